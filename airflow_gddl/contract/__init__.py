@@ -1,0 +1,1 @@
+"""All that the Airflow side and the job side share; imports the standard library alone."""

@@ -1,0 +1,43 @@
+"""Options of the dialect `dms`: how AWS DMS was told to write its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
+DateDelimiter = Literal["slash", "dash", "underscore", "none"]
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DmsOptions:
+    """Everything has DMS's own default; name only what the task's settings changed."""
+
+    __pydantic_config__ = _STRICT
+
+    date_partition: DatePartition = "none"
+    """`DatePartitionSequence`, when `DatePartitionEnabled`; folders are recognised without it, it only narrows listings."""
+    date_delimiter: DateDelimiter = "slash"
+    """`DatePartitionDelimiter`."""
+    op_column: str = "Op"
+    """Column that holds the operation."""
+    timestamp_column: str | None = None
+    """`TimestampColumnName`: the commit time. Null: recognised by its usual names."""
+    missing_op: Literal["quarantine", "insert"] = "quarantine"
+    """What a change without an operation is (`CdcInsertsOnly` without `IncludeOpForFullLoad` writes none)."""
+    csv_header: bool = False
+    """`AddColumnName`: the first line of a CSV file holds the names."""
+    csv_columns: tuple[str, ...] = ()
+    """Names of the source columns in order, for CSV without a header; the operation comes before them where there is one."""
+    csv_delimiter: str = ","
+    """`CsvDelimiter`."""
+    csv_null: str = "NULL"
+    """`CsvNullValue`; an empty unquoted field is null too."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep the type they have."""
+    lookback: str = "7d"
+    """How far behind the newest change file a late one is looked for at each run; a full listing once a day finds all."""
+    missing_folder: Literal["report", "empty"] = "report"
+    """What a vanished folder means: a warning, or that the table is empty now."""

@@ -1,0 +1,20 @@
+"""Lengths of time as people write them: `45s`, `30m`, `2h`, `7d`."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FORM = re.compile(r"(?P<n>[1-9][0-9]{0,6})(?P<unit>[smhd])")
+
+
+def seconds(text: str) -> int:
+    """Whole seconds of a duration.
+
+    Raises:
+        ValueError: for any other form.
+    """
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 45s, 30m, 2h or 7d")
+    return int(match["n"]) * _UNITS[match["unit"]]

@@ -1,0 +1,42 @@
+"""Where a table's files, Delta tables and state are, below the two roots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_gddl.contract.spec import Roots, TableSpec
+
+STATE = "_gddl"
+
+
+def join(root: str, *parts: str) -> str:
+    """Path below a root, whatever slash the root ends with."""
+    return "/".join([root.rstrip("/"), *parts])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths of one table; every one is below `landing` or `lake`."""
+
+    landing: str
+    replica: str
+    changes: str
+    history: str
+    errors: str
+    tombstones: str
+    state: str
+    runs: str
+
+    @classmethod
+    def of(cls, roots: Roots, spec: TableSpec) -> Layout:
+        schema, name = spec.schema_name, spec.name
+        return cls(
+            landing=join(roots.landing, schema, name),
+            replica=join(roots.lake, schema, name),
+            changes=join(roots.lake, schema, f"{name}__changes"),
+            history=join(roots.lake, schema, f"{name}__history"),
+            errors=join(roots.lake, schema, f"{name}__errors"),
+            tombstones=join(roots.lake, STATE, "tombstones", schema, name),
+            state=join(roots.lake, STATE, "ledger", schema, name),
+            runs=join(roots.lake, STATE, "runs", schema, name),
+        )

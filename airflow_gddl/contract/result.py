@@ -1,0 +1,71 @@
+"""What a job answers: one JobResult a table, as section 10 of the design lists it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["succeeded", "failed", "skipped"]
+Mode = Literal["initial", "incremental", "refresh"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MainCounts:
+    """Rows of the replica touched in this run, and rows it holds now (null: not known)."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunWarning:
+    """Something a person should know though the run went on. `sample`: a few keys or names, never masked values."""
+
+    code: str
+    message: str
+    count: int = 1
+    sample: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freshness:
+    """`commit_ts`: newest source commit applied (ISO 8601, UTC), null when none is known; `lag_seconds`: now minus it."""
+
+    commit_ts: str | None = None
+    lag_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorInfo:
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """Outcome of one table in one run."""
+
+    table: str
+    status: Status
+    mode: Mode = "incremental"
+    engine: str = "spark"
+    batches: int = 0
+    files: int = 0
+    rows_read: int = 0
+    changes_written: int = 0
+    redelivered: int = 0
+    quarantined: int = 0
+    main: MainCounts = field(default_factory=MainCounts)
+    schema_changes: tuple[str, ...] = ()
+    warnings: tuple[RunWarning, ...] = ()
+    freshness: Freshness = field(default_factory=Freshness)
+    seconds: float = 0.0
+    error: ErrorInfo | None = None
+    run_id: str = ""
+    started_at: str = ""
+    version: int | None = None
+    """Delta version of the replica after the run; null when there is none yet."""
+    details: Any = None
+    """What an action other than `run` answers: the plan, the verdict, the quarantine rows."""

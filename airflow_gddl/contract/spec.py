@@ -1,0 +1,196 @@
+"""What a metadata row says, and what a job is told: frozen, standard library only.
+
+pydantic validates these same classes where it is installed (`airflow_gddl.catalog`), so there is one definition.
+Field docstrings become the descriptions of the generated JSON Schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+CONTRACT_VERSION = 1
+
+Priority = Literal["low", "normal", "high", "critical"]
+DeleteMode = Literal["hard", "soft"]
+TieBreak = Literal["delete_wins", "last_arrival"]
+BadRowPolicy = Literal["quarantine", "fail"]
+NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
+TypeChangePolicy = Literal["widen", "rescue", "fail"]
+DroppedColumnPolicy = Literal["keep", "null", "fail"]
+MaskMethod = Literal["hash", "null"]
+EngineName = Literal["spark"]
+DialectName = Literal["dms"]
+Action = Literal["run", "plan", "verify", "errors_list", "errors_replay"]
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaEvolution:
+    """What a change of the source's schema does to the tables (design, rule 11)."""
+
+    __pydantic_config__ = _STRICT
+
+    new_column: NewColumnPolicy = "add"
+    """A column the table lacks: `add` it at the end, `rescue` its values, `ignore` it, or `fail`."""
+    type_change: TypeChangePolicy = "widen"
+    """A type that differs: `widen` along Delta's list (else quarantine), `rescue` what doesn't fit, or `fail`."""
+    dropped_column: DroppedColumnPolicy = "keep"
+    """A column that no longer comes: `keep` stored values of updated rows, `null` them, or `fail`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSpec:
+    """One metadata row, defaults filled in. `table` is the identity for ever."""
+
+    __pydantic_config__ = _STRICT
+
+    table: str
+    """`schema.name` in the source."""
+    keys: tuple[str, ...]
+    """Primary key columns; `[]` makes an append-only replica."""
+    source: str = "default"
+    """The source database's short name; groups tables into packs."""
+    sequence_by: tuple[str, ...] = ()
+    """Columns that order changes, compared left to right; empty: the dialect's own choice."""
+    size: str = "small"
+    """`small`, `medium`, `large` or any tier of `gddl.yaml`."""
+    priority: Priority = "normal"
+    """Which table starts first when slots are short."""
+    schedule: str | Mapping[str, tuple[str, ...]] | None = "@hourly"
+    """Cron, preset, `continuous`, `{assets: [...]}` or null for none."""
+    freshness: str | None = None
+    """Longest allowed lag from source commit to replica, e.g. `30m`."""
+    delete: DeleteMode = "hard"
+    """`soft` keeps the row and sets `_gddl.deleted`."""
+    history: bool = False
+    """Also keep SCD type 2 in `<name>__history`."""
+    track_history_except: tuple[str, ...] = ()
+    """Columns whose change alone opens no new version."""
+    tie_break: TieBreak = "delete_wins"
+    """Who wins when two different changes of a key have the same sequence."""
+    before_image_prefix: str | None = None
+    """Prefix of before-image columns, e.g. `BI_`."""
+    ignore_null_updates: bool = False
+    """A null in an update keeps the stored value."""
+    columns_to_update: str | None = None
+    """Source column that lists the columns a change carries (comma-separated or an array)."""
+    force_update: str | None = None
+    """Boolean source column: apply this change whatever its sequence."""
+    columns: tuple[str, ...] | None = None
+    """Only these columns (and the keys) reach the lake; null: all."""
+    exclude_columns: tuple[str, ...] = ()
+    """These columns never reach the lake."""
+    mask: Mapping[str, MaskMethod] = field(default_factory=dict)
+    """Column to `hash` (SHA-256 of the text, hexadecimal) or `null`, before the first write."""
+    schema_evolution: SchemaEvolution = field(default_factory=SchemaEvolution)
+    """What new, changed and dropped columns do."""
+    on_bad_row: BadRowPolicy = "quarantine"
+    """`fail` stops the batch before anything is written."""
+    cluster_by: tuple[str, ...] = ()
+    """Columns to cluster the replica by; empty: none."""
+    table_properties: Mapping[str, str] = field(default_factory=dict)
+    """Delta table properties set when the replica is created."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Free labels."""
+    owner: str | None = None
+    """Team or person to tell."""
+    depends_on: tuple[str, ...] = ()
+    """Tables (`schema.name`) to be loaded first."""
+    enabled: bool = True
+    """`false` stops the table and keeps what it has."""
+    dialect: DialectName = "dms"
+    """Who wrote the files."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The dialect's own options; see `DmsOptions`."""
+    tombstone_retention: str = "7d"
+    """How long a delete is remembered against late changes."""
+
+    @property
+    def schema_name(self) -> str:
+        return self.table.split(".", 1)[0]
+
+    @property
+    def name(self) -> str:
+        return self.table.split(".", 1)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierSpec:
+    """What a size means."""
+
+    __pydantic_config__ = _STRICT
+
+    engine: EngineName = "spark"
+    """What applies a batch."""
+    tables_per_job: int = 200
+    """Tables that share one job; 1 gives each its own DAG."""
+    max_files_per_batch: int = 1000
+    """A batch holds at most so many files."""
+    max_bytes_per_batch: int = 4 * 1024**3
+    """A batch holds at most so many bytes, but always one file."""
+    deletion_vectors: bool = False
+    """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
+    cores: int = 2
+    """Cores of an embedded or cluster job."""
+    memory: str = "4g"
+    """Driver memory of an embedded job, executor memory on a cluster."""
+    workers: int = 1
+    """Executors on a cluster."""
+    pool: str | None = None
+    """Airflow pool; null: `gddl_<tier>`."""
+    slots: int = 4
+    """Slots of that pool."""
+    compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Per runner: its own settings."""
+
+
+DEFAULT_TIERS: Mapping[str, TierSpec] = {
+    "small": TierSpec(),
+    "medium": TierSpec(tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=16 * 1024**3, memory="6g"),
+    "large": TierSpec(tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=64 * 1024**3, memory="8g"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roots:
+    """Where files land and where tables live: absolute local paths or `s3://bucket/prefix`."""
+
+    __pydantic_config__ = _STRICT
+
+    landing: str
+    lake: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What one run is asked to do beyond the ordinary."""
+
+    __pydantic_config__ = _STRICT
+
+    action: Action = "run"
+    full_refresh: bool = False
+    wait_seconds: float = 0.0
+    """How long to wait for a table that another run holds; 0 stops at once with `TABLE_BUSY`."""
+    full_listing: bool = False
+    """List the whole landing folder even if the cursor would allow less."""
+    limit: int = 100
+    """Rows that `errors_list` returns, keys that `verify` names, at most."""
+    max_batches: int | None = None
+    """Stop after so many batches; null: work off all that waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """The whole order given to one job: `gddl-job --spec` reads its JSON."""
+
+    __pydantic_config__ = _STRICT
+
+    run_id: str
+    roots: Roots
+    tables: tuple[TableSpec, ...]
+    tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS))
+    options: JobOptions = field(default_factory=JobOptions)
+    contract_version: int = CONTRACT_VERSION

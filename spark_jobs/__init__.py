@@ -1,0 +1,1 @@
+"""The job: lands change files in Delta tables. Importable on a cluster without Airflow."""

@@ -1,0 +1,76 @@
+"""Which files make the next batch, and what it leaves in the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spark_jobs.plan.files import FileEntry, PlannedFile
+
+BatchMode = Literal["initial", "incremental", "refresh"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """A batch before it runs. Written first; a rerun finds it and does exactly the same.
+
+    Attributes:
+        number: counts from 1 per table; the Delta transaction version of every write of the batch.
+        planned_at: ISO 8601 UTC with microseconds; the batch's `applied_at`, so that reruns write the same.
+        generation: current generation once this batch is committed.
+        sweep: after the merge, rows of older generations vanish.
+    """
+
+    number: int
+    mode: BatchMode
+    planned_at: str
+    generation: int
+    files: tuple[PlannedFile, ...]
+    sweep: bool = False
+
+    @property
+    def batch_id(self) -> str:
+        """Sorts as the number does."""
+        return f"{self.number:012d}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """What the ledger knows of a table beyond its files; the newest commit's copy is the truth.
+
+    Attributes:
+        batch: last committed batch; 0 before the first.
+        generation: current generation; 0 before the first file.
+        keys, sequence_by: as of the first batch or the last full refresh; null before the first batch.
+        sequence_type: SQL type of `_gddl.sequence`; null while unknown.
+        schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
+        max_sequence: JSON form of the greatest sequence ingested; null before any change.
+        generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
+        max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
+        cursor: name below the landing folder of the newest change file seen; null before any.
+        listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
+        tombstones_purged_at: ISO 8601 UTC; null before any.
+    """
+
+    batch: int = 0
+    generation: int = 0
+    keys: tuple[str, ...] | None = None
+    sequence_by: tuple[str, ...] | None = None
+    sequence_type: str | None = None
+    schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)
+    max_sequence: str | None = None
+    generation_floor: tuple[str | None, ...] = ()
+    max_commit_ts: str | None = None
+    cursor: str | None = None
+    listed_in_full_at: str | None = None
+    tombstones_purged_at: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchCommit:
+    """The last write of a batch: its files' ledger rows and the state they lead to."""
+
+    number: int
+    plan: BatchPlan
+    files: tuple[FileEntry, ...]
+    state: TableState
