@@ -8,6 +8,7 @@ from typing import Literal
 from spark_jobs.plan.files import FileEntry, PlannedFile
 
 BatchMode = Literal["initial", "incremental", "refresh"]
+BatchSource = Literal["files", "quarantine"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,7 @@ class BatchPlan:
         planned_at: ISO 8601 UTC with microseconds; the batch's `applied_at`, so that reruns write the same.
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
+        source: `quarantine` replays its unresolved rows instead of reading files.
     """
 
     number: int
@@ -27,6 +29,7 @@ class BatchPlan:
     generation: int
     files: tuple[PlannedFile, ...]
     sweep: bool = False
+    source: BatchSource = "files"
 
     @property
     def batch_id(self) -> str:
@@ -50,6 +53,8 @@ class TableState:
         cursor: name below the landing folder of the newest change file seen; null before any.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
         tombstones_purged_at: ISO 8601 UTC; null before any.
+        epoch: when the first batch was planned; part of every transaction id, so that a ledger that was lost and begun anew
+            is not taken for the old one by tables that remember its transactions. Null before the first batch.
     """
 
     batch: int = 0
@@ -64,6 +69,7 @@ class TableState:
     cursor: str | None = None
     listed_in_full_at: str | None = None
     tombstones_purged_at: str | None = None
+    epoch: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,40 @@
+# `make demo` and `make test` need nothing but Python 3.11 or newer, and Java 17 or newer for Spark.
+VENV ?= .venv
+PYTHON ?=
+DEMO ?=
+BIN := $(VENV)/bin
+# One run of pytest has one closing line; the quick tests come first in it, those with Spark after them.
+QUICK := tests/architecture tests/unit
+
+.PHONY: demo test lint clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.demo
+	$(BIN)/gddl demo $(DEMO)
+
+test: lint
+	$(BIN)/python -m pytest $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# What is installed depends on pyproject.toml alone: the project itself is installed editable.
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# A `python3.12` on PATH may be a shim with nothing behind it, and a Debian python3 may lack venv: so each is tried.
+$(BIN)/python:
+	@for candidate in $(or $(PYTHON),python3.12 python3.11 python3.13 python3 python); do \
+	  if $$candidate -c 'import ensurepip, venv, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "Python: $$($$candidate --version) ($$candidate)"; exec $$candidate -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "No Python 3.11 or newer (with venv) found. Install one (apt-get install python3 python3-venv, brew install" \
+	  "python@3.12, https://python.org), or name it: make PYTHON=/path/to/python3" >&2; exit 1

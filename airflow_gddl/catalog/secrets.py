@@ -1,0 +1,63 @@
+"""Passwords and keys have no place in metadata: it is committed, cached and shown on screens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from airflow_gddl.contract.checks import FieldPath
+
+HIDDEN = "(hidden)"
+REMEDY = (
+    "remove it and change the secret; keep secrets in a secret store, an Airflow connection or an instance role, "
+    "and name them with a field such as ..._env, ..._arn or ..._name"
+)
+
+_NAME = re.compile(r"passw(or)?d|pwd|secret|token|credential|(api|access|private|account)[_.-]?key", re.IGNORECASE)
+# These say where a secret is, not what it is.
+_REFERENCE_NAME = re.compile(r"[_.-](env|arn|name|scope|ref|path|file|provider|type|ttl|class)$", re.IGNORECASE)
+_REFERENCE_VALUE = re.compile(r"\s*(\$\{[^}]*\}|\{\{[^}]*\}\})\s*")
+_VALUE = re.compile(
+    r"\b(AKIA|ASIA)[0-9A-Z]{16}\b"
+    r"|://[^/\s:@]*:[^/\s@]+@"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\b(gh[pousr]_[A-Za-z0-9]{20,}|dapi[0-9a-f]{32}|xox[abprs]-[A-Za-z0-9-]{10,})"
+    r"|\b(password|passwd|pwd|secret|token|access_?key)\s*=\s*[^\s;,{$]",
+    re.IGNORECASE,
+)
+# Below these, names are column names, and a column may well be called `password`.
+_COLUMN_MAPS = (("mask",), ("options", "types"))
+_SCANNED = 20_000
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a text has the form of a secret (only its first 20,000 characters are looked at)."""
+    return _VALUE.search(text[:_SCANNED]) is not None
+
+
+def named_secret(name: str) -> bool:
+    """Whether a field of this name would hold a secret itself, not a reference to one."""
+    return _NAME.search(name) is not None and _REFERENCE_NAME.search(name) is None
+
+
+def find(value: object, path: FieldPath = ()) -> Iterator[FieldPath]:
+    """Paths below `path` (the fields of a row, or of one section) whose name or value looks like a secret."""
+    if isinstance(value, str):
+        if looks_secret(value):
+            yield path
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            here = (*path, str(name))
+            if looks_secret(str(name)) or (path not in _COLUMN_MAPS and _holds(str(name), item)):
+                yield here
+            else:
+                yield from find(item, here)
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from find(item, (*path, i))
+
+
+def _holds(name: str, item: object) -> bool:
+    if item is None or isinstance(item, bool) or not named_secret(name):
+        return False
+    return not (isinstance(item, str) and (not item or _REFERENCE_VALUE.fullmatch(item)))

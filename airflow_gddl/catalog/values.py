@@ -1,0 +1,98 @@
+"""Plain values read from a file, which remember where they stood and what was refused in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_gddl.contract.checks import FieldPath
+
+Locate = Callable[[FieldPath], int | None]
+"""Line (from 1) of the deepest part of a path that the file has; null when lines are not known."""
+
+
+class Mapped(dict[str, Any]):
+    """A mapping with the line of each name."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
+
+
+class Listed(list[Any]):
+    """A list with the line of each item."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Stands where a value was that can't be read as one (a tag, a name written twice, endless nesting)."""
+
+    code: str
+    message: str
+    remedy: str
+
+    def __repr__(self) -> str:
+        return "(refused)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A file read: its value (mappings, lists, text, numbers, booleans, null, `Refused`) and its lines."""
+
+    file: str
+    value: Any
+    locate: Locate
+
+
+class DocumentError(Exception):
+    """A file that can't be read as a whole."""
+
+    def __init__(self, code: str, message: str, remedy: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+        self.line = line
+
+
+def duplicate(name: str) -> Refused:
+    """What the second of two equal names in a mapping leaves there."""
+    return Refused(code="NAME_TWICE", message="written twice in the same mapping", remedy=f"keep one {name!r:.60}")
+
+
+def too_deep() -> Refused:
+    return Refused(code="TOO_DEEP", message="nested too deeply", remedy="no field needs more than a few levels")
+
+
+def line_of(value: Any, path: FieldPath, line: int | None = 1) -> int | None:
+    """Follow a path through `Mapped` and `Listed` as far as it goes."""
+    for part in path:
+        if isinstance(value, Mapped) and part in value.lines:
+            line = value.lines[str(part)]
+        elif isinstance(value, Listed) and isinstance(part, int) and part < len(value.lines):
+            line = value.lines[part]
+        else:
+            break
+        value = value[part]
+    return line
+
+
+def refusals(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Refused]]:
+    """Every `Refused` in a value, with its path."""
+    if isinstance(value, Refused):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from refusals(item, (*path, name))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from refusals(item, (*path, i))

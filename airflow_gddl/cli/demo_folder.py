@@ -1,0 +1,81 @@
+"""The folder of `gddl demo`: metadata, landing and lake, as a project of one's own would have them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_gddl.contract.errors import MetadataError
+
+_MARK = ".gddl-demo"
+_SETTINGS = """\
+# Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.
+landing: ../landing
+lake: ../lake
+runner: local
+
+defaults:
+  freshness: 30m
+
+tiers:
+  large: {cores: 2, memory: 4g}
+"""
+_TABLES = """\
+source: nyc
+tables:
+  - {table: nyc.airlines}
+  - {table: nyc.airports}
+  - {table: nyc.planes, history: true}
+  - {table: nyc.weather}
+  - {table: nyc.flights, size: large, priority: high, depends_on: [nyc.airlines, nyc.airports, nyc.planes]}
+"""
+_KEYS = """\
+keys:
+  nyc.airlines: [carrier]
+  nyc.airports: [faa]
+  nyc.flights: [id]
+  nyc.planes: [tailnum]
+  nyc.weather: [origin, time_hour]
+"""
+_FILES = {"gddl.yaml": _SETTINGS, "tables/nyc.yaml": _TABLES, "keys/nyc.yaml": _KEYS}
+
+
+@dataclass(frozen=True)
+class DemoFolder:
+    """Where the demonstration lives."""
+
+    root: Path
+
+    @property
+    def metadata(self) -> Path:
+        return self.root / "metadata"
+
+    @property
+    def landing(self) -> Path:
+        return self.root / "landing"
+
+    @property
+    def lake(self) -> Path:
+        return self.root / "lake"
+
+    def begin(self) -> None:
+        """Make it anew: what an earlier demonstration left is removed, anything else is not touched.
+
+        Raises:
+            MetadataError: `DEMO_FOLDER_TAKEN`: there is something else in the folder.
+        """
+        mark = self.root / _MARK
+        if self.root.exists() and not mark.exists() and any(self.root.iterdir()):
+            remedy = "name another folder with --dir, or empty this one"
+            raise MetadataError(
+                "DEMO_FOLDER_TAKEN", "the folder holds other things", where=str(self.root), remedy=remedy
+            )
+        for old in (self.metadata, self.landing, self.lake):
+            shutil.rmtree(old, ignore_errors=True)
+        self.root.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        for name, text in _FILES.items():
+            path = self.metadata / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")

@@ -1,0 +1,68 @@
+"""`gddl errors list` and `gddl errors replay`: the quarantine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from airflow_gddl.cli import options, summary, surroundings
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.text import count
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+
+app = typer.Typer(help="Rows and files that were put aside: list them, or try them again.", no_args_is_help=True)
+
+
+@app.command(name="list")
+def list_errors(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of each table, at most.")] = 100,
+) -> None:
+    """Show what is in quarantine and why."""
+    around = surroundings.of(ctx)
+    asked = JobOptions(action="errors_list", limit=limit)
+    done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    if not json:
+        for result in done.outcome.results:
+            show_quarantine(around.screen, result)
+    summary.show_troubles(around.screen, done.outcome)
+    raise typer.Exit(done.exit_status)
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Take the quarantined rows through the job again, after their cause was mended."""
+    around = surroundings.of(ctx)
+    asked = JobOptions(action="errors_replay", wait_seconds=wait)
+    done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    if not json:
+        summary.show_runs(around.screen, done.outcome.results)
+    summary.show_troubles(around.screen, done.outcome)
+    raise typer.Exit(done.exit_status)
+
+
+def show_quarantine(screen: Screen, result: JobResult) -> None:
+    """The quarantined rows of one table, or that there are none."""
+    found = summary.answer(result)
+    rows: list[dict[str, Any]] = found.get("rows", [])
+    if not rows:
+        if result.status != "failed":
+            screen.say(f"{result.table}: nothing in quarantine", "green")
+        return
+    first = f", the first {count(len(rows))} are" if found["unresolved"] > len(rows) else ""
+    screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine{first}", "bold")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    shown = [[Cell("" if row.get(name) is None else str(row[name])) for name in columns] for row in rows]
+    screen.table([Column(name) for name in columns], shown)

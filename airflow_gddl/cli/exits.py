@@ -1,0 +1,30 @@
+"""Exit statuses, part of the public contract."""
+
+from __future__ import annotations
+
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.runners.base import JobOutcome
+
+OK = 0
+FAILED = 1
+BAD_METADATA = 2
+RETRY = 75
+
+
+def of_outcome(outcome: JobOutcome, *, bad_rows: bool) -> int:
+    """Failed tables, then bad metadata, then passing faults; 128 plus the signal's number when a signal stopped it."""
+    failed = [result for result in outcome.results if result.status == "failed"]
+    if failed and outcome.cancelled_by is not None:
+        return 128 + outcome.cancelled_by
+    if failed and outcome.exit_status not in (BAD_METADATA, RETRY):
+        return FAILED
+    if bad_rows:
+        return BAD_METADATA
+    return outcome.exit_status if outcome.exit_status in (OK, BAD_METADATA, RETRY) else FAILED
+
+
+def of_error(error: GddlError) -> int:
+    """An error outside a table's run: nothing was done, so it is the caller's to mend, or to try again."""
+    if isinstance(error, RetriableError):
+        return RETRY
+    return BAD_METADATA if isinstance(error, FatalError) else FAILED

@@ -1,0 +1,67 @@
+"""From a command line to a finished job: catalog, selection, order, run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_gddl.catalog import Catalog
+from airflow_gddl.cli import metadata
+from airflow_gddl.cli.display import display
+from airflow_gddl.cli.exits import of_outcome
+from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.runners.base import JobOutcome, Runner
+from airflow_gddl.runners.local import LocalRunner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the command line asked for. `tables` empty: all that are enabled."""
+
+    metadata: str
+    tables: tuple[str, ...] = ()
+    options: JobOptions = field(default_factory=JobOptions)
+    as_json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A job that ended, and the command's exit status after it."""
+
+    outcome: JobOutcome
+    exit_status: int
+
+
+def perform(surroundings: Surroundings, request: Request) -> Done:
+    """Run the request's tables; bad rows are reported and stop nobody else.
+
+    Raises:
+        GddlError: nothing was run, and why.
+    """
+    catalog = metadata.read(surroundings, request.metadata)
+    tables, bad = metadata.choose(surroundings, catalog, request.tables)
+    if not tables and not bad:
+        raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
+    outcome = _run(surroundings, catalog, tables, request) if tables else JobOutcome(results=(), exit_status=0)
+    return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
+
+
+def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
+    spec = JobSpec(
+        run_id=surroundings.run_id(),
+        roots=catalog.roots,
+        tables=tables,
+        tiers=catalog.tiers,
+        options=request.options,
+    )
+    runner = _runner(surroundings, catalog)
+    with display(surroundings.screen, len(tables), as_json=request.as_json) as listener:
+        return runner.run(spec, listener)
+
+
+def _runner(surroundings: Surroundings, catalog: Catalog) -> Runner:
+    if catalog.runner != "local":
+        remedy = "set `runner: local`, the one this version has"
+        raise MetadataError("RUNNER_UNKNOWN", f"unknown runner {catalog.runner!r}", where="gddl.yaml", remedy=remedy)
+    return LocalRunner(command=surroundings.job_command, environ=surroundings.environ)

@@ -1,0 +1,40 @@
+"""The metadata folder that a command was pointed at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow_gddl.catalog import Catalog, Problem, load
+from airflow_gddl.cli import problems
+from airflow_gddl.cli.selection import select
+from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import TableSpec
+
+
+def read(around: Surroundings, folder: str) -> Catalog:
+    """The folder's catalog.
+
+    Raises:
+        MetadataError: `METADATA_MISSING`, or `SETTINGS_INVALID` (a `SettingsError`).
+        RetriableError: its store does not answer.
+    """
+    if "://" not in folder and not Path(folder).is_dir():
+        remedy = "name it with --metadata or GDDL_METADATA; `gddl demo` makes one to look at"
+        raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
+    return load(folder, around.environ)
+
+
+def choose(around: Surroundings, catalog: Catalog, names: Sequence[str]) -> tuple[tuple[TableSpec, ...], list[Problem]]:
+    """The tables that the names mean (all enabled ones when there is none), and the problems that concern them.
+
+    The problems are shown on standard error: they stop nobody else.
+
+    Raises:
+        MetadataError: as `select`.
+    """
+    bad = [problem for problem in catalog.problems if not names or problem.table in names]
+    if bad:
+        problems.show(around.screen, bad, error=True)
+    return select(catalog.tables, names, [problem.table for problem in bad if problem.table]), bad

@@ -1,0 +1,20 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Metadata = Annotated[
+    str, typer.Option("--metadata", metavar="DIR", envvar="GDDL_METADATA", help="Folder of gddl.yaml and tables/.")
+]
+Tables = Annotated[
+    list[str] | None,
+    typer.Option("--table", metavar="SCHEMA.NAME", help="Only this table; may be given several times. Default: all."),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, and nothing else there.")]
+Wait = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a table that another run holds."),
+]

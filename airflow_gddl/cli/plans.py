@@ -1,0 +1,45 @@
+"""What `gddl run --dry-run` answers: the batches that each table's run would make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.summary import answer, status
+from airflow_gddl.cli.text import count
+from airflow_gddl.contract.result import JobResult
+
+_NAMED = 10
+_RIGHT = ("batch", "files", "bytes")
+
+
+def show_plans(screen: Screen, results: Sequence[JobResult]) -> None:
+    """A row for each batch, or one for a table without any; below them the first files of each batch."""
+    columns = [Column("table"), Column("status"), Column("mode"), *(Column(title, "right") for title in _RIGHT)]
+    screen.table([*columns, Column("note")], [row for result in results for row in _rows(result)])
+    for result in results:
+        for batch in _batches(result):
+            paths = batch["files"]
+            more = [f"and {count(len(paths) - _NAMED)} more"] if len(paths) > _NAMED else []
+            for path in [*paths[:_NAMED], *more]:
+                screen.say(f"{result.table}: {path}", "dim")
+
+
+def _rows(result: JobResult) -> list[list[Cell | str]]:
+    batches = _batches(result)
+    if not batches:
+        gone = "the landing folder is not there" if answer(result).get("folder_missing") else "nothing new"
+        return [[result.table, status(result.status), "", "", "", "", "" if result.error else gone]]
+    return [_row(result, batch) for batch in batches]
+
+
+def _row(result: JobResult, batch: dict[str, Any]) -> list[Cell | str]:
+    notes = {"resumed": "begun before, goes on", "sweep": "rows of the load before vanish"}
+    note = ", ".join(text for name, text in notes.items() if batch.get(name))
+    numbers = (batch["batch"], len(batch["files"]), batch["bytes"])
+    return [result.table, status(result.status), batch["mode"], *(count(number) for number in numbers), note]
+
+
+def _batches(result: JobResult) -> list[dict[str, Any]]:
+    return list(answer(result).get("batches", []))

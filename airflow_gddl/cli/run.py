@@ -1,0 +1,37 @@
+"""`gddl run`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.cli import options, summary, surroundings
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.plans import show_plans
+from airflow_gddl.contract.spec import JobOptions
+
+
+def run(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    full_refresh: Annotated[
+        bool, typer.Option("--full-refresh", help="Rebuild from the files and swap; readers see old or new.")
+    ] = False,
+    json: options.Json = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what a run would do, and do nothing.")] = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Bring the tables up to date on an embedded Spark.
+
+    Exit status: 0 all done, 1 a table failed, 2 wrong metadata or arguments, 75 a passing fault: try again.
+    """
+    around = surroundings.of(ctx)
+    asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, wait_seconds=wait)
+    done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    if not json:
+        (show_plans if dry_run else summary.show_runs)(around.screen, done.outcome.results)
+    summary.show_troubles(around.screen, done.outcome)
+    raise typer.Exit(done.exit_status)

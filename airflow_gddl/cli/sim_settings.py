@@ -1,0 +1,123 @@
+"""`NAME=VALUE` settings of a simulation: every scalar field of its specs, typed by the field itself.
+
+Imported only by commands that simulate, since the simulator needs pyarrow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
+
+T = TypeVar("T")
+_GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)
+_ATTRIBUTE = re.compile(r"^\s*(\w+(?:, \w+)*): (.+)$")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A name that `--set` knows. `form`: type or the values it may have; `text`: empty where the name says all."""
+
+    name: str
+    form: str
+    default: str
+    text: str
+
+
+def known_settings() -> Iterator[Setting]:
+    """All of them, in the order of the specs."""
+    for group in _GROUPS:
+        hints, texts = get_type_hints(group), _field_texts(group)
+        for field in dataclasses.fields(group):
+            default = json.dumps(field.default)
+            yield Setting(
+                name=field.name, form=_form(hints[field.name]), default=default, text=texts.get(field.name, "")
+            )
+
+
+def build(group: type[T], assignments: Sequence[str]) -> T:
+    """One spec from those of the assignments that are about it.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`: not `NAME=VALUE`, or a value of the wrong type.
+    """
+    hints = get_type_hints(group)
+    given = {}
+    for assignment in assignments:
+        name, text = _split(assignment)
+        if name in hints:
+            given[name] = _value(hints[name], text)
+    try:
+        return decode(group, given)
+    except FatalError as error:
+        raise _invalid(error.what, error.where) from error
+
+
+def check_names(assignments: Sequence[str]) -> None:
+    """Refuse a name that no spec has.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    names = {setting.name for setting in known_settings()}
+    for assignment in assignments:
+        if _split(assignment)[0] not in names:
+            raise _invalid(f"no setting is called {_split(assignment)[0]!r}", "--set")
+
+
+def event(text: str) -> SchemaEvent:
+    """`ROUND:KIND[:TABLE[:COLUMN]]`; an empty part counts as left out.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    parts = [part or None for part in text.split(":", 3)]
+    try:
+        given = dict(zip(("round", "kind", "table", "column"), [int(parts[0] or ""), *parts[1:]], strict=False))
+        return decode(SchemaEvent, given)
+    except (ValueError, FatalError) as error:
+        raise _invalid(f"{text!r} is not ROUND:KIND[:TABLE[:COLUMN]]: {error}", "--event") from error
+
+
+def _split(assignment: str) -> tuple[str, str]:
+    name, equals, text = assignment.partition("=")
+    if not equals:
+        raise _invalid(f"{assignment!r} is not NAME=VALUE", "--set")
+    return name.strip().replace("-", "_"), text
+
+
+def _value(hint: Any, text: str) -> Any:
+    if hint not in (bool, int, float):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _form(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " | ".join(get_args(hint))
+    named = {bool: "true | false", int: "whole number", float: "number"}
+    return named.get(hint, "text")
+
+
+def _field_texts(group: type) -> dict[str, str]:
+    """Field name to its text in the class's docstring, where it stands as `name: text` or `a, b: text`."""
+    found: dict[str, str] = {}
+    for line in (inspect.getdoc(group) or "").splitlines():
+        match = _ATTRIBUTE.match(line)
+        if match:
+            found |= dict.fromkeys(match[1].split(", "), match[2])
+    return found
+
+
+def _invalid(what: str, where: str) -> MetadataError:
+    return MetadataError("SIMULATE_SETTING_INVALID", what, where=where, remedy="`gddl simulate --settings` lists them")

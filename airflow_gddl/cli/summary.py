@@ -1,0 +1,99 @@
+"""Results of a job as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.text import count, duration
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.runners.base import JobOutcome
+
+STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red"}
+_NAMED = 5
+
+
+def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
+    """A row for each table: what was read and what it did to the replica."""
+    titles = ("batches", "files", "read", "inserted", "updated", "deleted", "rows", "quarantined", "lag", "took")
+    columns = [Column("table"), Column("status"), Column("mode"), *(Column(title, "right") for title in titles)]
+    screen.table(columns, [_run_row(result) for result in results])
+
+
+def _run_row(result: JobResult) -> list[Cell | str]:
+    main = result.main
+    numbers = (result.batches, result.files, result.rows_read, main.inserted, main.updated, main.deleted, main.rows)
+    return [
+        result.table,
+        status(result.status),
+        result.mode,
+        *(count(number) for number in numbers),
+        Cell(count(result.quarantined), "yellow" if result.quarantined else ""),
+        duration(result.freshness.lag_seconds),
+        duration(result.seconds),
+    ]
+
+
+def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
+    """A row for each table: does the replica equal what its changes give?"""
+    columns = [Column("table"), Column("verdict"), Column("rows", "right"), Column("expected", "right"), Column("keys")]
+    screen.table(columns, [_verdict_row(result) for result in results])
+
+
+def verdict(result: JobResult) -> str:
+    """`equal` or `different`; the status where there is no verdict."""
+    return str(answer(result).get("verdict", result.status))
+
+
+def answer(result: JobResult) -> dict[str, Any]:
+    """The result's details, when they are an object; else empty."""
+    return result.details if isinstance(result.details, dict) else {}
+
+
+def _verdict_row(result: JobResult) -> list[Cell | str]:
+    found = answer(result)
+    keys = found.get("keys") or []
+    shown = ", ".join(str(key) for key in keys[:_NAMED])
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return [
+        result.table,
+        status(verdict(result)),
+        count(found.get("rows")),
+        count(found.get("expected_rows")),
+        shown + more,
+    ]
+
+
+def status(text: str) -> Cell:
+    """A status or verdict in its colour."""
+    return Cell(text, STYLES.get(text, ""))
+
+
+def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
+    """Warnings and errors on standard error; one that many tables share is told once."""
+    warnings: dict[tuple[str, str], list[str]] = {}
+    errors: dict[tuple[str, str], list[str]] = {}
+    for result in outcome.results:
+        for warning in result.warnings:
+            times = f" ({count(warning.count)} times)" if warning.count > 1 else ""
+            sample = f", e.g. {', '.join(str(item) for item in warning.sample)}" if warning.sample else ""
+            warnings.setdefault((warning.code, warning.message + times + sample), []).append(result.table)
+        if result.error is not None:
+            errors.setdefault((result.error.code, result.error.message), []).append(result.table)
+    for (code, message), tables in warnings.items():
+        screen.warn(f"{_names(tables)}: {coded(code, message)}", "yellow")
+    for (code, message), tables in errors.items():
+        screen.warn(f"{_names(tables)}: {coded(code, message)}", "red")
+    if errors and outcome.log is not None:
+        screen.warn(f"log of the job: {outcome.log}")
+
+
+def coded(code: str, message: str) -> str:
+    """The message with its code before it, once."""
+    return message if message.startswith(f"[{code}]") else f"[{code}] {message}"
+
+
+def _names(tables: Sequence[str]) -> str:
+    more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
+    return ", ".join(tables[:_NAMED]) + more

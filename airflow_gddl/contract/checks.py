@@ -1,0 +1,238 @@
+"""What types can't say about a `TableSpec`: names, durations and fields that contradict each other.
+
+The catalog runs these on every metadata row; a job may run them again on the spec it was handed. Column names compare
+without case, as Delta does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.spec import TableSpec
+
+FieldPath = tuple[str | int, ...]
+
+RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
+RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
+MAX_CLUSTER_COLUMNS = 4
+_NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
+# Packs take their DAG ids from it, so only what Airflow allows there.
+_SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_COLUMN_LISTS = ("keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by")
+_CONTROL_COLUMNS = ("columns_to_update", "force_update")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecProblem:
+    """One thing that is wrong with a spec.
+
+    Attributes:
+        code: stable, e.g. `KEYS_DUPLICATE`.
+        path: names and list positions that lead to the value.
+        value: what stands there, as it is: whoever prints it cuts it and hides secrets.
+        message: what is wrong, without the value.
+        remedy: the way out.
+    """
+
+    code: str
+    path: FieldPath
+    value: object
+    message: str
+    remedy: str
+
+    @property
+    def field(self) -> str:
+        return field_name(self.path)
+
+
+def field_name(path: FieldPath) -> str:
+    """`("options", "types", "a")` as `options.types.a`, `("keys", 1)` as `keys[1]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def check_table(spec: TableSpec) -> tuple[SpecProblem, ...]:
+    """All problems of a spec that has the right types; empty when it is sound."""
+    return tuple(problem for check in (*_VALUE_CHECKS, *_ROW_CHECKS) for problem in check(spec))
+
+
+def check_values(spec: TableSpec) -> tuple[SpecProblem, ...]:
+    """Only problems of single values, whatever `table` and `keys` are: for defaults, which have neither."""
+    return tuple(problem for check in _VALUE_CHECKS for problem in check(spec))
+
+
+def _source(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not _SOURCE.fullmatch(spec.source):
+        remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
+        yield spec_problem("SOURCE_INVALID", ("source",), spec.source, "not a name that a DAG id can carry", remedy)
+
+
+def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
+    for path, column in _columns(spec):
+        if not column.strip():
+            yield spec_problem(
+                "COLUMN_INVALID", path, column, "an empty column name", "name the column or drop the entry"
+            )
+        elif column.lower() in RESERVED_COLUMNS:
+            message = "a name that the replica keeps for itself"
+            remedy = "rename the column in the source's view or leave it out of the metadata"
+            yield spec_problem("COLUMN_RESERVED", path, column, message, remedy)
+
+
+def _columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
+    for name in _COLUMN_LISTS:
+        yield from (((name, i), column) for i, column in enumerate(getattr(spec, name) or ()))
+    for name in _CONTROL_COLUMNS:
+        if (column := getattr(spec, name)) is not None:
+            yield (name,), column
+    yield from ((("mask", column), column) for column in spec.mask)
+
+
+def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
+    values: dict[FieldPath, object] = {
+        ("freshness",): spec.freshness,
+        ("tombstone_retention",): spec.tombstone_retention,
+        ("options", "lookback"): spec.options.get("lookback"),
+    }
+    for path, value in values.items():
+        if isinstance(value, str) and not _is_duration(value):
+            yield spec_problem("DURATION_INVALID", path, value, "not a length of time", "write e.g. 45s, 30m, 2h or 7d")
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        durations.seconds(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
+    for key, value in spec.table_properties.items():
+        path = ("table_properties", key)
+        if key.lower().startswith(("gddl.", "delta.columnmapping.")):
+            message = "a property that this package sets itself"
+            yield spec_problem("PROPERTY_RESERVED", path, value, message, "remove it from table_properties")
+        elif not key.strip():
+            yield spec_problem("PROPERTY_INVALID", path, value, "a property without a name", "name it or remove it")
+
+
+def _prefix(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.before_image_prefix is not None and not spec.before_image_prefix.strip():
+        message = "an empty prefix makes every column a before image"
+        remedy = "write the prefix of the task's before-image columns, e.g. BI_, or null"
+        yield spec_problem("PREFIX_INVALID", ("before_image_prefix",), spec.before_image_prefix, message, remedy)
+
+
+def _table_name(spec: TableSpec) -> Iterator[SpecProblem]:
+    if fault := table_name_fault(spec.table):
+        remedy = "write schema.name as the source has it, e.g. shop.orders"
+        yield spec_problem("TABLE_NAME_INVALID", ("table",), spec.table, fault, remedy)
+
+
+def table_name_fault(table: str) -> str:
+    """Why a table can't have this name; empty when it can."""
+    schema, dot, name = table.partition(".")
+    if not dot:
+        return "not schema.name: it has no dot"
+    for part in (schema, name):
+        if not _NAME_PART.fullmatch(part) or part != part.strip():
+            return "schema and name must be letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
+        if part.lower().startswith("_gddl"):
+            return "names that start with _gddl are this package's own"
+    if name.lower().endswith(RESERVED_SUFFIXES):
+        return f"names that end with {', '.join(RESERVED_SUFFIXES)} are this package's own"
+    return ""
+
+
+def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
+    excluded = _lower(spec.exclude_columns)
+    seen: set[str] = set()
+    for i, key in enumerate(spec.keys):
+        if key.lower() in seen:
+            message = "the same key column twice (case does not count)"
+            yield spec_problem("KEYS_DUPLICATE", ("keys", i), key, message, "name each key column once")
+        if key.lower() in excluded:
+            message = "a key that exclude_columns leaves out; keys always reach the lake"
+            remedy = "take it out of exclude_columns, or mask it with hash"
+            yield spec_problem("KEYS_EXCLUDED", ("keys", i), key, message, remedy)
+        seen.add(key.lower())
+
+
+def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
+    keys, ordering, control = _lower(spec.keys), _lower(spec.sequence_by), _lower(_control(spec).values())
+    for column, method in spec.mask.items():
+        path = ("mask", column)
+        if column.lower() in keys and method == "null":
+            message = "a key masked with null: every row would have the same key"
+            yield spec_problem("MASK_REFUSED", path, method, message, "mask it with hash, or not at all")
+        if column.lower() in ordering | control:
+            message = "masks apply before changes are ordered and applied, which need this column's values"
+            remedy = "take the column out of mask; exclude_columns keeps a sequence column out of the lake"
+            yield spec_problem("MASK_REFUSED", path, method, message, remedy)
+
+
+def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
+    excluded, included = _lower(spec.exclude_columns), _lower(spec.columns or ())
+    for name, column in _control(spec).items():
+        if column.lower() in excluded:
+            message = "a column that exclude_columns leaves out, yet changes can't be applied without it"
+            yield spec_problem("COLUMN_EXCLUDED", (name,), column, message, "take it out of exclude_columns")
+    for i, column in enumerate(spec.exclude_columns):
+        if column.lower() in included:
+            message = "a column that columns lets in and exclude_columns keeps out"
+            yield spec_problem("COLUMNS_OVERLAP", ("exclude_columns", i), column, message, "name it in one of the two")
+    for i, column in enumerate(spec.cluster_by):
+        if column.lower() in excluded - _lower(spec.keys):
+            message = "a column that exclude_columns leaves out, so the replica can't be clustered by it"
+            yield spec_problem("COLUMN_EXCLUDED", ("cluster_by", i), column, message, "take it out of one of the two")
+
+
+def _clustering(spec: TableSpec) -> Iterator[SpecProblem]:
+    if len(spec.cluster_by) > MAX_CLUSTER_COLUMNS:
+        message = f"more columns than the {MAX_CLUSTER_COLUMNS} that Delta clusters by"
+        yield spec_problem(
+            "CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective"
+        )
+    if len(_lower(spec.cluster_by)) < len(spec.cluster_by):
+        message = "the same column twice"
+        yield spec_problem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
+
+
+_KEYED_ONLY: tuple[tuple[str, Callable[[TableSpec], bool], str], ...] = (
+    ("history", lambda s: s.history, "versions are kept by key"),
+    ("before_image_prefix", lambda s: s.before_image_prefix is not None, "before images tell which key changed"),
+    ("ignore_null_updates", lambda s: s.ignore_null_updates, "no update finds its row without a key"),
+    ("columns_to_update", lambda s: s.columns_to_update is not None, "no update finds its row without a key"),
+    ("delete", lambda s: s.delete == "soft", "no delete finds its row without a key"),
+)
+
+
+def _keyless(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.keys:
+        return
+    for name, is_set, reason in _KEYED_ONLY:
+        if is_set(spec):
+            message = f"not for a table without keys (append-only): {reason}"
+            remedy = f"name the keys, or set {name} back to its default in the row"
+            yield spec_problem("KEYLESS_REFUSED", (name,), getattr(spec, name), message, remedy)
+
+
+def _control(spec: TableSpec) -> dict[str, str]:
+    named = {name: getattr(spec, name) for name in _CONTROL_COLUMNS}
+    return {name: column for name, column in named.items() if column is not None}
+
+
+def _lower(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
+
+
+def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
+    """`SpecProblem` by position."""
+    return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)
+
+
+_VALUE_CHECKS = (_source, _column_names, _durations, _properties, _prefix)
+_ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless)

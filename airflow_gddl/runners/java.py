@@ -1,0 +1,54 @@
+"""Is there a Java that Spark can run on? Asked before a job is started, since Spark's own answer is hard to read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_gddl.contract.errors import FatalError
+
+OLDEST = 17
+_REMEDY = (
+    "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
+    "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it"
+)
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def check_java(environ: Mapping[str, str]) -> Path:
+    """Path of the `java` that Spark will start: JAVA_HOME's when that is set, else the first on PATH.
+
+    Raises:
+        FatalError: `JAVA_MISSING` or `JAVA_TOO_OLD`.
+    """
+    java = _find(environ)
+    try:
+        answer = subprocess.run(  # noqa: S603 - the program that Spark itself would start
+            [str(java), "-version"], env=dict(environ), capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FatalError("JAVA_MISSING", f"{java} does not start: {error}", remedy=_REMEDY) from error
+    version = _VERSION.search(answer.stderr + answer.stdout)
+    if answer.returncode or version is None:
+        # macOS puts a `java` on PATH that only says that there is none.
+        said = " ".join((answer.stderr or answer.stdout).split())[:200]
+        raise FatalError("JAVA_MISSING", f"{java} is not a working Java: {said}", remedy=_REMEDY)
+    if int(version[1]) < OLDEST:
+        raise FatalError("JAVA_TOO_OLD", f"{java} is Java {version[1]}; Spark needs {OLDEST} or newer", remedy=_REMEDY)
+    return java
+
+
+def _find(environ: Mapping[str, str]) -> Path:
+    home = environ.get("JAVA_HOME", "")
+    if home:
+        java = Path(home, "bin", "java")
+        if not java.is_file():
+            raise FatalError("JAVA_MISSING", f"JAVA_HOME is {home!r}, which holds no bin/java", remedy=_REMEDY)
+        return java
+    found = shutil.which("java", path=environ.get("PATH", ""))
+    if found is None:
+        raise FatalError("JAVA_MISSING", "there is no `java` on PATH, and JAVA_HOME is not set", remedy=_REMEDY)
+    return Path(found)

@@ -1,0 +1,130 @@
+"""What one landed file is, read from its footer or first line: columns, types, rows; or why it can't be read."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.errors import QuarantinableError
+from spark_jobs.dialects.arrow_types import UnsupportedTypeError, is_nanos, sql_type
+from spark_jobs.plan.files import PlannedFile
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_THREADS = 8
+
+
+class Opens(Protocol):
+    def open_input(self, path: str) -> BinaryIO: ...
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A readable file.
+
+    Attributes:
+        columns: (name, SQL type) in file order; all `string` for CSV.
+        rows: rows by the footer; null for CSV, where only reading tells.
+        nanos: timestamp columns in nanoseconds, which Spark reads as whole numbers.
+        header: CSV whose first line holds the names.
+        wrapped: a parquet file inside a gzip stream, to be unwrapped before Spark can read it.
+    """
+
+    file: PlannedFile
+    columns: tuple[tuple[str, str], ...]
+    rows: int | None = None
+    nanos: tuple[str, ...] = ()
+    header: bool = False
+    wrapped: bool = False
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Files with equal signatures are read together."""
+        return (self.file.format, self.file.kind, self.columns, self.nanos, self.header)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    file: PlannedFile
+    code: str
+    reason: str
+
+
+def probe_all(
+    storage: Opens, files: Iterable[PlannedFile], options: DmsOptions
+) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:
+    """Look into every file; a bad one never stops the others."""
+
+    def one(file: PlannedFile) -> Probed | Unreadable:
+        try:
+            return probe(storage, file, options)
+        except QuarantinableError as error:
+            return Unreadable(file, error.code, error.what)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = list(pool.map(one, files))
+    return tuple(p for p in found if isinstance(p, Probed)), tuple(u for u in found if isinstance(u, Unreadable))
+
+
+def probe(storage: Opens, file: PlannedFile, options: DmsOptions) -> Probed:
+    """Read one file's footer or first line.
+
+    Raises:
+        QuarantinableError: `FILE_EMPTY`, `FILE_UNREADABLE`, `FILE_TYPE_UNSUPPORTED`, `FILE_VANISHED`.
+    """
+    if file.size == 0:
+        raise QuarantinableError("FILE_EMPTY", "the file has no bytes", where=file.path)
+    try:
+        with storage.open_input(file.path) as stream:
+            head = stream.read(2)
+            stream.seek(0)
+            zipped = head == _GZIP_MAGIC
+            if file.format == "csv":
+                return _probe_csv(file, gzip.open(stream) if zipped else stream, options)
+            return _probe_parquet(file, io.BytesIO(gzip.decompress(stream.read())) if zipped else stream, zipped)
+    except FileNotFoundError as error:
+        raise QuarantinableError("FILE_VANISHED", "the file is gone since it was listed", where=file.path) from error
+    except UnsupportedTypeError as error:
+        raise QuarantinableError("FILE_TYPE_UNSUPPORTED", f"no SQL type for {error}", where=file.path) from error
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        raise QuarantinableError("FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path) from error
+
+
+def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed:
+    footer = pq.ParquetFile(stream)
+    schema = footer.schema_arrow
+    return Probed(
+        file=file,
+        columns=tuple((field.name, sql_type(field.type)) for field in schema),
+        rows=footer.metadata.num_rows,
+        nanos=tuple(field.name for field in schema if is_nanos(field.type)),
+        wrapped=wrapped,
+    )
+
+
+def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: DmsOptions) -> Probed:
+    lines = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
+    if first is None:
+        raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
+    names = first if options.csv_header else _named(len(first), file, options)
+    return Probed(file=file, columns=tuple((name, "string") for name in names), header=options.csv_header)
+
+
+def _named(width: int, file: PlannedFile, options: DmsOptions) -> list[str]:
+    names = list(options.csv_columns)
+    if width == len(names) + 1:
+        return [options.op_column, *names]
+    if width == len(names):
+        return names
+    raise QuarantinableError(
+        "FILE_UNREADABLE", f"{width} fields in the first line, {len(names)} names in options.csv_columns", where=file.path
+    )

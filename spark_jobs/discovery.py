@@ -1,0 +1,156 @@
+"""New files of a table: as short a listing as the names allow, compared with the ledger.
+
+Change files sort by time, so what lies further than the look-back behind the newest one needs no listing; full-load
+files sort after digits. Once a day everything is listed, so that no late file is missed for longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.layout import join
+from spark_jobs.dialects import dms_names
+from spark_jobs.dialects.dms_windows import EVERYTHING, Window, windows
+from spark_jobs.ledger import Ledger
+from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.files import FileEntry, LandedFile
+from spark_jobs.storage import Storage, StoredObject
+
+FULL_LISTING_EVERY = timedelta(days=1)
+_SAMPLE = 5
+
+
+def discover(
+    storage: Storage, landing: str, options: DmsOptions, ledger: Ledger, now: datetime, full: bool = False
+) -> Discovery:
+    """What waits below `landing`.
+
+    Lists in full when `full`, when the last full listing is a day old, or when the layout allows no less. Tells the
+    ledger how far back a listing reaches, and what a listing found that no batch will record.
+
+    Args:
+        now: aware.
+    """
+    scope = _scope(options, ledger, now, full)
+    known = ledger.all_entries() if scope.is_full else ledger.entries()
+    landed = _Landed(storage, landing.rstrip("/"), options, scope.reaching(landing, known))
+    found = find(landed, landed.within(known), ledger.state, storage.fingerprint)
+    found = replace(
+        found,
+        folder_missing=landed.listed == 0 and not storage.exists(landing),
+        ignored=landed.ignored,
+        ignored_sample=tuple(landed.sample),
+        listed=landed.listed,
+        listed_in_full_at=now.astimezone(UTC).isoformat(timespec="microseconds") if scope.is_full else None,
+    )
+    listed_at = None if found.waiting else found.listed_in_full_at
+    if listed_at or found.touched:
+        ledger.note_listing(listed_at, found.touched)
+    return found
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What a listing is to find: within the windows, change files not before `since` (digits; empty: all)."""
+
+    windows: tuple[Window, ...] = EVERYTHING
+    since: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        return not self.since
+
+    def covers(self, relative: str) -> bool:
+        time = dms_names.change_time(relative)
+        return (time is None or time >= self.since) and any(window.covers(relative) for window in self.windows)
+
+    def reaching(self, landing: str, known: Mapping[str, FileEntry]) -> _Scope:
+        """Also the subfolders of known load files that the windows leave out, such as `1/LOAD00000001`."""
+        loads = (_relative(landing, path) for path, row in known.items() if row.kind == "load")
+        folders = sorted({name.rpartition("/")[0] for name in loads if name and not self.covers(name)} - {""})
+        return replace(self, windows=(*self.windows, *(Window(folder=folder) for folder in folders)))
+
+
+class _Landed:
+    """Iterates over the data files in the scope, each once, and counts on the way."""
+
+    def __init__(self, storage: Storage, landing: str, options: DmsOptions, scope: _Scope) -> None:
+        self._storage, self._landing, self._options, self._scope = storage, landing, options, scope
+        self.listed, self.ignored = 0, 0
+        self.sample: list[str] = []
+
+    def within(self, known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
+        names = ((path, _relative(self._landing, path)) for path in known)
+        return {path: known[path] for path, name in names if name and self._scope.covers(name)}
+
+    def __iter__(self) -> Iterator[LandedFile]:
+        seen: set[str] = set()
+        for found in self._objects():
+            self.listed += 1
+            if found.path not in seen:
+                seen.add(found.path)
+                if (file := self._landed(found)) is not None:
+                    yield file
+
+    def _objects(self) -> Iterator[StoredObject]:
+        for window in self._scope.windows:
+            folder = join(self._landing, window.folder) if window.folder else self._landing
+            after = join(self._landing, window.start_after) if window.start_after else None
+            yield from self._storage.list(folder, after)
+
+    def _landed(self, found: StoredObject) -> LandedFile | None:
+        relative = found.path[len(self._landing) + 1 :]
+        names = dms_names.classify(relative, self._options)
+        if names is None:
+            self._ignore(relative, found)
+            return None
+        if not self._scope.covers(relative):
+            return None
+        kind, file_format, order = names
+        return LandedFile(
+            path=found.path,
+            kind=kind,
+            format=file_format,
+            order=order,
+            size=found.size,
+            etag=found.etag,
+            modified=found.modified,
+        )
+
+    def _ignore(self, relative: str, found: StoredObject) -> None:
+        folder_marker = found.size == 0 and "." not in relative.rpartition("/")[2]
+        if dms_names.is_temporary(relative) or folder_marker:
+            return
+        self.ignored += 1
+        if len(self.sample) < _SAMPLE:
+            self.sample.append(relative)
+
+
+def _scope(options: DmsOptions, ledger: Ledger, now: datetime, full: bool) -> _Scope:
+    lookback = timedelta(seconds=seconds(options.lookback))
+    ledger.keep(lookback)
+    cursor = ledger.state.cursor
+    newest = dms_names.moment(dms_names.change_time(cursor) or "") if cursor is not None else None
+    if cursor is None or newest is None:
+        return _Scope()
+    since = newest - lookback
+    if full or _is_due(ledger.state.listed_in_full_at, now):
+        return _Scope()
+    digits = max(dms_names.digits_of(since), ledger.archived_before or "")
+    until = max(newest, now.astimezone(UTC).replace(tzinfo=None))
+    return _Scope(windows(options, cursor, dms_names.moment(digits) or since, until), digits)
+
+
+def _is_due(listed_at: str | None, now: datetime) -> bool:
+    """A time in the future, after a clock was set back, is due too."""
+    return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
+
+
+def _relative(landing: str, path: str) -> str:
+    """Empty for a path that isn't below: a row from before the landing root moved."""
+    root = f"{landing.rstrip('/')}/"
+    return path[len(root) :] if path.startswith(root) else ""

@@ -1,0 +1,108 @@
+"""Make a table's columns what the plan wants: desired against actual, so that a repeated batch changes nothing more."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_jobs.engines.shape import GDDL, RESCUED, Shape
+from spark_jobs.engines.spark.history import END, START
+from spark_jobs.engines.spark.order import name
+from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
+from spark_jobs.plan.types import ScalarType, parse_type
+
+_INDEXABLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string")
+
+
+def replica_columns(shape: Shape) -> tuple[Column, ...]:
+    deleted = ",deleted:boolean" if shape.spec.delete == "soft" else ""
+    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type[:-1] + deleted + ">")))
+
+
+def change_columns(shape: Shape) -> tuple[Column, ...]:
+    return (*data_columns(shape), *shape.before, Column(GDDL, parse_type(shape.gddl_type)))
+
+
+def history_columns(shape: Shape) -> tuple[Column, ...]:
+    kind = parse_type(shape.sequence_type)
+    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type)), Column(START, kind), Column(END, kind))
+
+
+def data_columns(shape: Shape) -> tuple[Column, ...]:
+    return (*shape.data, Column(RESCUED, ScalarType("string"))) if shape.rescues else shape.data
+
+
+def skipping_columns(shape: Shape) -> str:
+    """Columns whose statistics the merge needs, wherever they stand in a wide table."""
+    kinds = {c.name: c.type for c in shape.data}
+    keys = [k for k in shape.keys if str(kinds[k]) in _INDEXABLE or str(kinds[k]).startswith("decimal")]
+    ours = [f"{GDDL}.{f}" for f in ("sequence", "op", "source_file", "batch_id", "generation")]
+    return ",".join([*(f"`{k}`" for k in keys), *ours])
+
+
+def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> None:
+    """Create the table, or bring an existing one to the definition's columns.
+
+    Args:
+        rewrite: widen by rewriting the table, for readers that don't know Delta's type widening.
+    """
+    if not tables.exists(definition.path):
+        tables.create(definition)
+        return
+    actual = {f.name: Column(f.name, parse_type(sql_text(f.dataType))) for f in tables.read(definition.path).schema.fields}
+    additions: list[Addition] = []
+    grown: list[Widening] = []
+    for column in definition.columns:
+        stored = actual.get(column.name)
+        if stored is None:
+            additions.append(Addition((column.name,), column.type))
+        elif stored.type != column.type:
+            additions += extra_fields(stored.type, column.type, (column.name,))
+            grown += widenings(stored.type, column.type, (column.name,))
+    for addition in additions:
+        tables.sql(definition.path, f"ALTER TABLE {{table}} ADD COLUMNS ({addition.name} {addition.type})")
+    if grown and rewrite and not definition.cluster_by:
+        _rewrite(tables, definition)
+    elif grown:
+        _widen(tables, definition.path, grown)
+
+
+def _widen(tables: Tables, path: str, grown: list[Widening]) -> None:
+    tables.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    for widening in grown:
+        tables.sql(path, f"ALTER TABLE {{table}} CHANGE COLUMN {widening.name} TYPE {widening.after}")
+
+
+def _rewrite(tables: Tables, definition: TableDefinition) -> None:
+    rows = tables.read(definition.path)
+    wanted = {c.name: spark_type(str(c.type)) for c in definition.columns}
+    columns = []
+    for field in rows.schema.fields:
+        kept = name(field.name).cast(wanted.get(field.name, field.dataType))
+        columns.append(kept.alias(field.name, metadata=field.metadata))
+    rows.select(*columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(definition.path)
+
+
+def retype_sequence(tables: Tables, path: str, shape: Shape, extra: tuple[str, ...] = ()) -> None:
+    """Give `_gddl.sequence` (and `extra` columns) its type while every stored sequence is still null."""
+    if not tables.exists(path):
+        return
+    rows = tables.read(path)
+    stored = rows.schema[GDDL].dataType
+    if not isinstance(stored, T.StructType) or sql_text(stored["sequence"].dataType) == str(parse_type(shape.sequence_type)):
+        return
+    kind = spark_type(shape.sequence_type)
+    columns = []
+    for field in rows.schema.fields:
+        if field.name == GDDL:
+            fields = [F.lit(None).cast(kind).alias("sequence")]
+            fields += [F.col(GDDL)[f.name].alias(f.name) for f in stored.fields if f.name != "sequence"]
+            columns.append(F.struct(*fields).alias(GDDL))
+        elif field.name in extra:
+            columns.append(F.lit(None).cast(kind).alias(field.name))
+        else:
+            columns.append(name(field.name).alias(field.name, metadata=field.metadata))
+    rows.select(*columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+

@@ -1,0 +1,111 @@
+"""The state of a key = the fold of its changes (docs/semantics.md, section 5), as Spark expressions.
+
+`net` is the short cut for changes that carry whole rows; `fold` is the definition. Both give one row a key: the replica's columns,
+`_gddl` of the last change (with its effective sequence), and the columns named below.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.engines.shape import GDDL, RESCUED, Shape
+from spark_jobs.engines.spark.order import FORCED, MOVED, OP, ORDER, SEQUENCE, name
+
+FIRST, FRESH, LOWEST, HAS_FORCED = (f"{GDDL}__{n}" for n in ("first", "fresh", "lowest", "has_forced"))
+_SEGMENT = f"{GDDL}__segment"
+UNSEEN = "U"
+"""`FIRST` of a key whose lowest change is an update that didn't change its key."""
+
+
+def carried_name(index: int) -> str:
+    """Flag of the fold's output: some change carried the column of that index (in `Shape.columns`)."""
+    return f"{GDDL}__carried_{index}"
+
+
+def net(events: DataFrame, shape: Shape) -> DataFrame:
+    """One row a key: its highest change, by aggregation (no window, no sort of whole rows by key and order)."""
+    row = F.struct(*(name(c) for c in shape.columns), GDDL, OP, SEQUENCE, ORDER)
+    grouped = events.groupBy(*(name(k) for k in shape.keys)).agg(F.max_by(row, F.col(ORDER)).alias("row"), *_span())
+    return _with_sequence(grouped.select("row.*", FIRST, LOWEST, HAS_FORCED)).withColumn(FRESH, F.lit(True))
+
+
+def single(events: DataFrame) -> DataFrame:
+    """The same where every key is known to have just one change."""
+    rows = events.withColumn(FIRST, _first_of(F.col(OP), F.col(MOVED))).withColumn(LOWEST, F.col(ORDER))
+    return _with_sequence(rows.withColumn(HAS_FORCED, F.col(FORCED)).drop(MOVED, FORCED)).withColumn(FRESH, F.lit(True))
+
+
+def fold(events: DataFrame, shape: Shape) -> DataFrame:
+    """One row a key for changes that may carry a part of the row.
+
+    `FRESH` tells that the row stands by itself; otherwise columns whose carried flag is false keep what is stored.
+    """
+    rows = _segmented(events, shape)
+    columns = []
+    for index, column in enumerate(shape.columns):
+        if column in shape.keys:
+            continue
+        flag = carries(shape, column) & (F.col(OP) != "D")
+        columns.append(F.max_by(F.when(flag, F.struct(name(column).alias("v"))), F.when(flag, F.col(ORDER))).alias(column))
+        columns.append(F.max(flag).alias(carried_name(index)))
+    last = F.max_by(F.struct(GDDL, OP, SEQUENCE, ORDER, _SEGMENT), F.col(ORDER)).alias("last")
+    spans = [F.max(c).alias(c) if c == HAS_FORCED else F.first(c).alias(c) for c in (FIRST, LOWEST, HAS_FORCED)]
+    grouped = rows.groupBy(*(name(k) for k in shape.keys)).agg(*columns, last, *spans)
+    values = [name(c) if c in shape.keys else name(c)["v"].alias(c) for c in shape.columns]
+    flags = [carried_name(i) for i, c in enumerate(shape.columns) if c not in shape.keys]
+    out = grouped.select(*values, *flags, "last.*", FIRST, LOWEST, HAS_FORCED)
+    return _with_sequence(out.withColumn(FRESH, F.col(_SEGMENT) > 0).drop(_SEGMENT))
+
+
+def carries(shape: Shape, column: str) -> Column:
+    """Whether a change carries a column; `R` and `I` carry all."""
+    if column in shape.keys:
+        return F.lit(True)
+    carried = F.lit(True)
+    if column in shape.lacking:
+        carried = carried & ~F.coalesce(F.col(GDDL)["schema"].isin(*shape.lacking[column]), F.lit(False))
+    listing = shape.spelled(shape.spec.columns_to_update)
+    if listing is not None and column not in (listing, RESCUED):
+        carried = carried & F.coalesce(F.array_contains(listed(name(listing)), column.lower()), F.lit(True))
+    if shape.spec.ignore_null_updates:
+        carried = carried & name(column).isNotNull()
+    return F.col(OP).isin("R", "I") | carried
+
+
+def listed(column: Column) -> Column:
+    """Lower-case names out of a comma-separated text or the text form of an array."""
+    text = F.regexp_replace(column.cast("string"), r"[\[\]\"\s]", "")
+    return F.split(F.lower(text), ",")
+
+
+def _segmented(events: DataFrame, shape: Shape) -> DataFrame:
+    """Changes of each key's last segment: a reset starts one, a delete ends one (soft deletes keep its columns)."""
+    keys = [name(k) for k in shape.keys]
+    by_key = Window.partitionBy(*keys)
+    upto = by_key.orderBy(ORDER).rowsBetween(Window.unboundedPreceding, 0)
+    before = by_key.orderBy(ORDER).rowsBetween(Window.unboundedPreceding, -1)
+    starts = F.sum(F.col(OP).isin("R", "I").cast("int")).over(upto)
+    ends = F.coalesce(F.sum((F.col(OP) == "D").cast("int")).over(before), F.lit(0))
+    rows = events.withColumn(_SEGMENT, starts + ends)
+    first = F.min_by(F.struct(OP, MOVED), F.col(ORDER)).over(by_key)
+    rows = rows.withColumn(FIRST, _first_of(first[OP], first[MOVED]))
+    rows = rows.withColumn(LOWEST, F.min(ORDER).over(by_key)).withColumn(HAS_FORCED, F.max(FORCED).over(by_key))
+    return rows.withColumn("_gddl__last", F.max(_SEGMENT).over(by_key)).where(F.col(_SEGMENT) == F.col("_gddl__last"))
+
+
+def _span() -> list[Column]:
+    first = F.min_by(F.struct(F.col(OP).alias("op"), F.col(MOVED).alias("moved")), F.col(ORDER))
+    return [
+        _first_of(first["op"], first["moved"]).alias(FIRST),
+        F.min(ORDER).alias(LOWEST),
+        F.max(FORCED).alias(HAS_FORCED),
+    ]
+
+
+def _first_of(op: Column, moved: Column) -> Column:
+    return F.when(moved, F.lit("M")).otherwise(op)
+
+
+def _with_sequence(rows: DataFrame) -> DataFrame:
+    return rows.withColumn(GDDL, F.col(GDDL).withField("sequence", F.col(SEQUENCE)))

@@ -1,0 +1,119 @@
+"""Figures of a decoded batch: per file for the ledger, and what the dedupe and the merge may skip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.engines.spark.decode import ERROR, KIND
+from spark_jobs.engines.spark.order import name
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFigures:
+    """Rows and ranges of one file; sequences as JSON text, times as ISO 8601; null when it has no good change."""
+
+    rows: int
+    quarantined: int
+    min_sequence: str | None
+    max_sequence: str | None
+    min_commit_ts: str | None
+    max_commit_ts: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Of a whole batch.
+
+    Attributes:
+        files: by ledger path; a file without rows is absent.
+        identities: distinct (key, generation of a full-load row, sequence, op) among good rows, by 64-bit hash.
+        keys: distinct keys among good rows, by 64-bit hash.
+        low, high: range of the first key column; null without keys.
+        widths: least and greatest length of a sequence of digits; null when it isn't text of digits.
+    """
+
+    files: Mapping[str, FileFigures]
+    rows: int
+    quarantined: int
+    identities: int
+    keys: int
+    low: object
+    high: object
+    widths: tuple[int, int] | None
+    loads: int
+
+    @property
+    def good(self) -> int:
+        return self.rows - self.quarantined
+
+
+def measure(decoded: DataFrame, shape: Shape) -> Figures:
+    """One pass for the files, one for the keys."""
+    gddl = F.col(GDDL)
+    good = F.col(ERROR).isNull()
+    change = good & (F.col(KIND) == "change")
+    sequence = F.when(change, gddl["sequence"])
+    iso = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+    first_key = name(shape.keys[0]) if shape.keys else F.lit(None).cast("string")
+    digits = F.when(sequence.cast("string").rlike("^[0-9]+$"), F.length(sequence.cast("string")))
+    per_file = decoded.groupBy(gddl["source_file"].alias("file")).agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count(F.when(~good, 1)).alias("bad"),
+        F.count(F.when(good & (F.col(KIND) == "load"), 1)).alias("loads"),
+        json_of(F.min(sequence)).alias("min_sequence"),
+        json_of(F.max(sequence)).alias("max_sequence"),
+        F.date_format(F.min(F.when(change, gddl["commit_ts"])), iso).alias("min_commit_ts"),
+        F.date_format(F.max(F.when(change, gddl["commit_ts"])), iso).alias("max_commit_ts"),
+        F.min(F.when(good, first_key)).alias("low"),
+        F.max(F.when(good, first_key)).alias("high"),
+        (F.min(digits) if _is_text(shape) else F.lit(None).cast("int")).alias("narrow"),
+        (F.max(digits) if _is_text(shape) else F.lit(None).cast("int")).alias("wide"),
+    )
+    rows = per_file.collect()
+    identities, keys = _distinct(decoded.where(good), shape)
+    lows, highs = [r["low"] for r in rows if r["low"] is not None], [r["high"] for r in rows if r["high"] is not None]
+    narrow, wide = [r["narrow"] for r in rows if r["narrow"]], [r["wide"] for r in rows if r["wide"]]
+    return Figures(
+        files={r["file"]: _file(r.asDict()) for r in rows},
+        rows=sum(r["rows"] for r in rows),
+        quarantined=sum(r["bad"] for r in rows),
+        identities=identities,
+        keys=keys,
+        low=min(lows, default=None),
+        high=max(highs, default=None),
+        widths=(min(narrow), max(wide)) if narrow else None,
+        loads=sum(r["loads"] for r in rows),
+    )
+
+
+def _is_text(shape: Shape) -> bool:
+    return shape.sequence_type == "string"
+
+
+def _file(row: Mapping[str, object]) -> FileFigures:
+    texts = {k: None if row[k] is None else str(row[k]) for k in ("min_sequence", "max_sequence", "min_commit_ts", "max_commit_ts")}
+    return FileFigures(rows=int(str(row["rows"])), quarantined=int(str(row["bad"])), **texts)
+
+
+def json_of(value: Column) -> Column:
+    """A sequence as JSON text, as the ledger keeps it: `"000…1"`, `17`, `{"a":1,"b":2}`."""
+    wrapped = F.to_json(F.struct(value.alias("v")), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
+    return F.when(value.isNotNull(), F.regexp_extract(wrapped, r'(?s)^\{"v":(.*)\}$', 1))
+
+
+def _distinct(good: DataFrame, shape: Shape) -> tuple[int, int]:
+    """Distinct identities and distinct keys, by 64-bit hash: a collision only makes the batch take the longer way."""
+    if not shape.keys:
+        return 0, 0
+    gddl = F.col(GDDL)
+    key = F.xxhash64(*(name(k) for k in shape.keys))
+    identity = F.xxhash64(gddl["sequence"], gddl["op"], *(name(k) for k in shape.keys))
+    pairs = good.select(key.alias("k"), identity.alias("i")).groupBy("k", "i").agg(F.lit(1))
+    counted = pairs.groupBy("k").agg(F.count(F.lit(1)).alias("n")).agg(F.sum("n").alias("i"), F.count(F.lit(1)).alias("k"))
+    row = counted.collect()[0]
+    return int(row["i"] or 0), int(row["k"] or 0)

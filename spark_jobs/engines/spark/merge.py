@@ -1,0 +1,176 @@
+"""From a batch's net changes to the replica: tombstones, late keys, MERGE (docs/semantics.md, sections 3 to 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.engines.spark.fold import FIRST, FRESH, HAS_FORCED, LOWEST, UNSEEN, carried_name, fold, net, single
+from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of
+from spark_jobs.engines.spark.tables import Tables
+
+REWORKED = f"{GDDL}__reworked"
+"""True for keys folded anew from the whole change table; their state replaces whatever is stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRange:
+    """Least and greatest value of the first key column in a batch, for pruning; both null: no pruning."""
+
+    low: object = None
+    high: object = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """A batch's net changes.
+
+    Attributes:
+        rows: one row a key, see `fold`.
+        partial: rows may leave columns to what is stored.
+    """
+
+    rows: DataFrame
+    partial: bool
+
+
+def net_of_batch(changes: DataFrame, shape: Shape, schemas: set[int], keys_unique: bool) -> Net:
+    """Fold a batch's changes.
+
+    Args:
+        schemas: schema ids of the batch's change files.
+        keys_unique: every key is known to have one change only.
+    """
+    happened = events(changes, shape)
+    if shape.carries_parts(schemas):
+        return Net(rows=fold(happened, shape), partial=True)
+    if keys_unique and not shape.before_of_key:
+        return Net(rows=single(happened), partial=False)
+    return Net(rows=net(happened, shape), partial=False)
+
+
+def rework(batch: Net, history: DataFrame, stored: DataFrame, shape: Shape, generation: int) -> Net:
+    """Fold late and forced keys anew from all their changes, since an overlay on the stored row would not be the fold.
+
+    Args:
+        history: the change table, this batch included.
+        stored: keys and order of replica rows and tombstones (`priors`).
+    """
+    keys = [name(k) for k in shape.keys]
+    late = batch.rows.join(F.broadcast(stored.withColumnRenamed(ORDER, "_gddl__stored")), list(shape.keys), "left")
+    redo = late.where(F.col(HAS_FORCED) | (F.col("_gddl__stored") >= F.col(LOWEST))).select(*keys)
+    if not shape.partial:
+        redo = batch.rows.where(F.col(HAS_FORCED)).select(*keys)
+    redo = redo.distinct().localCheckpoint()
+    if redo.isEmpty():
+        return Net(rows=batch.rows.withColumn(REWORKED, F.lit(False)), partial=batch.partial)
+    happened = events(history.where(F.col(GDDL)["generation"] == generation), shape)
+    again = fold(happened.join(F.broadcast(redo), list(shape.keys), "left_semi"), shape)
+    again = again.withColumn(FRESH, F.lit(True)).withColumn(REWORKED, F.lit(True))
+    kept = batch.rows.join(F.broadcast(redo), list(shape.keys), "left_anti").withColumn(REWORKED, F.lit(False))
+    return Net(rows=kept.unionByName(again, allowMissingColumns=True), partial=batch.partial)
+
+
+def priors(tables: Tables, shape: Shape, paths: tuple[str, str], keys: DataFrame) -> DataFrame:
+    """Greatest known order of each of `keys` in replica or tombstones (`paths`), as columns keys and order."""
+    replica, tombstones = paths
+    parts = [_orders(tables.read(replica), shape, is_forced(shape))]
+    if tables.exists(tombstones):
+        parts.append(_orders(tables.read(tombstones), shape, F.col(FORCED) if shape.spec.force_update else F.lit(False)))
+    known = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+    wanted = F.broadcast(keys.select(*map(name, shape.keys)).distinct())
+    return known.join(wanted, list(shape.keys), "left_semi").groupBy(*map(name, shape.keys)).agg(F.max(ORDER).alias(ORDER))
+
+
+def _orders(rows: DataFrame, shape: Shape, forced: Column) -> DataFrame:
+    gddl = F.col(GDDL)
+    return rows.select(*map(name, shape.keys), order_of(shape, gddl, gddl["sequence"], forced).alias(ORDER))
+
+
+def never_seen(rows: DataFrame, known: DataFrame, shape: Shape) -> DataFrame:
+    """Keys whose lowest change in the batch is an update though nothing of them was known: `UPDATE_WITHOUT_PRIOR`."""
+    updates = rows.where(F.col(FIRST) == UNSEEN).select(*map(name, shape.keys))
+    return updates.join(known, list(shape.keys), "left_anti")
+
+
+def tombstones_of(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Tombstone rows for the deletes among net changes: keys, `_gddl`, and whether it was forced."""
+    forced = [F.coalesce(F.col(HAS_FORCED), F.lit(False)).alias(FORCED)] if shape.spec.force_update else []
+    return rows.where(F.col(OP) == "D").select(*map(name, shape.keys), GDDL, *forced)
+
+
+def alive(rows: DataFrame, tombstones: DataFrame, shape: Shape) -> DataFrame:
+    """Drop net changes that a tombstone beats; an equal one is the same delete, or decided by the tie policy."""
+    forced = F.col(FORCED) if shape.spec.force_update else F.lit(False)
+    dead = _orders(tombstones, shape, forced).withColumnRenamed(ORDER, "_gddl__dead")
+    dead = dead.groupBy(*map(name, shape.keys)).agg(F.max("_gddl__dead").alias("_gddl__dead"))
+    joined = rows.join(dead, list(shape.keys), "left")
+    beaten = F.coalesce(F.col("_gddl__dead") > F.col(ORDER), F.lit(False)) & ~F.col(REWORKED)
+    return joined.where(~beaten).drop("_gddl__dead")
+
+
+def merge(tables: Tables, path: str, source: Net, shape: Shape, keys: KeyRange) -> dict[str, int]:
+    """Apply net changes to the replica; counts of rows inserted, updated, deleted. Runs inside a transaction.
+
+    Empty when Delta skipped the commit because an earlier attempt had made it.
+    """
+    stored, new = "t", "s"
+    on = F.lit(True)
+    for key in shape.keys:
+        on = on & (_at(stored, key) == _at(new, key))
+    if keys.low is not None:
+        on = on & _at(stored, shape.keys[0]).between(F.lit(keys.low), F.lit(keys.high))
+    gddl = F.col(f"{stored}.{GDDL}")
+    stored_forced = F.lit(False)
+    if shape.spelled(shape.spec.force_update):
+        stored_forced = F.coalesce(_at(stored, shape.spelled(shape.spec.force_update)).cast("string").try_cast("boolean"), F.lit(False))  # fmt: skip
+    newer = F.col(f"{new}.{REWORKED}") | (
+        F.col(f"{new}.{ORDER}") > order_of(shape, gddl, gddl["sequence"], stored_forced)
+    )
+    gone = F.col(f"{new}.{OP}") == "D"
+    values = {c: _value(shape, i, c, source.partial) for i, c in enumerate(shape.columns) if c not in shape.keys}
+    inserted = {_quoted(c): _at(new, c) for c in shape.columns} | {GDDL: _struct(shape, deleted=False)}
+    builder = tables.handle(path).alias(stored).merge(source.rows.alias(new), on)
+    if shape.spec.delete == "hard":
+        builder = builder.whenMatchedDelete(newer & gone)
+    else:
+        kept = {_quoted(c): v for c, v in values.items()} if source.partial else {}
+        builder = builder.whenMatchedUpdate(newer & gone, set=kept | {GDDL: _struct(shape, deleted=True)})
+    updated = {_quoted(c): v for c, v in values.items()} | {GDDL: _struct(shape, deleted=False)}
+    result = builder.whenMatchedUpdate(newer, set=updated).whenNotMatchedInsert(~gone, values=inserted).execute()
+    row = result.first()
+    if row is None:
+        return {}
+    return {k: int(row[f"num_{k}_rows"]) for k in ("inserted", "updated", "deleted")}
+
+
+def _value(shape: Shape, index: int, column: str, partial: bool) -> Column:
+    """What a matched row's column becomes."""
+    if not partial:
+        return _at("s", column)
+    stored = F.col(f"t.{GDDL}")
+    outlived = stored["generation"] < F.col(f"s.{GDDL}")["generation"]
+    if shape.spec.delete == "soft":
+        outlived = outlived | F.coalesce(stored["deleted"], F.lit(False))
+    replaced = F.col(f"s.{FRESH}") | F.coalesce(F.col(f"s.{carried_name(index)}"), F.lit(False))
+    replaced = replaced | (outlived & (F.col(f"s.{OP}") != "D"))
+    return F.when(replaced, _at("s", column)).otherwise(_at("t", column))
+
+
+def _struct(shape: Shape, *, deleted: bool) -> Column:
+    gddl = F.col(f"s.{GDDL}")
+    fields = [gddl[n].alias(n) for n, _ in shape.gddl_fields]
+    if shape.spec.delete == "soft":
+        fields.append(F.lit(deleted).alias("deleted"))
+    return F.struct(*fields)
+
+
+def _quoted(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"
+
+
+def _at(side: str, column: str) -> Column:
+    return F.col(f"{side}.{_quoted(column)}")

@@ -1,0 +1,84 @@
+"""The order of a key's changes as a comparable struct (docs/semantics.md, sections 3 and 6)."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.engines.shape import GDDL, Shape
+
+OP, ORDER, FORCED, MOVED, SEQUENCE = (f"{GDDL}__{n}" for n in ("op", "order", "forced", "moved", "sequence"))
+
+
+def name(column: str) -> Column:
+    """A column by its very name, dots and spaces included."""
+    return F.col(f"`{column.replace('`', '``')}`")
+
+
+def order_of(shape: Shape, gddl: Column, sequence: Column, forced: Column | None = None) -> Column:
+    """Struct that grows with the order of changes; nulls are lowest."""
+    force = [] if shape.spec.force_update is None else [F.coalesce(forced, F.lit(False)).alias("forced")]
+    if shape.spec.tie_break == "delete_wins":
+        tail = [(gddl["op"] == "D").alias("is_delete"), gddl["source_file"].alias("file"), gddl["position"].alias("at")]
+    else:
+        tail = [gddl["batch_id"].alias("batch"), gddl["position"].alias("at")]
+    return F.struct(gddl["generation"].alias("generation"), sequence.alias("sequence"), *force, *tail)
+
+
+def is_forced(shape: Shape, row: DataFrame | None = None) -> Column:
+    """Whether a change is to be applied whatever its sequence."""
+    column = shape.spelled(shape.spec.force_update)
+    if column is None:
+        return F.lit(False)
+    value = name(column) if row is None else row[column]
+    return F.coalesce(value.cast("string").try_cast("boolean"), F.lit(False))
+
+
+def events(changes: DataFrame, shape: Shape) -> DataFrame:
+    """Changes with their working columns, and a delete of the old key for each update of a key.
+
+    Args:
+        changes: rows of the change table.
+
+    Returns:
+        the replica's columns, `_gddl`, and op, moved (the update changed its key), sequence (effective), forced, order.
+    """
+    gddl = F.col(GDDL)
+    rows = changes.withColumn(OP, gddl["op"]).withColumn(MOVED, F.lit(False))
+    kept = [*(name(c) for c in shape.columns), F.col(GDDL), F.col(OP), F.col(MOVED)]
+    if not shape.before_of_key:
+        return _ordered(rows.select(*kept), shape)
+    moved = F.lit(False)
+    for key, before in shape.before_of_key.items():
+        moved = moved | (F.coalesce(name(before), name(key)) != name(key))
+    rows = rows.withColumn(MOVED, (F.col(OP) == "U") & moved)
+    return _ordered(rows.select(*kept).unionByName(_old_keys(rows, shape)), shape)
+
+
+def _old_keys(rows: DataFrame, shape: Shape) -> DataFrame:
+    """The delete of the old key that each update of a key implies, at the same sequence."""
+    columns = []
+    for column in shape.columns:
+        if column in shape.before_of_key:
+            columns.append(F.coalesce(name(shape.before_of_key[column]), name(column)).alias(column))
+        elif column in shape.keys or column == shape.spelled(shape.spec.force_update):
+            columns.append(name(column))
+        else:
+            columns.append(F.lit(None).cast(rows.schema[column].dataType).alias(column))
+    gddl = F.col(GDDL).withField("op", F.lit("D"))
+    return rows.where(F.col(MOVED)).select(
+        *columns, gddl.alias(GDDL), F.lit("D").alias(OP), F.lit(False).alias(MOVED)
+    )
+
+
+def _ordered(rows: DataFrame, shape: Shape) -> DataFrame:
+    gddl = F.col(GDDL)
+    rows = rows.withColumn(FORCED, is_forced(shape) & (F.col(OP) != "R"))
+    if shape.spec.force_update is None:
+        rows = rows.withColumn(SEQUENCE, gddl["sequence"])
+    else:
+        arrival = F.struct(gddl["batch_id"], gddl["position"])
+        so_far = Window.partitionBy(*map(name, shape.keys), gddl["generation"]).orderBy(arrival)
+        greatest = F.max(F.struct(gddl["sequence"].alias("s"))).over(so_far.rowsBetween(Window.unboundedPreceding, 0))
+        rows = rows.withColumn(SEQUENCE, F.when(F.col(FORCED), greatest["s"]).otherwise(gddl["sequence"]))
+    return rows.withColumn(ORDER, order_of(shape, gddl, F.col(SEQUENCE), F.col(FORCED)))

@@ -1,0 +1,226 @@
+"""The swap of a full refresh: from a change table built beside to the living tables, one Delta commit each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SqlColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import TierSpec
+from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.engines.spark import evolve, history, quarantine
+from spark_jobs.engines.spark.batch import HISTORY, MERGE, TOMBSTONES, transaction_app
+from spark_jobs.engines.spark.fold import fold, net
+from spark_jobs.engines.spark.merge import tombstones_of
+from spark_jobs.engines.spark.order import OP, events, name
+from spark_jobs.engines.spark.redelivery import not_yet_stored
+from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
+from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.types import ScalarType, parse_type
+
+_BATCH_SHIFT = 52
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Rows of the new replica, and changes that the change table lacked."""
+
+    rows: int
+    changes_added: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuild:
+    """What the swap needs; `living` is replaced by what `beside` folds to.
+
+    Attributes:
+        landed: paths of all files that are there now.
+    """
+
+    tables: Tables
+    living: Layout
+    beside: Layout
+    tier: TierSpec
+    plan: BatchPlan
+    shape: Shape
+    epoch: str
+    floors: tuple[str | None, ...]
+    generation: int
+    landed: tuple[str, ...]
+
+    def app(self, step: str) -> str:
+        return transaction_app(f"refresh:{step}", self.epoch)
+
+    def swap(self, tell: Callable[[str], None]) -> Rebuilt:
+        """Carry it out; `tell` hears of each step that is durable. A repeated swap gives the same tables."""
+        added = self._changes()
+        tell("append")
+        source = self._source()
+        if self.shape.keys:
+            self._tombstones(source)
+            tell("tombstones")
+        rows = self._replica(source)
+        tell("merge")
+        if self.shape.spec.history and self.shape.keys:
+            self._history(source)
+            tell("history")
+        self._errors()
+        tell("quarantine")
+        return Rebuilt(rows=rows, changes_added=added)
+
+    def _fresh(self) -> DataFrame:
+        """Changes built beside, stamped as of this batch; positions stay in arrival order over its many small batches."""
+        gddl = F.col(GDDL)
+        at = F.shiftleft(gddl["batch_id"].cast("bigint"), _BATCH_SHIFT) + gddl["position"]
+        stamped = gddl.withField("position", at).withField("batch_id", F.lit(self.plan.batch_id))
+        stamped = stamped.withField("applied_at", F.lit(self.plan.planned_at).cast("timestamp"))
+        return self.tables.read(self.beside.changes).withColumn(GDDL, stamped)
+
+    def _gone(self) -> DataFrame | None:
+        """Living changes whose files are no longer there."""
+        if not self.tables.exists(self.living.changes):
+            return None
+        landed = self.tables.read(self.beside.changes).select(F.col(GDDL)["source_file"].alias("f")).distinct()
+        rows = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
+        return rows.join(F.broadcast(landed), F.col(f"{GDDL}.source_file") == F.col("f"), "left_anti")
+
+    def _compatible(self) -> bool:
+        """Whether the living change table can hold the rebuilt changes beside its own."""
+        if not self.tables.exists(self.living.changes):
+            return True
+        kept = {f.name.lower(): sql_text(f.dataType) for f in self.tables.read(self.living.changes).schema.fields}
+        for column in evolve.change_columns(self.shape):
+            stored = kept.get(column.name.lower())
+            if stored is None:
+                continue
+            if column.name == GDDL and f"`sequence`:{self.shape.sequence_type}," not in stored:
+                return False
+            if column.name != GDDL and merge(column.type, parse_type(stored), NOTHING) is None:
+                return False
+        return True
+
+    def _changes(self) -> int:
+        """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
+        definition = TableDefinition(
+            path=self.living.changes, columns=evolve.change_columns(self.shape),
+            properties={"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.shape)} | self._vectors(),
+        )  # fmt: skip
+        if not self._compatible():
+            gone = self._gone()
+            if gone is not None and not gone.isEmpty():
+                raise FatalError(
+                    "CHANGES_INCOMPATIBLE",
+                    "the change table holds changes of files that are gone, ordered or typed otherwise than the files now",
+                    where=self.living.changes,
+                    remedy="restore those files, or move the change table away and refresh again",
+                )
+            self.tables.overwrite(self._fresh(), self.living.changes, self.app("changes"), self.plan.number)
+            return self._fresh().count()
+        evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
+        stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
+        lacking = self._lacking(self._fresh(), stored)
+        self.tables.append(lacking, self.living.changes, self.app("changes"), self.plan.number)
+        return self.tables.metrics(self.living.changes, self.app("changes"), self.plan.number).get("numOutputRows", 0)
+
+    def _lacking(self, fresh: DataFrame, stored: DataFrame) -> DataFrame:
+        """Rebuilt changes that the living table lacks. A change is known by its place in its file, or else by its content."""
+        gddl = F.col(GDDL)
+        at = [F.col(GDDL)["source_file"].alias("f"), gddl["position"].bitwiseAND(F.lit((1 << 40) - 1)).alias("p")]
+        places = stored.select(*at, F.struct(*map(name, self.shape.keys)).alias("k"), gddl["op"].alias("o"))
+        mine = fresh.withColumns({"f": gddl["source_file"], "p": gddl["position"].bitwiseAND(F.lit((1 << 40) - 1)),
+                                  "k": F.struct(*map(name, self.shape.keys)), "o": gddl["op"]})  # fmt: skip
+        unplaced = mine.join(places, ["f", "p", "k", "o"], "left_anti").drop("f", "p", "k", "o")
+        return not_yet_stored(unplaced, stored, self.shape)
+
+    def _source(self) -> DataFrame:
+        """All changes to fold: those built beside, and living ones whose files are gone."""
+        gone = self._gone()
+        fresh = self._fresh()
+        return fresh if gone is None else fresh.unionByName(gone.select(*self._known(gone, fresh)), allowMissingColumns=True)
+
+    def _known(self, rows: DataFrame, like: DataFrame) -> list[SqlColumn]:
+        """Columns of `rows` that `like` has, in its types; what the metadata no longer selects stays behind."""
+        have = {f.name: f.dataType for f in like.schema.fields}
+        return [name(f.name).cast(have[f.name]).alias(f.name) for f in rows.schema.fields if f.name in have]
+
+    def _state(self, source: DataFrame) -> DataFrame:
+        happened = events(source.where(F.col(GDDL)["generation"] == self.generation), self.shape)
+        return fold(happened, self.shape) if self.shape.partial else net(happened, self.shape)
+
+    def _tombstones(self, source: DataFrame) -> None:
+        rows = tombstones_of(self._state(source), self.shape)
+        kinds = {c.name: c for c in self.shape.data}
+        columns = [*(kinds[k] for k in self.shape.keys), Column(GDDL, parse_type(self.shape.gddl_type))]
+        columns += [Column("_gddl__forced", ScalarType("boolean"))] if self.shape.spec.force_update else []
+        self.tables.create(TableDefinition(path=self.living.tombstones, columns=tuple(columns)))
+        self.tables.overwrite(rows, self.living.tombstones, self.app(TOMBSTONES), self.plan.number)
+
+    def _replica(self, source: DataFrame) -> int:
+        spec = self.shape.spec
+        gddl = F.col(GDDL)
+        if self.shape.keys:
+            rows = self._state(source)
+            seen = self._seen_before_delete(source) if spec.delete == "soft" else None
+            rows = rows.where(F.col(OP) != "D") if seen is None else rows.join(seen, list(self.shape.keys), "left").where(
+                (F.col(OP) != "D") | F.coalesce(F.col("_gddl__seen"), F.lit(False)))  # fmt: skip
+        else:
+            rows = source.where(gddl["generation"] == self.generation).withColumn(OP, gddl["op"])
+        if spec.delete == "soft" and self.shape.keys:
+            rows = rows.withColumn(GDDL, gddl.withField("deleted", F.col(OP) == "D"))
+        path = self.living.replica
+        definition = TableDefinition(path=path, columns=evolve.replica_columns(self.shape), cluster_by=spec.cluster_by,
+                                     properties=self._vectors() | dict(spec.table_properties))  # fmt: skip
+        if not self.tables.exists(path):
+            self.tables.create(definition)
+        self.tables.overwrite(rows.select(*self._arranged(path, definition)), path, self.app(MERGE), self.plan.number)
+        return self.tables.count(path)
+
+    def _seen_before_delete(self, source: DataFrame) -> DataFrame:
+        """Keys that had a row at some time: only of these does a soft delete keep one."""
+        had = events(source, self.shape).where(F.col(OP) != "D")
+        return had.select(*map(name, self.shape.keys), F.lit(True).alias("_gddl__seen")).distinct()
+
+    def _arranged(self, path: str, definition: TableDefinition) -> list[SqlColumn]:
+        """The columns in the order that the living table has, with its comments; new ones at the end."""
+        wanted = {c.name: spark_type(str(c.type)) for c in definition.columns}
+        stored = {f.name: f for f in self.tables.read(path).schema.fields if f.name in wanted}
+        ordered = [*stored, *(n for n in wanted if n not in stored)]
+        metadata = {n: stored[n].metadata if n in stored else {} for n in ordered}
+        return [name(n).cast(wanted[n]).alias(n, metadata=metadata[n]) for n in ordered]
+
+    def _history(self, source: DataFrame) -> None:
+        values = history.floor_values(self.tables.spark, self.floors, self.shape.sequence_type)
+        derived = history.versions(source, self.shape, values)
+        definition = TableDefinition(
+            path=self.living.history, columns=evolve.history_columns(self.shape), properties=self._vectors()
+        )
+        if not self.tables.exists(definition.path):
+            self.tables.create(definition)
+        rows = derived.select(*self._arranged(definition.path, definition))
+        self.tables.overwrite(rows, definition.path, self.app(HISTORY), self.plan.number)
+
+    def _errors(self) -> None:
+        """What the files leave in the quarantine now takes the place of what they left before."""
+        path = self.living.errors
+        fresh = self.tables.read(self.beside.errors) if self.tables.exists(self.beside.errors) else None
+        if self.tables.exists(path) and self.landed:
+            files = self.tables.spark.createDataFrame([(f,) for f in self.landed], "f string")
+            stale = F.col("t.resolved_at").isNull() & (F.col("t.batch_id") != self.plan.batch_id)
+            builder = self.tables.handle(path).alias("t").merge(files.alias("s"), (F.col("t.source_file") == F.col("s.f")) & stale)
+            with self.tables.transaction(self.app("resolve"), self.plan.number):
+                builder.whenMatchedUpdate(set={"resolved_at": F.lit(self.plan.planned_at).cast("timestamp")}).execute()
+        if fresh is not None:
+            self.tables.create(quarantine.definition(path))
+            ids = F.concat_ws("/", F.lit(self.plan.batch_id), F.col("id"))
+            stamped = fresh.withColumn("batch_id", F.lit(self.plan.batch_id)).withColumn("id", ids)
+            self.tables.append(stamped, path, self.app("quarantine"), self.plan.number)
+
+    def _vectors(self) -> dict[str, str]:
+        return {"delta.enableDeletionVectors": str(self.tier.deletion_vectors).lower()}

@@ -1,0 +1,132 @@
+"""Delta tables by path: create, evolve (desired against actual), append and read, every write idempotent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from spark_jobs.engines.shape import GDDL
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.types import parse_type
+
+_TXN_APP = "spark.databricks.delta.write.txnAppId"
+_TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDefinition:
+    """What a table is created with; columns beyond `_gddl` follow `columns` in order."""
+
+    path: str
+    columns: tuple[Column, ...]
+    cluster_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Delta tables in one Spark session; the session is the table's own, for its transaction settings."""
+
+    spark: SparkSession
+
+    def exists(self, path: str) -> bool:
+        return bool(DeltaTable.isDeltaTable(self.spark, path))
+
+    def read(self, path: str) -> DataFrame:
+        return self.spark.read.format("delta").load(path)
+
+    def handle(self, path: str) -> DeltaTable:
+        return DeltaTable.forPath(self.spark, path)
+
+    def count(self, path: str) -> int:
+        """Rows, from the log's statistics where Delta can."""
+        return self.read(path).count()
+
+    def version(self, path: str) -> int | None:
+        if not self.exists(path):
+            return None
+        return int(self.handle(path).history(1).select("version").collect()[0][0])
+
+    def last_transaction(self, path: str, app: str) -> int:
+        """Greatest transaction version that `app` committed to the table; -1 when none."""
+        if not self.exists(path):
+            return -1
+        log = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - no public way to a table's transactions
+        found = log.update(False, self._none(), self._none()).transactions().get(app)
+        return int(found.get()) if found.isDefined() else -1
+
+    def _none(self) -> object:
+        return self.spark._jvm.scala.Option.empty()  # noqa: SLF001 - see above
+
+    @contextmanager
+    def transaction(self, app: str, version: int) -> Iterator[None]:
+        """Writes inside happen once per (table, app, version): a repeated one is skipped by Delta itself."""
+        conf = self.spark.conf
+        conf.set(_TXN_APP, app)
+        conf.set(_TXN_VERSION, str(version))
+        conf.set(_METADATA, f"gddl {app} {version}")
+        try:
+            yield
+        finally:
+            for key in (_TXN_APP, _TXN_VERSION, _METADATA):
+                conf.unset(key)
+
+    def create(self, definition: TableDefinition) -> None:
+        """Create the table unless it is there."""
+        builder = DeltaTable.createIfNotExists(self.spark).location(definition.path)
+        for column in definition.columns:
+            builder = builder.addColumn(column.name, spark_type(str(column.type)), nullable=True)
+        for key, value in definition.properties.items():
+            builder = builder.property(key, value)
+        if definition.cluster_by:
+            builder = builder.clusterBy(*definition.cluster_by)
+        builder.execute()
+
+    def append(self, rows: DataFrame, path: str, app: str, version: int) -> None:
+        writer = rows.write.format("delta").mode("append")
+        writer = writer.option("txnAppId", app).option("txnVersion", version)
+        writer.option("userMetadata", f"gddl {app} {version}").save(path)
+
+    def overwrite(self, rows: DataFrame, path: str, app: str, version: int) -> None:
+        """Replace rows and schema in one commit: a reader sees the old table or the new one."""
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = writer.option("txnAppId", app).option("txnVersion", version)
+        writer.option("userMetadata", f"gddl {app} {version}").save(path)
+
+    def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
+        """Operation metrics of the commit that a transaction made; empty when it made none."""
+        rows = self.handle(path).history(50).select("userMetadata", "operationMetrics").collect()
+        found = next((r for r in rows if r["userMetadata"] == f"gddl {app} {version}"), None)
+        return {} if found is None else {k: int(v) for k, v in found["operationMetrics"].items() if v.isdigit()}
+
+    def columns(self, path: str) -> tuple[Column, ...]:
+        """Columns but `_gddl`, as the table has them."""
+        fields = self.read(path).schema.fields
+        return tuple(Column(f.name, parse_type(sql_text(f.dataType))) for f in fields if f.name != GDDL)
+
+    def sql(self, path: str, statement: str) -> None:
+        """Run `ALTER TABLE {table} ...`."""
+        quoted = path.replace("`", "``")
+        self.spark.sql(statement.replace("{table}", f"delta.`{quoted}`", 1))
+
+
+def spark_type(text: str) -> T.DataType:
+    return T.StructType.fromDDL(f"c {text}").fields[0].dataType
+
+
+def sql_text(kind: T.DataType) -> str:
+    """A Spark type as SQL text with every field name quoted."""
+    if isinstance(kind, T.StructType):
+        fields = ",".join("`{}`:{}".format(f.name.replace("`", "``"), sql_text(f.dataType)) for f in kind.fields)
+        return f"struct<{fields}>"
+    if isinstance(kind, T.ArrayType):
+        return f"array<{sql_text(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"map<{sql_text(kind.keyType)},{sql_text(kind.valueType)}>"
+    return kind.simpleString()

@@ -1,0 +1,86 @@
+"""All tables of a JobSpec, one after the other; a table that fails never stops the next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs import actions
+from spark_jobs.faults import translated
+from spark_jobs.outcome import Outcome
+from spark_jobs.pipeline import TableRun, run_table
+from spark_jobs.refresh import refresh_table
+from spark_jobs.runtime import Runtime
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TableOutcome:
+    """A result, and whether its failure may pass by itself."""
+
+    result: JobResult
+    passing: bool = False
+
+
+def run_job(job: JobSpec, runtime: Runtime, show: Callable[[JobResult], None]) -> list[TableOutcome]:
+    """Work off every table of the job; `show` gets each result as soon as it is durable."""
+    outcomes = []
+    for spec in job.tables:
+        outcome = _run_guarded(job, spec, runtime)
+        show(outcome.result)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def exit_status(outcomes: Sequence[TableOutcome]) -> int:
+    """0 all succeeded; 1 some failed; 75 only passing faults."""
+    failed = [o for o in outcomes if o.result.status == "failed"]
+    if not failed:
+        return 0
+    return 75 if all(o.passing for o in failed) else 1
+
+
+def _run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:
+    started = runtime.clock()
+    totals = Outcome(mode="refresh" if job.options.full_refresh else "incremental")
+    try:
+        result, passing = act(TableRun(job=job, spec=spec, runtime=runtime), totals), False
+    except Exception as error:  # noqa: BLE001 - whatever happens to one table, the next is still run
+        fault = translated(error)
+        _LOG.error("%s failed", spec.table, exc_info=error)
+        failed = totals.result(spec.table, job.run_id, started, runtime.clock())
+        result = replace(failed, status="failed", error=ErrorInfo(code=fault.code, message=str(fault)))
+        passing = isinstance(fault, RetriableError)
+    if job.options.action in ("run", "errors_replay") and result.status != "skipped":
+        _record(job, spec, runtime, result, started)
+    return TableOutcome(result, passing)
+
+
+def act(run: TableRun, totals: Outcome) -> JobResult:
+    """The action that the job asks for."""
+    match run.job.options.action:
+        case "plan":
+            return actions.show_plan(run, totals)
+        case "verify":
+            return actions.verify(run, totals)
+        case "errors_list":
+            return actions.list_errors(run, totals)
+        case _:
+            return refresh_table(run, totals) if run.job.options.full_refresh else run_table(run, totals)
+
+
+def _record(job: JobSpec, spec: TableSpec, runtime: Runtime, result: JobResult, started: datetime) -> None:
+    """Keep the result as the table's newest run. The tables are right without it, so a failure here is only logged."""
+    name = f"{started:%Y%m%dT%H%M%S%f}-{job.run_id}.json"
+    try:
+        runtime.storage.write(join(Layout.of(job.roots, spec).runs, name), codec.to_json(result).encode())
+    except GddlError as error:
+        _LOG.warning("the run of %s could not be recorded: %s", spec.table, error)

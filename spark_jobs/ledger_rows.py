@@ -1,0 +1,88 @@
+"""What a batch leaves in the ledger: a row per file, and the table's state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.intake import Intake
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.batching import state_after
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.files import FileEntry, PlannedFile
+from spark_jobs.plan.sequence import greater
+
+
+def entries_of(plan: BatchPlan, intake: Intake | None, unreadable: Sequence[Unreadable]) -> tuple[FileEntry, ...]:
+    """A row for each file of the plan that was read or could not be; vanished ones leave none."""
+    bad = {u.file.path for u in unreadable}
+    rows = []
+    for file in plan.files:
+        if file.path in bad:
+            rows.append(replace(_entry(file, plan), state="unreadable"))
+        elif intake is not None and file.path in intake.schema_of:
+            rows.append(_read_entry(file, plan, intake))
+    return tuple(rows)
+
+
+def _entry(file: PlannedFile, plan: BatchPlan) -> FileEntry:
+    return FileEntry(
+        path=file.path,
+        kind=file.kind,
+        size=file.size,
+        etag=file.etag,
+        modified=file.modified,
+        fingerprint=file.fingerprint,
+        generation=file.generation,
+        batch=plan.number,
+    )
+
+
+def _read_entry(file: PlannedFile, plan: BatchPlan, intake: Intake) -> FileEntry:
+    entry = replace(_entry(file, plan), schema=intake.schema_of[file.path], rows=0)
+    figures = intake.figures.files.get(file.path)
+    if figures is None:
+        return entry
+    return replace(
+        entry,
+        rows=figures.rows,
+        quarantined=figures.quarantined,
+        min_sequence=figures.min_sequence,
+        max_sequence=figures.max_sequence,
+        min_commit_ts=figures.min_commit_ts,
+        max_commit_ts=figures.max_commit_ts,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """A batch whose tables are written."""
+
+    spec: TableSpec
+    plan: BatchPlan
+    intake: Intake | None
+    entries: Sequence[FileEntry]
+
+
+def state_of(done: Settled, state: TableState, landing: str, left: Discovery | None) -> TableState:
+    """The table's state once the batch is committed."""
+    plan, intake = done.plan, done.intake
+    after = replace(state_after(plan, state, landing=landing, left=left), epoch=state.epoch or plan.planned_at)
+    if intake is None:
+        return after
+    highest, newest = state.max_sequence, state.max_commit_ts
+    for figures in intake.figures.files.values():
+        highest = greater(highest, figures.max_sequence)
+        newest = max(filter(None, (newest, figures.max_commit_ts)), default=None)
+    shape = intake.schema.shape
+    return replace(
+        after,
+        keys=done.spec.keys,
+        sequence_by=shape.sequence or state.sequence_by,
+        sequence_type=shape.sequence_type if shape.sequence else state.sequence_type,
+        schemas=intake.schema.schemas,
+        max_sequence=highest,
+        max_commit_ts=newest,
+    )

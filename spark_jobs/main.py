@@ -1,0 +1,117 @@
+"""`gddl-job`: argv ─► JobSpec ─► JobResult ─► exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TextIO
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.job import exit_status, run_job
+from spark_jobs.runtime import LazySpark, Runtime, Step
+from spark_jobs.session import SessionSettings
+from spark_jobs.storage import Storage
+
+PROGRESS = "GDDL-PROGRESS "
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that the arguments name; one JobResult line a table on standard output and nothing else there."""
+    args = _parser().parse_args(argv)
+    results = _own_stdout()
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        job = read_spec(args.spec)
+    except GddlError as error:
+        print(error, file=sys.stderr)
+        return 2
+    spark = LazySpark(_settings(job, args.verbose))
+    runtime = Runtime(storage=Storage(), spark=spark, observe=_progress if args.progress else _nothing)
+    try:
+        outcomes = run_job(job, runtime, _printer(results))
+    finally:
+        spark.stop()
+    return exit_status(outcomes)
+
+
+def read_spec(text: str) -> JobSpec:
+    """A JobSpec from JSON or from a file that holds it.
+
+    Raises:
+        FatalError: `SPEC_INVALID`, `SPEC_UNREADABLE`, `CONTRACT_VERSION`.
+    """
+    if not text.lstrip().startswith("{"):
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except OSError as error:
+            raise FatalError("SPEC_UNREADABLE", f"no JobSpec can be read: {error}", remedy="give JSON or a file") from error
+    version = _version_of(text)
+    if version != JobSpec.contract_version:
+        raise FatalError("CONTRACT_VERSION", f"the spec has contract version {version}, this job {JobSpec.contract_version}",
+                         remedy="install the same airflow-gddl on both sides")  # fmt: skip
+    return codec.from_json(JobSpec, text)
+
+
+def _version_of(text: str) -> object:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec with the catalog") from error
+    return data.get("contract_version", JobSpec.contract_version) if isinstance(data, dict) else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
+    parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file that holds it")
+    parser.add_argument("--progress", action="store_true", help="tell each step on standard error")
+    parser.add_argument("--verbose", action="store_true", help="let Spark's own log through")
+    return parser
+
+
+def _own_stdout() -> TextIO:
+    """Keep standard output for results: whatever else prints, the JVM's child included, goes to standard error."""
+    kept = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return kept
+
+
+def _settings(job: JobSpec, verbose: bool) -> SessionSettings:
+    tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
+    if not tiers:
+        return SessionSettings(verbose=verbose)
+    largest = max(tiers, key=lambda tier: _bytes(tier.memory))
+    return SessionSettings(cores=max(t.cores for t in tiers), memory=largest.memory, verbose=verbose)
+
+
+def _bytes(memory: str) -> int:
+    units = {"k": 1, "m": 2, "g": 3, "t": 4}
+    unit = memory[-1:].lower()
+    return int(memory[:-1]) * int(1024 ** units[unit]) if unit in units else int(memory)
+
+
+def _printer(out: TextIO) -> Callable[[JobResult], None]:
+    def show(result: JobResult) -> None:
+        print(codec.to_json(result), file=out, flush=True)
+
+    return show
+
+
+def _progress(step: Step) -> None:
+    print(PROGRESS + json.dumps(asdict(step)), file=sys.stderr, flush=True)
+
+
+def _nothing(_: Step) -> None:
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

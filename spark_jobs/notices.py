@@ -1,0 +1,56 @@
+"""Warnings about files and folders, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.discover import Discovery
+
+_SAMPLE = 5
+
+
+def of_discovery(found: Discovery, landing: str) -> tuple[RunWarning, ...]:
+    """A vanished folder, and files whose names no rule knows."""
+    warnings = []
+    if found.folder_missing:
+        warnings.append(RunWarning(code="FOLDER_MISSING", message=f"there is no landing folder {landing}; nothing was changed"))
+    if found.ignored:
+        message = "files with names that DMS doesn't give were left alone"
+        warnings.append(RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample))
+    return tuple(warnings)
+
+
+def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
+    """Files that could not be read, and files that vanished between listing and reading."""
+    vanished = [u for u in bad if u.code == "FILE_VANISHED"]
+    unreadable = [u for u in bad if u.code != "FILE_VANISHED"]
+    warnings = []
+    if unreadable:
+        message = "files could not be read; they are in the quarantine and are tried again when they change"
+        warnings.append(RunWarning(code="FILE_UNREADABLE", message=message, count=len(unreadable), sample=_paths(unreadable)))
+    if vanished:
+        message = "files vanished after they were listed; they are taken when they come back"
+        warnings.append(RunWarning(code="FILE_VANISHED", message=message, count=len(vanished), sample=_paths(vanished)))
+    return tuple(warnings)
+
+
+def _paths(files: Sequence[Unreadable]) -> tuple[str, ...]:
+    return tuple(u.file.path for u in files[:_SAMPLE])
+
+
+def require_tables(table: str, state: TableState, changes_exist: bool, state_path: str) -> None:
+    """Refuse to run where ledger and tables don't belong together: the one would make the other skip or repeat.
+
+    Raises:
+        FatalError: `LEDGER_MISSING`, `TABLES_MISSING`.
+    """
+    if changes_exist and state.batch == 0 and state.schemas == ():
+        raise FatalError("LEDGER_MISSING", f"{table}: its Delta tables exist, but its ledger has no commit", where=state_path,
+                         remedy="restore the ledger, or rebuild both with --full-refresh")  # fmt: skip
+    if not changes_exist and state.keys is not None:
+        raise FatalError("TABLES_MISSING", f"{table}: the ledger knows {state.batch} batches, but the change table is gone",
+                         where=state_path, remedy="restore the tables, or rebuild them with --full-refresh")  # fmt: skip

@@ -1,0 +1,76 @@
+"""The sum of a run's batches, and the JobResult it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, RunWarning
+
+_SAMPLE = 5
+
+
+@dataclass
+class Outcome:
+    """Counts so far; grows while the run goes on, so that a failed run reports what was done before it failed."""
+
+    mode: Mode = "incremental"
+    batches: int = 0
+    files: int = 0
+    rows_read: int = 0
+    changes_written: int = 0
+    redelivered: int = 0
+    quarantined: int = 0
+    main: MainCounts = field(default_factory=MainCounts)
+    schema_changes: list[str] = field(default_factory=list)
+    warnings: dict[str, RunWarning] = field(default_factory=dict)
+    max_commit_ts: str | None = None
+    version: int | None = None
+
+    def warn(self, warnings: Iterable[RunWarning]) -> None:
+        """Add warnings; those of one code become one, counts added."""
+        for warning in warnings:
+            known = self.warnings.get(warning.code)
+            if known is None:
+                self.warnings[warning.code] = warning
+            else:
+                sample = tuple(dict.fromkeys((*known.sample, *warning.sample)))[:_SAMPLE]
+                self.warnings[warning.code] = replace(known, count=known.count + warning.count, sample=sample)
+
+    def count(self, main: MainCounts) -> None:
+        self.main = MainCounts(
+            inserted=self.main.inserted + main.inserted,
+            updated=self.main.updated + main.updated,
+            deleted=self.main.deleted + main.deleted,
+            rows=self.main.rows,
+        )
+
+    def result(self, table: str, run_id: str, started: datetime, ended: datetime) -> JobResult:
+        """As a succeeded result, or a skipped one where there was nothing to do."""
+        return JobResult(
+            table=table,
+            status="succeeded" if self.batches else "skipped",
+            mode=self.mode,
+            batches=self.batches,
+            files=self.files,
+            rows_read=self.rows_read,
+            changes_written=self.changes_written,
+            redelivered=self.redelivered,
+            quarantined=self.quarantined,
+            main=self.main,
+            schema_changes=tuple(self.schema_changes),
+            warnings=tuple(self.warnings.values()),
+            freshness=_freshness(self.max_commit_ts, ended),
+            seconds=round((ended - started).total_seconds(), 3),
+            run_id=run_id,
+            started_at=started.isoformat(timespec="microseconds"),
+            version=self.version,
+        )
+
+
+def _freshness(commit_ts: str | None, now: datetime) -> Freshness:
+    if commit_ts is None:
+        return Freshness()
+    lag = (now - datetime.fromisoformat(commit_ts)).total_seconds()
+    return Freshness(commit_ts=commit_ts, lag_seconds=round(lag, 3))

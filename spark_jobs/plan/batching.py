@@ -1,0 +1,87 @@
+"""What waits, cut into batches, and what a batch leaves behind; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+
+from spark_jobs.dialects import dms_names
+from spark_jobs.plan.batch import BatchMode, BatchPlan, TableState
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.files import PlannedFile
+
+_CLOCK_SKEW = timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Most files and bytes of a batch, from the tier."""
+
+    max_files: int
+    max_bytes: int
+
+
+def next_batch(waiting: Sequence[PlannedFile], *, limits: Limits, state: TableState, now: datetime) -> BatchPlan | None:
+    """The batch after the last committed one; None when nothing waits.
+
+    It holds loads or changes of one generation, from the head of `waiting` (ordered by `discover.find`), within
+    the limits but always one file.
+    """
+    if not waiting:
+        return None
+    first = waiting[0]
+    alike = list(takewhile(lambda file: (file.kind, file.generation) == (first.kind, first.generation), waiting))
+    files = _within(alike, limits)
+    return BatchPlan(
+        number=state.batch + 1,
+        mode=_mode(first, state),
+        planned_at=now.astimezone(UTC).isoformat(timespec="microseconds"),
+        generation=max(first.generation, state.generation),
+        files=tuple(files),
+        sweep=first.kind == "load" and first.generation > 1 and len(files) == len(alike),
+    )
+
+
+def _within(files: Sequence[PlannedFile], limits: Limits) -> list[PlannedFile]:
+    taken, size = [files[0]], files[0].size
+    for file in files[1:]:
+        size += file.size
+        if len(taken) >= limits.max_files or size > limits.max_bytes:
+            break
+        taken.append(file)
+    return taken
+
+
+def _mode(first: PlannedFile, state: TableState) -> BatchMode:
+    return "initial" if state.batch == 0 or (first.kind == "load" and first.generation == 1) else "incremental"
+
+
+def state_after(plan: BatchPlan, state: TableState, *, landing: str, left: Discovery | None = None) -> TableState:
+    """`state` moved on by what `plan` alone tells: batch, generation and its floor, cursor, time of the full listing.
+
+    Args:
+        left: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a crash
+            in between lists in full again. None for a plan found from an earlier run.
+    """
+    new = plan.generation - len(state.generation_floor)
+    listed = left.listed_in_full_at if left is not None and not left.waiting else None
+    return replace(
+        state,
+        batch=plan.number,
+        generation=plan.generation,
+        generation_floor=state.generation_floor + (state.max_sequence,) * new,
+        cursor=_cursor_after(plan, state.cursor, landing),
+        listed_in_full_at=listed or state.listed_in_full_at,
+    )
+
+
+def _cursor_after(plan: BatchPlan, cursor: str | None, landing: str) -> str | None:
+    """The newest change file by the time in its name. A name from the far future would hide all that comes after."""
+    latest = dms_names.digits_of(datetime.fromisoformat(plan.planned_at) + _CLOCK_SKEW)
+    names = [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]
+    timed = [(time, name) for name in names if (time := dms_names.change_time(name)) is not None and time <= latest]
+    if cursor is not None:
+        timed.append((dms_names.change_time(cursor) or "", cursor))
+    return max(timed, default=("", cursor))[1]

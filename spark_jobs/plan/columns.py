@@ -1,0 +1,167 @@
+"""Columns, and the names under which delivered columns land.
+
+The rule, for every table the same:
+1. each character that Delta refuses in names (blank ``, ; { } ( ) =``, line feed, tab) becomes `_`, nested ones too;
+2. a column whose name is ours or Delta's own (`is_reserved`) gets `_source` appended;
+3. two columns of one file that would land under names that are equal, or differ only by case, are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.plan.types import ArrayType, MapType, SqlType, StructField, StructType, parse_type, quote
+
+_REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=", "_"))
+# Ours, Spark's hidden file column, and the names that a change data feed takes.
+_OURS = ("_rescued_data", "_metadata", "_change_type", "_commit_version", "_commit_timestamp")
+_PREFIXES = ("_gddl", "__")
+_SUFFIX = "_source"
+_REMEDY = "put one of them into exclude_columns, or rename it at the source"
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: SqlType
+
+    def __str__(self) -> str:
+        return f"{quote(self.name)} {self.type}"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns in order."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, types: Mapping[str, str]) -> Schema:
+        """From names and SQL type texts, in their order.
+
+        Raises:
+            FatalError: `COLUMN_TYPE_UNSUPPORTED` for a text that is no type.
+        """
+        return cls(tuple(Column(name, parse_type(text)) for name, text in types.items()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def types(self) -> dict[str, str]:
+        """Names to SQL type texts, in order: what `of` reads."""
+        return {column.name: str(column.type) for column in self.columns}
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name whatever its case; null when there is none."""
+        return self._by_name.get(name.lower())
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name.lower(): column for column in self.columns}
+
+
+@dataclass(frozen=True)
+class IncomingSchema:
+    """The delivered data columns of one group of files, as the files name them, less technical and de-selected ones.
+
+    Attributes:
+        schema_id: the group's identity inside the batch.
+        label: path of one of its files, for messages.
+        only_deletes: its rows carry nothing but keys, so a column that it lacks is no schema change.
+    """
+
+    schema_id: int
+    label: str
+    columns: tuple[Column, ...]
+    only_deletes: bool = False
+
+
+@dataclass(frozen=True)
+class LandedColumn:
+    """A file's column and what it lands as; `name` and the names inside `type` follow the rule."""
+
+    source: Column
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class LandedGroup:
+    """A group of files under landed names; columns in the file's order."""
+
+    incoming: IncomingSchema
+    columns: tuple[LandedColumn, ...]
+
+    def column(self, name: str) -> LandedColumn | None:
+        """The column that lands under that name whatever its case; null when there is none."""
+        return self._by_name.get(name.lower())
+
+    @cached_property
+    def _by_name(self) -> dict[str, LandedColumn]:
+        return {column.name.lower(): column for column in self.columns}
+
+
+def clean_name(name: str) -> str:
+    """Step 1 of the rule."""
+    return name.translate(_REFUSED)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a delivered column may not keep this name: `_gddl`, `_rescued_data`, `__...`, and Delta's own."""
+    return name.lower() in _OURS or name.lower().startswith(_PREFIXES)
+
+
+def landed_name(name: str) -> str:
+    """Steps 1 and 2 of the rule, for a column; `__v` and `__v_source` get different names."""
+    cleaned = clean_name(name)
+    return cleaned + _SUFFIX if is_reserved(cleaned) else cleaned
+
+
+def land(group: IncomingSchema) -> LandedGroup:
+    """Apply the rule to one group of files.
+
+    Raises:
+        FatalError: `COLUMN_NAMES_COLLIDE`; `COLUMN_NAME_RESERVED` when that comes from step 2, or a name is empty.
+    """
+    columns = tuple(_land_column(column, group.label) for column in group.columns)
+    _refuse_collisions([(c.source.name, c.name) for c in columns], group.label)
+    return LandedGroup(group, columns)
+
+
+def _land_column(column: Column, label: str) -> LandedColumn:
+    if not column.name:
+        raise FatalError("COLUMN_NAME_RESERVED", "a column without a name", where=label, remedy="name it at the source")
+    return LandedColumn(column, landed_name(column.name), _clean_type(column.type, label))
+
+
+def _clean_type(kind: SqlType, label: str) -> SqlType:
+    if isinstance(kind, ArrayType):
+        return ArrayType(_clean_type(kind.element, label))
+    if isinstance(kind, MapType):
+        return MapType(_clean_type(kind.key, label), _clean_type(kind.value, label))
+    if isinstance(kind, StructType):
+        _refuse_collisions([(f.name, clean_name(f.name)) for f in kind.fields], f"{label}, inside {kind}")
+        return StructType(tuple(StructField(clean_name(f.name), _clean_type(f.type, label)) for f in kind.fields))
+    return kind
+
+
+def _refuse_collisions(pairs: list[tuple[str, str]], where: str) -> None:
+    seen: dict[str, str] = {}
+    for source, landed in pairs:
+        if landed.lower() in seen:
+            raise _collision(seen[landed.lower()], source, landed, where)
+        seen[landed.lower()] = source
+
+
+def _collision(first: str, second: str, landed: str, where: str) -> FatalError:
+    if clean_name(first).lower() != clean_name(second).lower():
+        what = (
+            f"columns {first!r} and {second!r} would both land as {landed!r}: reserved names get {_SUFFIX!r} appended"
+        )
+        return FatalError("COLUMN_NAME_RESERVED", what, where=where, remedy=_REMEDY)
+    what = f"columns {first!r} and {second!r} differ only by case or by characters that Delta refuses ({landed!r})"
+    return FatalError("COLUMN_NAMES_COLLIDE", what, where=where, remedy=_REMEDY)

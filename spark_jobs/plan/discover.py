@@ -1,0 +1,162 @@
+"""A listing against the ledger: which files wait, in what order, for which generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.files import FileEntry, LandedFile, PlannedFile
+
+Fingerprint = Callable[[LandedFile], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """What one listing found.
+
+    Attributes:
+        waiting: files to ingest in the order to ingest them; input of `batching.next_batch`.
+        rewritten: paths among `waiting` that the ledger knows with other content.
+        touched: path to (fingerprint, etag now) where only the etag changed, not the content.
+        missing: paths that the ledger knows, within what was listed, and that are gone.
+        folder_missing: there is no landing folder (on S3: nothing below it).
+        ignored: how many files have a name that no rule knows; hidden and temporary ones don't count.
+        ignored_sample: a few of them, relative.
+        listed_in_full_at: ISO 8601 UTC when this was a full listing, else null.
+        listed: objects that the store returned, the cost of the listing.
+    """
+
+    waiting: tuple[PlannedFile, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    touched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    folder_missing: bool = False
+    ignored: int = 0
+    ignored_sample: tuple[str, ...] = ()
+    listed_in_full_at: str | None = None
+    listed: int = 0
+
+    def without(self, plan: BatchPlan) -> Discovery:
+        """What still waits once `plan` is committed.
+
+        A plan of an earlier run may hold an older version of a file that waits: the next listing finds that again, so
+        this one no longer counts as full.
+        """
+        done = {file.path: file.etag for file in plan.files}
+        stale = any(done.get(file.path, file.etag) != file.etag for file in self.waiting)
+        return replace(
+            self,
+            waiting=tuple(file for file in self.waiting if file.path not in done),
+            listed_in_full_at=None if stale else self.listed_in_full_at,
+        )
+
+
+def find(
+    listing: Iterable[LandedFile], known: Mapping[str, FileEntry], state: TableState, fingerprint: Fingerprint
+) -> Discovery:
+    """Compare what is there with what was ingested (docs/semantics.md, section 2).
+
+    Args:
+        known: newest ledger row of every path within the listed range; other paths would be reported missing.
+        fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
+            has vanished since the listing, which then counts as not listed.
+    """
+    compared = {file.path: _compare(file, known.get(file.path), fingerprint) for file in listing}
+    found = [item for item in compared.values() if item is not None]
+    opening = [item for item in found if item.opens(state.generation)]
+    waiting = [item for item in found if item.waits(state.generation, opens=bool(opening))]
+    paths = {item.file.path for item in waiting}
+    return Discovery(
+        waiting=tuple(_in_order(waiting, opening, state)),
+        rewritten=tuple(item.file.path for item in waiting if item.known is not None),
+        touched={
+            item.file.path: (item.fingerprint, item.file.etag)
+            for item in found
+            if item.touched_only and item.file.path not in paths
+        },
+        missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
+    )
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A listed file, its ledger row, and whether its content is new."""
+
+    file: LandedFile
+    known: FileEntry | None
+    fingerprint: str
+
+    @property
+    def changed(self) -> bool:
+        return self.known is None or self.known.fingerprint != self.fingerprint
+
+    @property
+    def touched_only(self) -> bool:
+        return self.known is not None and not self.changed and self.known.etag != self.file.etag
+
+    def opens(self, generation: int) -> bool:
+        """A load of the current generation with new content. An unreadable one never was part of it: it continues."""
+        known = self.known
+        return (
+            known is not None
+            and self.file.kind == "load"
+            and known.state == "committed"
+            and known.generation == generation
+            and self.changed
+        )
+
+    def waits(self, generation: int, *, opens: bool) -> bool:
+        """New content; or a load written again with the content it had, as part of a newer full load than its row's:
+        left out, its rows would vanish with the older generation.
+        """
+        if self.known is None or self.changed:
+            return True
+        written_again = self.known.modified != self.file.modified
+        current = generation + 1 if opens else generation
+        return (
+            self.file.kind == "load"
+            and written_again
+            and self.known.state == "committed"
+            and self.known.generation < current
+        )
+
+
+def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint) -> _Compared | None:
+    if known is not None and known.etag == file.etag:
+        return _Compared(file, known, known.fingerprint)
+    try:
+        return _Compared(file, known, fingerprint(file))
+    except FileNotFoundError:
+        return None
+
+
+def _in_order(waiting: list[_Compared], opening: list[_Compared], state: TableState) -> Iterator[PlannedFile]:
+    """Changes written before a reload stay in the generation that it ends: after it they would undo newer rows."""
+    current = state.generation + 1 if opening else max(state.generation, 1)
+    since = min((item.file.modified for item in opening), default="")
+    ordered = sorted(waiting, key=lambda item: item.file.order)
+    changes = [item for item in ordered if item.file.kind == "change"]
+    for item in changes:
+        if item.file.modified < since:
+            yield _planned(item, state.generation)
+    for item in ordered:
+        if item.file.kind == "load":
+            yield _planned(item, current)
+    for item in changes:
+        if item.file.modified >= since:
+            yield _planned(item, current)
+
+
+def _planned(item: _Compared, generation: int) -> PlannedFile:
+    file = item.file
+    return PlannedFile(
+        path=file.path,
+        kind=file.kind,
+        format=file.format,
+        size=file.size,
+        etag=file.etag,
+        modified=file.modified,
+        fingerprint=item.fingerprint,
+        generation=generation,
+    )

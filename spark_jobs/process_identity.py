@@ -1,0 +1,53 @@
+"""Who this process is, precisely enough that another one on the same machine can tell whether it still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessIdentity:
+    """A process for as long as the machine is up.
+
+    Attributes:
+        boot: the boot and the process-id namespace (containers of one machine share the boot, not the ids); empty where
+            the system doesn't tell, and then nothing is concluded from a process id.
+        started: start time in the system's own ticks; a process id is used again, with another start time.
+    """
+
+    host: str
+    boot: str
+    pid: int
+    started: str
+
+    @classmethod
+    def current(cls) -> ProcessIdentity:
+        pid = os.getpid()
+        return cls(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid) or "")
+
+    def is_known_dead(self, observer: ProcessIdentity) -> bool:
+        """True only for certain: same host, boot and namespace as the observer, and no such process any more."""
+        comparable = (self.host, self.boot) == (observer.host, observer.boot) and self.boot != "" and self.started != ""
+        return comparable and _started(self.pid) != self.started
+
+
+def _boot() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str | None:
+    """Field 22 of `/proc/<pid>/stat`; None when there is no such process or it is a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The second field, the name in parentheses, may itself hold spaces and parentheses.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in ("Z", "X") else fields[19]

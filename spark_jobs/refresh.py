@@ -1,0 +1,188 @@
+"""A full refresh: rebuild replica and history from the files, beside the living tables, and swap (rule 10).
+
+All files are ingested anew into a change table and a ledger of their own below the state folder, in the usual bounded batches, so that a
+refresh that died goes on where it stopped. Then, each step a single Delta commit: the change table gains what it lacked; replica, tombstones
+and history are overwritten with what the new change table folds to; the quarantine is settled; the ledger commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import JobResult, MainCounts
+from spark_jobs.claim import Claim
+from spark_jobs.desk import Desk
+from spark_jobs.engines.shape import Shape
+from spark_jobs.engines.spark.rebuild import Rebuild, Rebuilt
+from spark_jobs.ledger import Ledger
+from spark_jobs.outcome import Outcome
+from spark_jobs.pipeline import Batch, TableRun, commit, count, ingest
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.batching import next_batch
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.files import FileEntry, PlannedFile
+from spark_jobs.plan.sequence import greater
+from spark_jobs.runtime import iso
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Refresh:
+    """A refresh under way: the living table and the one that is built beside it."""
+
+    run: TableRun
+    living: Desk
+    ledger: Ledger
+    plan: BatchPlan
+    claim: Claim
+
+    @property
+    def beside(self) -> TableRun:
+        root = join(self.living.layout.state, "refresh", self.plan.batch_id)
+        layout = replace(
+            self.living.layout, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
+            replica=join(root, "replica"), history=join(root, "history"),
+        )  # fmt: skip
+        spec = replace(self.run.spec, history=False)
+        return replace(self.run, beside=layout, spec=spec)
+
+
+def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
+    """Rebuild one table.
+
+    Raises:
+        GddlError: whatever stopped it; readers have the old table until the swap.
+    """
+    started = run.runtime.clock()
+    outcome.mode = "refresh"
+    with run.claim() as claim:
+        ledger, desk = run.ledger(), run.desk()
+        plan = ledger.plan()
+        if plan is not None and plan.mode != "refresh":
+            ledger.drop_plan()
+            plan = None
+        if plan is None:
+            state = ledger.state
+            plan = BatchPlan(number=state.batch + 1, mode="refresh", planned_at=iso(started),
+                             generation=max(state.generation, 1), files=())  # fmt: skip
+            claim.check()
+            ledger.write_plan(plan)
+        run.tell("plan", plan.number)
+        _carry_out(_Refresh(run=run, living=desk, ledger=ledger, plan=plan, claim=claim), outcome)
+    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    run.tell("done", outcome.batches, outcome.rows_read)
+    return result
+
+
+def _carry_out(work: _Refresh, outcome: Outcome) -> None:
+    shape, fresh = _ingest_all(work, outcome)
+    if shape is None:
+        raise FatalError("NOTHING_TO_REFRESH", f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
+                         remedy="restore the files; the tables are unchanged")  # fmt: skip
+    work.run.tell("read", work.plan.number, outcome.rows_read)
+    rebuild = Rebuild(
+        tables=work.living.tables, living=work.living.layout, beside=work.beside.layout, tier=work.living.tier,
+        plan=work.plan, shape=shape, epoch=work.ledger.state.epoch or work.plan.planned_at,
+        floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(fresh.all_entries()),
+    )  # fmt: skip
+    done = rebuild.swap(lambda step: work.run.tell(step, work.plan.number))
+    work.claim.check()
+    _commit(work, fresh)
+    _settle(work, outcome, fresh.state, done)
+    _clean_up(work)
+
+
+def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]:
+    """Work off every landed file into the change table beside; the shape of the last batch."""
+    run, desk = work.beside, replace(work.living, layout=work.beside.layout, spec=work.beside.spec)
+    ledger = run.ledger()
+    if ledger.state.batch == 0:
+        ledger.commit(_seed(work))
+    found = _with_generations(run.discover(ledger), work.ledger)
+    shape = None
+    while True:
+        plan = ledger.plan()
+        if plan is None:
+            plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=run.runtime.clock())
+            if plan is None:
+                break
+            ledger.write_plan(replace(plan, sweep=False))
+        work.claim.check()
+        found = found.without(plan)
+        batch = Batch(plan=plan, ledger=ledger, claim=work.claim, left=found)
+        done = ingest(run, desk, batch, outcome)
+        if done.intake is not None:
+            shape = done.intake.schema.shape
+        commit(run, desk, batch, done)
+        if done.intake is not None:
+            done.intake.decoded.unpersist()
+        count(outcome, plan, done)
+    if shape is None and ledger.state.keys is not None:
+        shape = _shape(desk, ledger.state)
+    return (None if shape is None else replace(shape, spec=work.run.spec)), ledger
+
+
+def _shape(desk: Desk, state: TableState) -> Shape:
+    from spark_jobs.actions import shape_of
+
+    return shape_of(desk, state)
+
+
+def _seed(work: _Refresh) -> BatchCommit:
+    """Begin the ledger beside with what must go on: schema ids, generations."""
+    living = work.ledger.state
+    state = TableState(batch=1, generation=max(living.generation, 1), schemas=living.schemas,
+                       generation_floor=living.generation_floor or (None,), epoch=work.plan.planned_at)  # fmt: skip
+    plan = BatchPlan(number=1, mode="refresh", planned_at=work.plan.planned_at, generation=state.generation, files=())
+    return BatchCommit(number=1, plan=plan, files=(), state=state)
+
+
+def _with_generations(found: Discovery, living: Ledger) -> Discovery:
+    """Files that the living ledger knows keep their generation, and are worked off in its order."""
+    known = living.all_entries()
+
+    def generation(file: PlannedFile) -> int:
+        entry = known.get(file.path)
+        return file.generation if entry is None or entry.fingerprint != file.fingerprint else entry.generation
+
+    files = [replace(f, generation=generation(f)) for f in found.waiting]
+    return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
+
+
+def _commit(work: _Refresh, fresh: Ledger) -> None:
+    """The living ledger takes over the rows and the state of the one beside."""
+    work.run.tell("commit", work.plan.number)
+    before, rows = work.ledger.state, fresh.all_entries()
+    entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
+    state = replace(
+        fresh.state, batch=work.plan.number, epoch=before.epoch or work.plan.planned_at,
+        max_sequence=_highest(before, fresh.state), tombstones_purged_at=before.tombstones_purged_at,
+    )  # fmt: skip
+    work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
+    work.run.tell("committed", work.plan.number)
+
+
+def _highest(before: TableState, after: TableState) -> str | None:
+    """Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone."""
+    if before.sequence_type != after.sequence_type:
+        return after.max_sequence
+    return greater(before.max_sequence, after.max_sequence)
+
+
+def _settle(work: _Refresh, outcome: Outcome, state: TableState, done: Rebuilt) -> None:
+    outcome.batches = max(outcome.batches, 1)
+    outcome.changes_written = done.changes_added
+    outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
+    outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
+    outcome.max_commit_ts = state.max_commit_ts
+    outcome.version = work.living.tables.version(work.living.layout.replica)
+
+
+def _clean_up(work: _Refresh) -> None:
+    """Remove what was built beside; leftovers do no harm, so a crash here needs no repair."""
+    root = join(work.living.layout.state, "refresh")
+    for found in list(work.living.storage.list(root)):
+        work.living.storage.delete(found.path)
+
+

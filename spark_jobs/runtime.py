@@ -1,0 +1,80 @@
+"""What a job is handed from outside: stores, clock, Spark, and someone to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from spark_jobs.session import SQL_SETTINGS, SessionSettings, open_session
+from spark_jobs.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of a batch that has just been made durable, or `done`."""
+
+    table: str
+    step: str
+    batch: int = 0
+    batches: int | None = None
+    rows: int = 0
+
+
+Observer = Callable[[Step], None]
+
+
+class SparkSource(Protocol):
+    """Hands out Spark sessions; the first one starts Spark."""
+
+    def for_table(self) -> SparkSession: ...
+
+
+@dataclass
+class LazySpark:
+    """Starts Spark when a table has work, and gives every table a session of its own for its transaction settings."""
+
+    settings: SessionSettings = field(default_factory=SessionSettings)
+    _session: SparkSession | None = None
+
+    def for_table(self) -> SparkSession:
+        if self._session is None:
+            self._session = open_session(self.settings)
+        session = self._session.newSession()
+        for key, value in SQL_SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def silent(_: Step) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """Everything a job uses that isn't in its JobSpec."""
+
+    storage: Storage
+    spark: SparkSource
+    clock: Clock = utc_now
+    observe: Observer = silent
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 UTC with microseconds, the one form in which times are kept."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,174 @@
+"""The Spark session: embedded and quiet on one machine, the platform's own on a cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_gddl.contract.errors import FatalError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCALA = "2.13"
+# Delta's JARs and what they need beyond Spark's own class path; the rest of their dependencies Spark brings itself.
+_WANTED = ("io.delta_delta-spark", "io.delta_delta-storage", "io.delta_delta-kernel", "io.unitycatalog_unitycatalog")
+_EXCLUDED = ("org.apache.hadoop:*", "org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*",
+             "com.fasterxml.jackson.core:*", "com.github.luben:*", "org.xerial.snappy:*", "org.roaringbitmap:*",
+             "io.airlift:*", "commons-logging:*", "org.locationtech.jts:*")  # fmt: skip
+
+_IVY = """<ivysettings>
+  <settings defaultResolver="chain"/>
+  <resolvers><chain name="chain" returnFirst="true">
+    <ibiblio name="local-m2" m2compatible="true" root="file://${user.home}/.m2/repository/" checkmodified="false"/>
+    <ibiblio name="central" m2compatible="true"/>
+  </chain></resolvers>
+</ivysettings>
+"""
+
+_LOG4J = """status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+# Read while plans are made, so they hold wherever the job runs.
+SQL_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
+}
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """Size of the embedded Spark.
+
+    Attributes:
+        cores: threads of the local master.
+        memory: JVM heap, e.g. `4g`.
+        verbose: let Spark's own log through.
+    """
+
+    cores: int = 2
+    memory: str = "4g"
+    verbose: bool = False
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """The active session where a platform has one, else an embedded one.
+
+    Raises:
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    session = active or _embedded(settings)
+    for key, value in SQL_SETTINGS.items():
+        session.conf.set(key, value)
+    return session
+
+
+def _embedded(settings: SessionSettings) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in _static_settings(settings).items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise FatalError("JAVA_MISSING", f"the Java gateway did not start: {error}",
+                         remedy="install Java 17 or newer and set JAVA_HOME") from error  # fmt: skip
+    if not settings.verbose:
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _static_settings(settings: SessionSettings) -> dict[str, str]:
+    scratch = Path(tempfile.mkdtemp(prefix="gddl-spark-"))
+    logging = scratch / "log4j2.properties"
+    logging.write_text(_LOG4J)
+    java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"
+    if not settings.verbose:
+        java += f" -Dlog4j2.configurationFile=file:{logging}"
+    return {
+        "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores}]"),
+        "spark.app.name": "gddl-job",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": settings.memory,
+        "spark.driver.extraJavaOptions": java,
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.shuffle.partitions": str(2 * settings.cores),
+        "spark.databricks.delta.snapshotPartitions": str(settings.cores),
+        "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
+        "spark.sql.codegen.maxFields": "300",
+        **_delta_jars(scratch),
+    }
+
+
+def _delta_jars(scratch: Path) -> dict[str, str]:
+    """Delta on the class path: from the cache of an earlier start, else resolved once from Maven Central.
+
+    Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our own
+    settings ask Central only.
+    """
+    import importlib.metadata
+
+    import pyspark
+
+    series = ".".join(pyspark.__version__.split(".")[:2])
+    try:
+        version = importlib.metadata.version("delta-spark")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise FatalError("DELTA_MISSING", "the package delta-spark is not installed",
+                         remedy="pip install 'airflow-gddl[spark]'") from error  # fmt: skip
+    cache = Path(os.environ.get("GDDL_IVY", str(Path.home() / ".cache" / "airflow-gddl" / "ivy")))
+    main_jar = cache / "jars" / f"io.delta_delta-spark_{series}_{SCALA}-{version}.jar"
+    if not main_jar.exists():
+        _resolve(cache, scratch, f"io.delta:delta-spark_{series}_{SCALA}:{version}")
+    jars = sorted(str(p) for p in (cache / "jars").glob("*.jar") if p.name.startswith(_WANTED))
+    if not main_jar.exists():
+        raise FatalError("DELTA_MISSING", f"{main_jar.name} could not be had from Maven Central",
+                         remedy=f"see the log, or put the JARs into {cache / 'jars'}")  # fmt: skip
+    return {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+
+
+def _resolve(cache: Path, scratch: Path, coordinates: str) -> None:
+    """Let a Spark of its own process fetch the JARs, so that this one starts with a plain class path."""
+    cache.mkdir(parents=True, exist_ok=True)
+    ivy = scratch / "ivysettings.xml"
+    ivy.write_text(_IVY)
+    nothing = scratch / "nothing.py"
+    nothing.write_text("")
+    import pyspark
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    command = [str(submit), "--master", "local[1]", "--packages", coordinates, "--exclude-packages", ",".join(_EXCLUDED),
+               "--conf", f"spark.jars.ivy={cache}", "--conf", f"spark.jars.ivySettings={ivy}",
+               "--conf", "spark.ui.enabled=false", str(nothing)]  # fmt: skip
+    subprocess.run(command, check=False, capture_output=True, timeout=600)  # noqa: S603 - fixed command, no user input

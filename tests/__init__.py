@@ -1,0 +1,1 @@
+"""All tests; a package so that they share the oracle, the strategies and the landing files."""

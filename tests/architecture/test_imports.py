@@ -1,0 +1,81 @@
+"""Who may import whom: import-linter's contracts, and fresh interpreters that refuse the other side."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+IMPORT_ALL = """
+import importlib, importlib.abc, pkgutil, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in REFUSED:
+            raise ImportError(f"{name} was imported")
+        return None
+
+REFUSED = set(sys.argv[2].split(","))
+sys.meta_path.insert(0, Refuse())
+sys.path.insert(0, sys.argv[3])
+package = importlib.import_module(sys.argv[1])
+names = [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + "."))]
+for name in names:
+    importlib.import_module(name)
+assert not REFUSED & {name.split(".")[0] for name in sys.modules}
+print(len(names), *names)
+"""
+
+
+def import_all(package: str, refused: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Imports every module of a package in a new interpreter in which some others can't be imported."""
+    command = [sys.executable, *flags, "-c", IMPORT_ALL, package, refused, str(ROOT)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("package", "refused", "one"),
+    [
+        ("spark_jobs", "airflow,pydantic", "spark_jobs.plan.batch"),
+        ("airflow_gddl", "pyspark,delta,py4j,spark_jobs,airflow", "airflow_gddl.cli.main"),
+    ],
+)
+def test_each_side_imports_without_the_other(package: str, refused: str, one: str) -> None:
+    done = import_all(package, refused)
+    assert done.returncode == 0, done.stderr
+    assert one in done.stdout.split()
+    here = {p for p in (ROOT / package).rglob("*.py") if "__pycache__" not in p.parts}
+    assert int(done.stdout.split()[0]) == len(here), "a module lies in a folder without __init__.py"
+
+
+def test_the_contract_needs_the_standard_library_alone() -> None:
+    # -S leaves site-packages out, so whatever isn't the standard library is not there at all.
+    done = import_all("airflow_gddl.contract", "pydantic,yaml,obstore,pyspark,airflow", "-I", "-S")
+    assert done.returncode == 0, done.stderr
+    assert "airflow_gddl.contract.codec" in done.stdout.split()
+
+
+def test_the_refusal_refuses() -> None:
+    done = import_all("airflow_gddl.cli", "typer")
+    assert done.returncode != 0
+    assert "ImportError: typer was imported" in done.stderr
+
+
+def test_the_root_package_imports_nothing_heavy() -> None:
+    code = "import sys; before = set(sys.modules); import airflow_gddl; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - sys.stdlib_module_names == {"airflow_gddl"}
+
+
+def test_import_linter_keeps_every_contract() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = re.search(r"Contracts: (\d+) kept, 0 broken", done.stdout)
+    assert kept is not None, done.stdout
+    assert int(kept[1]) == (ROOT / "pyproject.toml").read_text().count("[[tool.importlinter.contracts]]")

@@ -1,0 +1,86 @@
+"""How large things may grow, and what may not be silenced without saying why."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks")
+MODULE_LINES = 300
+FUNCTION_LINES = 50
+VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
+SILENCED = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:)")
+WITH_REASON = re.compile(r"#\s*(noqa:[ A-Z0-9,]+|type:\s*ignore\[[a-z, -]+\]|pragma: [a-z ]+)\s*[-#]?\s*\w.{8,}")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def long_functions(source: str) -> Iterator[tuple[str, int, int]]:
+    """Name, line and length of each function that is too long."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, Function):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > FUNCTION_LINES:
+                yield node.name, node.lineno, length
+
+
+def unexplained(path: Path) -> Iterator[str]:
+    """Comments that silence a tool and don't say why."""
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.COMMENT and SILENCED.match(token.string) and not WITH_REASON.match(token.string):
+                yield f"{path}:{token.start[0]} {token.string}"
+
+
+def test_there_is_something_to_measure() -> None:
+    assert {"airflow_gddl/cli/main.py", "spark_jobs/plan/batch.py"} <= {named(path) for path in modules(*FOLDERS)}
+
+
+def test_modules_stay_short() -> None:
+    lines = {named(path): len(path.read_text().splitlines()) for path in modules(*FOLDERS)}
+    assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
+
+
+def test_functions_stay_short() -> None:
+    found = {named(path): list(long_functions(path.read_text())) for path in modules(*FOLDERS)}
+    assert {name: long for name, long in found.items() if long} == {}
+
+
+def test_names_say_what_is_inside() -> None:
+    assert [named(path) for path in modules(*FOLDERS) if path.stem in VAGUE or path.parent.name in VAGUE] == []
+
+
+def test_what_is_silenced_says_why() -> None:
+    assert [line for path in modules(*FOLDERS, "tests") for line in unexplained(path)] == []
+
+
+@pytest.mark.parametrize("body", [FUNCTION_LINES - 1, FUNCTION_LINES])
+def test_the_measure_measures(body: int) -> None:
+    source = "def f():\n" + "    x = 1\n" * body
+    assert list(long_functions(source)) == ([] if body < FUNCTION_LINES else [("f", 1, FUNCTION_LINES + 1)])
+
+
+def test_a_bare_silencer_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    lines = (
+        "x = 1  # noqa: S101",
+        "y = 1  # noqa: S101 - the reason is written here",
+        "z = 1  # type: ignore",
+        "w = 1",
+    )
+    path.write_text("\n".join(lines))
+    assert list(unexplained(path)) == [f"{path}:1 # noqa: S101", f"{path}:3 # type: ignore"]

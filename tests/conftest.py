@@ -1,0 +1,44 @@
+"""One engine for the whole test session: Spark starts once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
+from tests.engine_port import EnginePort
+
+
+class SparkPort:
+    """The Spark engine in this process."""
+
+    def __init__(self) -> None:
+        from spark_jobs.runtime import LazySpark, Runtime
+        from spark_jobs.session import SessionSettings
+        from spark_jobs.storage import Storage
+
+        self.spark = LazySpark(SessionSettings(cores=2, memory="3g"))
+        self.runtime = Runtime(storage=Storage(), spark=self.spark)
+
+    def run(self, job: JobSpec) -> list[JobResult]:
+        from spark_jobs.job import run_job
+
+        return [outcome.result for outcome in run_job(job, self.runtime, lambda _: None)]
+
+    def read(self, path: str) -> list[dict[str, Any]]:
+        from spark_jobs.engines.spark.tables import Tables
+
+        tables = Tables(self.spark.for_table())
+        if not tables.exists(path):
+            return []
+        return [row.asDict(recursive=True) for row in tables.read(path).collect()]
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[EnginePort]:
+    port = SparkPort()
+    yield port
+    port.spark.stop()

@@ -1,0 +1,71 @@
+"""Files and ledger rows for tests of discovery, batching and ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_gddl.contract.dms import DmsOptions
+from spark_jobs.dialects.dms_names import classify
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.batching import state_after
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.files import FileEntry, LandedFile, PlannedFile
+
+LANDING = "/landing/hr/employee"
+
+
+def landed(
+    name: str, version: int = 1, *, size: int = 10, modified: str | None = None, etag: str | None = None
+) -> LandedFile:
+    """A file whose content is told by `version`, as is its time unless `modified` says otherwise."""
+    names = classify(name, DmsOptions())
+    assert names is not None
+    return LandedFile(
+        path=f"{LANDING}/{name}",
+        kind=names[0],
+        format=names[1],
+        order=names[2],
+        size=size,
+        etag=etag or f"etag-{version}",
+        modified=modified or f"2024-01-{version:02d}T00:00:00.000000+00:00",
+    )
+
+
+def content(file: LandedFile) -> str:
+    """The fingerprint that goes with `landed`: `etag-2` and `etag-2+touched` are the same content."""
+    return f"content:{file.etag.partition('+')[0]}"
+
+
+def entry(file: LandedFile, *, generation: int = 1, batch: int = 1) -> FileEntry:
+    return FileEntry(
+        path=file.path,
+        kind=file.kind,
+        size=file.size,
+        etag=file.etag,
+        modified=file.modified,
+        fingerprint=content(file),
+        generation=generation,
+        batch=batch,
+        rows=3,
+    )
+
+
+def entry_of(file: PlannedFile, batch: int) -> FileEntry:
+    return FileEntry(
+        path=file.path,
+        kind=file.kind,
+        size=file.size,
+        etag=file.etag,
+        modified=file.modified,
+        fingerprint=file.fingerprint,
+        generation=file.generation,
+        batch=batch,
+        rows=3,
+    )
+
+
+def committed(plan: BatchPlan, state: TableState, landing: str = LANDING, left: Discovery | None = None) -> BatchCommit:
+    """What the pipeline leaves of a plan."""
+    files = tuple(entry_of(file, plan.number) for file in plan.files)
+    after = replace(state_after(plan, state, landing=landing, left=left), keys=("id",))
+    return BatchCommit(number=plan.number, plan=plan, files=files, state=after)

@@ -1,0 +1,84 @@
+"""A table's landing folder and ledger on disk, and runs over them without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow_gddl.contract.dms import DmsOptions
+from spark_jobs.discovery import discover
+from spark_jobs.ledger import Ledger
+from spark_jobs.plan.batching import Limits, next_batch
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.files import PlannedFile
+from spark_jobs.storage import Storage
+from tests.landed import committed
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+_FORMATS = {
+    "none": "",
+    "YYYYMMDD": "%Y{0}%m{0}%d/",
+    "YYYYMMDDHH": "%Y{0}%m{0}%d{0}%H/",
+    "YYYYMM": "%Y{0}%m/",
+    "MMYYYYDD": "%m{0}%Y{0}%d/",
+    "DDMMYYYY": "%d{0}%m{0}%Y/",
+}
+_DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
+
+
+@dataclass
+class Table:
+    """`landing` and `state` are paths or URLs; `storage` serves both."""
+
+    landing: str
+    state: str
+    options: DmsOptions = field(default_factory=DmsOptions)
+    now: datetime = START
+    storage: Storage = field(default_factory=Storage)
+    limits: Limits = field(default_factory=lambda: Limits(max_files=1000, max_bytes=10**9))
+
+    @classmethod
+    def below(cls, folder: Path, options: DmsOptions | None = None) -> Table:
+        return cls(f"{folder}/landing", f"{folder}/ledger", options or DmsOptions())
+
+    def name(self, time: datetime) -> str:
+        """Of a change file, as the options say."""
+        folder = _FORMATS[self.options.date_partition].format(_DELIMITERS[self.options.date_delimiter])
+        return f"{time.strftime(folder)}{time:%Y%m%d-%H%M%S}{time.microsecond // 1000:03d}.csv"
+
+    def land(self, name: str, text: str = "I,1") -> str:
+        self.storage.write(f"{self.landing}/{name}", text.encode())
+        return name
+
+    def land_changes(self, count: int, step: timedelta, since: datetime = START) -> list[str]:
+        """Change files at a steady pace; the clock moves on to the last one's time."""
+        self.now = max(self.now, since + count * step)
+        return [self.land(self.name(since + number * step)) for number in range(count)]
+
+    def ledger(self) -> Ledger:
+        return Ledger.open(self.storage, self.state)
+
+    def discover(self, *, full: bool = False) -> Discovery:
+        return discover(self.storage, self.landing, self.options, self.ledger(), self.now, full)
+
+    def run(self, *, full: bool = False, batches: int = 1000) -> list[str]:
+        """What the pipeline does around its Spark part; names committed, in order."""
+        ledger = self.ledger()
+        left = discover(self.storage, self.landing, self.options, ledger, self.now, full)
+        done: list[str] = []
+        for _ in range(batches):
+            plan = ledger.plan()
+            if plan is None:
+                plan = next_batch(left.waiting, limits=self.limits, state=ledger.state, now=self.now)
+                if plan is None:
+                    break
+                ledger.write_plan(plan)
+            left = left.without(plan)
+            ledger.commit(committed(plan, ledger.state, self.landing, left))
+            done += self.names(plan.files)
+        return done
+
+    def names(self, files: Iterable[PlannedFile]) -> list[str]:
+        return [file.path.removeprefix(f"{self.landing}/") for file in files]

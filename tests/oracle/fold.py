@@ -1,0 +1,78 @@
+"""The order of a key's changes and their fold (semantics, 3, 5, 6 and 7)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from collections.abc import Sequence as Listing
+from dataclasses import dataclass
+
+from airflow_gddl.contract.spec import TieBreak
+from tests.oracle.model import Change, Key, Op, Sequence, Value, rank
+from tests.oracle.shape import Shape
+
+State = dict[str, Value] | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a change means for one key: itself, or the delete of the key that a key update leaves.
+
+    Attributes:
+        sequence: the effective one.
+    """
+
+    change: Change
+    op: Op
+    sequence: Sequence
+
+    @property
+    def arrival(self) -> tuple[int, int]:
+        return (self.change.run, self.change.position)
+
+
+def events_by_key(changes: Iterable[Change], tie_break: TieBreak) -> dict[Key, list[Event]]:
+    """Each key's events in the order that decides."""
+    events: dict[Key, list[Event]] = defaultdict(list)
+    for change in sorted(changes, key=lambda c: (c.run, c.position)):
+        if change.old_key is not None:
+            _arrive(events[change.old_key], change, "D")
+        _arrive(events[change.key], change, change.op)
+    return {key: sorted(found, key=lambda e: _order(e, tie_break)) for key, found in events.items()}
+
+
+def _arrive(earlier: list[Event], change: Change, op: Op) -> None:
+    sequence = change.sequence
+    if change.forced:
+        sequence = max([sequence, *(e.change.sequence for e in earlier)], key=rank)
+    earlier.append(Event(change, op, sequence))
+
+
+def _order(event: Event, tie_break: TieBreak) -> tuple[Value, ...]:
+    """A forced change wins a tie; of two forced ones, the later."""
+    change = event.change
+    forced = (1, *event.arrival) if change.forced else (0, 0, 0)
+    first = (change.generation, rank(event.sequence), forced)
+    if tie_break == "last_arrival":
+        return (*first, *event.arrival)
+    return (*first, event.op == "D", change.source_file, change.position, change.run)
+
+
+def states(shape: Shape, events: Listing[Event]) -> list[State]:
+    """The row after each of the events of one generation; null where there is none."""
+    found: list[State] = []
+    row: State = None
+    for event in events:
+        row = _step(shape, row, event)
+        found.append(row)
+    return found
+
+
+def _step(shape: Shape, row: State, event: Event) -> State:
+    change = event.change
+    if event.op == "D":
+        return None
+    if event.op == "U":
+        base = row or dict.fromkeys(shape.replica)
+        return {**base, **{column: change.row.get(column) for column in change.carried}}
+    return {column: change.row.get(column) for column in shape.replica}

@@ -1,0 +1,125 @@
+"""What is taken from the files: generations, re-deliveries, accounting (semantics, 2, 4 and 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Sequence as Listing
+from dataclasses import dataclass, field
+
+from tests.oracle.decode import Arrival, decode_file
+from tests.oracle.model import Change, Counts, DeliveredFile, Quarantined, Run, Sequence, Value, rank
+from tests.oracle.shape import Shape, arrival_order
+
+
+@dataclass
+class Ledger:
+    """All that was ever ingested; grows run by run.
+
+    Attributes:
+        read: name to the last version that could be read, and its generation.
+        seen: name to the last version, readable or not.
+        floors: greatest sequence ingested before each generation, from generation 1.
+        swept: generations below this one have vanished.
+    """
+
+    generation: int = 0
+    swept: int = 0
+    floors: list[Sequence] = field(default_factory=list)
+    read: dict[str, tuple[DeliveredFile, int]] = field(default_factory=dict)
+    seen: dict[str, DeliveredFile] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    identities: set[Hashable] = field(default_factory=set)
+    quarantined: list[Quarantined] = field(default_factory=list)
+    counts: list[Counts] = field(default_factory=list)
+
+
+def ingest(shape: Shape, runs: Listing[Run]) -> Ledger:
+    ledger = Ledger()
+    for number, run in enumerate(runs):
+        _ingest_run(shape, ledger, number, run)
+    return ledger
+
+
+def _ingest_run(shape: Shape, ledger: Ledger, number: int, run: Run) -> None:
+    """Change files written before a rewritten LOAD file belong to the generation that it ends."""
+    before = len(ledger.changes), len(ledger.quarantined)
+    opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file)]
+    early = [file for file in run.files[: min(opening, default=0)] if file.kind == "change"]
+    read = _ingest_files(shape, ledger, number, early, 0)
+    if run.files and (opening or ledger.generation == 0):
+        _open(ledger)
+    read += _ingest_files(shape, ledger, number, [file for file in run.files if file not in early], len(early))
+    appended = len(ledger.changes) - before[0]
+    faults = sum(fault.position is not None for fault in ledger.quarantined[before[1] :])
+    ledger.counts.append(Counts(read, appended, read - faults - appended, faults))
+    if not any(file.kind == "load" and file.damage for file in ledger.seen.values()):
+        ledger.swept = ledger.generation
+
+
+def _reloads(ledger: Ledger, file: DeliveredFile) -> bool:
+    """A damaged version never opens a generation: it would empty the replica for want of rows."""
+    last = ledger.read.get(file.name)
+    if file.kind != "load" or file.damage or last is None:
+        return False
+    return last[0] != file and last[1] == ledger.generation
+
+
+def _open(ledger: Ledger) -> None:
+    ledger.generation += 1
+    ledger.floors.append(max((c.sequence for c in ledger.changes), key=rank, default=None))
+
+
+def _ingest_files(shape: Shape, ledger: Ledger, number: int, files: Iterable[DeliveredFile], first: int) -> int:
+    """Rows read."""
+    read = 0
+    waiting = [file for file in arrival_order(files) if _waits(ledger, file)]
+    for ordinal, file in enumerate(waiting, start=first):
+        ledger.seen[file.name] = file
+        if file.damage is not None:
+            ledger.quarantined.append(Quarantined(file.name, None, file.damage))
+            continue
+        ledger.read[file.name] = (file, ledger.generation)
+        arrival = Arrival(file=file, generation=ledger.generation, run=number, ordinal=ordinal)
+        changes, bad = decode_file(shape, arrival)
+        _append(shape, ledger, changes)
+        ledger.quarantined.extend(bad)
+        read += len(file.rows)
+    return read
+
+
+def _waits(ledger: Ledger, file: DeliveredFile) -> bool:
+    """New content; or a LOAD file written again as it was, whose rows the newer full load would else lack."""
+    if ledger.seen.get(file.name) != file:
+        return True
+    last = ledger.read.get(file.name)
+    return file.kind == "load" and last is not None and last[1] < ledger.generation
+
+
+def _append(shape: Shape, ledger: Ledger, changes: list[Change]) -> None:
+    for change in changes:
+        identity = _identity(shape, change)
+        if identity is None or identity not in ledger.identities:
+            ledger.changes.append(change)
+            ledger.identities.add(identity)
+
+
+def _identity(shape: Shape, change: Change) -> Hashable | None:
+    """Null: the row is always one of its own."""
+    generation = change.generation if change.op == "R" else None
+    if not shape.keys and change.op == "R":
+        return None
+    return (change.key, change.sequence, change.op, generation, content(change.row))
+
+
+def content(row: Mapping[str, Value]) -> Hashable:
+    """A missing column equals null."""
+    return frozenset((name, _frozen(value)) for name, value in row.items() if value is not None)
+
+
+def _frozen(value: Value) -> Hashable:
+    if isinstance(value, dict):
+        return tuple((name, _frozen(part)) for name, part in value.items())
+    if isinstance(value, list):
+        return tuple(_frozen(part) for part in value)
+    frozen: Hashable = value
+    return frozen

@@ -1,0 +1,42 @@
+"""The one function the tests call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence as Listing
+
+from airflow_gddl.contract.spec import TableSpec
+from tests.oracle.fold import events_by_key
+from tests.oracle.history import history
+from tests.oracle.ingest import Ledger, ingest
+from tests.oracle.model import Key, Outcome, Run, Sequence
+from tests.oracle.replica import replica
+from tests.oracle.shape import Shape
+
+
+def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
+    """What the tables of one table hold after these runs.
+
+    Raises:
+        NotModelledError: for policies that refuse or rescue, which scenarios state themselves.
+    """
+    shape = Shape.of(spec, runs)
+    ledger = ingest(shape, runs)
+    events = events_by_key(ledger.changes, spec.tie_break)
+    return Outcome(
+        columns=shape.replica,
+        replica=tuple(replica(shape, ledger, events)),
+        changes=tuple(ledger.changes),
+        history=tuple(history(shape, ledger, events)),
+        quarantined=tuple(sorted(ledger.quarantined, key=lambda q: (q.file, q.position or 0))),
+        ties=_ties(shape, ledger),
+        counts=tuple(ledger.counts),
+    )
+
+
+def _ties(shape: Shape, ledger: Ledger) -> frozenset[tuple[Key, Sequence]]:
+    """Full-load rows are compared inside their generation only; rows without a key are never tied."""
+    if not shape.keys:
+        return frozenset()
+    met = Counter((c.key, c.sequence, c.generation if c.op == "R" else 0) for c in ledger.changes)
+    return frozenset((key, sequence) for (key, sequence, _), times in met.items() if times > 1)

@@ -1,0 +1,114 @@
+"""The columns of a table over its whole life, and the part each plays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.spec import TableSpec
+from tests.oracle.model import DeliveredFile, NotModelledError, Run
+
+_TOTAL = ("AR_H_CHANGE_SEQ", "transact_seq")
+_COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Attributes:
+    names: lower-cased name to the spelling under which a column first came.
+    keys, sequence: columns in the table's spelling.
+    times: sequence columns that hold commit times and are parsed from text.
+    replica: columns of the replica, without `_gddl`.
+    changes: those of the change table.
+    """
+
+    spec: TableSpec
+    options: DmsOptions
+    names: dict[str, str]
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...]
+    times: frozenset[str]
+    replica: tuple[str, ...]
+    changes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, spec: TableSpec, runs: Sequence[Run]) -> Shape:
+        options = decode(DmsOptions, dict(spec.options))
+        _check_modelled(spec)
+        names = _names(spec, runs)
+        names.pop(options.op_column.lower(), None)
+        sequence = _sequence(spec, options, runs)
+        changes = tuple(n for n in names.values() if _selected(n, spec))
+        prefix = spec.before_image_prefix
+        return cls(
+            spec=spec,
+            options=options,
+            names=names,
+            keys=_spelled(spec.keys, names),
+            sequence=_spelled(sequence, names),
+            times=frozenset(() if spec.sequence_by else _spelled(_times(options), names)),
+            replica=tuple(n for n in changes if prefix is None or not n.startswith(prefix)),
+            changes=changes,
+        )
+
+    def before(self, column: str) -> str | None:
+        """The before-image column of a column, in the table's spelling."""
+        prefix = self.spec.before_image_prefix
+        return None if prefix is None else self.names.get((prefix + column).lower())
+
+    def image_of(self, column: str) -> str:
+        """The column a before image shows; any other column itself."""
+        prefix = self.spec.before_image_prefix
+        return column.removeprefix(prefix) if prefix else column
+
+
+def _check_modelled(spec: TableSpec) -> None:
+    evolution = spec.schema_evolution
+    for policy in (evolution.new_column, evolution.type_change, evolution.dropped_column):
+        if policy in ("rescue", "fail"):
+            raise NotModelledError(f"schema_evolution {policy}")
+    if spec.on_bad_row == "fail":
+        raise NotModelledError("on_bad_row fail")
+
+
+def _names(spec: TableSpec, runs: Sequence[Run]) -> dict[str, str]:
+    """Under `new_column: ignore` only what the first run brought."""
+    names: dict[str, str] = {}
+    for run in runs[:1] if spec.schema_evolution.new_column == "ignore" else runs:
+        for file in arrival_order(run.files):
+            for column in file.columns:
+                names.setdefault(column.lower(), column)
+    return names
+
+
+def arrival_order(files: Iterable[DeliveredFile]) -> list[DeliveredFile]:
+    """LOAD files first, by name; then change files by the time in their name, whatever folder they are in."""
+    return sorted(files, key=lambda f: (f.kind != "load", f.kind == "change" and f.name.rsplit("/", 1)[-1], f.name))
+
+
+def _spelled(wanted: Iterable[str], names: dict[str, str]) -> tuple[str, ...]:
+    return tuple(names.get(name.lower(), name) for name in wanted)
+
+
+def _times(options: DmsOptions) -> tuple[str, ...]:
+    return ((options.timestamp_column,) if options.timestamp_column else ()) + _COMMIT_TIMES
+
+
+def _sequence(spec: TableSpec, options: DmsOptions, runs: Sequence[Run]) -> tuple[str, ...]:
+    if spec.sequence_by:
+        return spec.sequence_by
+    files = [file for run in runs for file in run.files if file.kind == "change"]
+    came = {column.lower() for file in files for column in file.columns}
+    return next(((name,) for name in _TOTAL + _times(options) if name.lower() in came), ())
+
+
+def _selected(column: str, spec: TableSpec) -> bool:
+    image = column.removeprefix(spec.before_image_prefix) if spec.before_image_prefix else column
+    name = image.lower()
+    if name in {k.lower() for k in spec.keys}:
+        return True
+    if spec.columns is not None and name not in {c.lower() for c in spec.columns}:
+        return False
+    return name not in {c.lower() for c in spec.exclude_columns}

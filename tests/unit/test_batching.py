@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.batching import Limits, next_batch, state_after
+from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.files import PlannedFile
+from tests.landed import LANDING, content, landed
+
+NOW = datetime(2024, 2, 1, 12, 30, tzinfo=UTC)
+WIDE = Limits(max_files=100, max_bytes=10_000)
+LOADS = ["LOAD00000001.csv", "LOAD00000002.csv", "LOAD00000003.csv"]
+CHANGES = ["20240101-000000000.csv", "20240102-000000000.csv"]
+
+
+def files(names: list[str], *, generation: int = 1, size: int = 10) -> tuple[PlannedFile, ...]:
+    found = find((landed(name, size=size) for name in names), {}, TableState(), content).waiting
+    return tuple(replace(file, generation=generation) for file in found)
+
+
+def names(plan: BatchPlan | None) -> list[str]:
+    assert plan is not None
+    return [file.path.removeprefix(f"{LANDING}/") for file in plan.files]
+
+
+def test_nothing_waiting_is_no_batch() -> None:
+    assert next_batch((), limits=WIDE, state=TableState(), now=NOW) is None
+
+
+def test_the_first_batch_is_initial_and_holds_the_loads() -> None:
+    plan = next_batch(files([*LOADS, *CHANGES]), limits=WIDE, state=TableState(), now=NOW)
+    assert plan == BatchPlan(
+        number=1, mode="initial", planned_at="2024-02-01T12:30:00.000000+00:00", generation=1, files=files(LOADS)
+    )
+
+
+def test_changes_follow_as_incremental() -> None:
+    plan = next_batch(files(CHANGES), limits=WIDE, state=TableState(batch=1, generation=1), now=NOW)
+    assert names(plan) == CHANGES
+    assert plan is not None
+    assert (plan.number, plan.mode, plan.generation, plan.sweep) == (2, "incremental", 1, False)
+
+
+def test_a_table_without_full_load_begins_with_changes() -> None:
+    plan = next_batch(files(CHANGES), limits=WIDE, state=TableState(), now=NOW)
+    assert plan is not None
+    assert (plan.mode, plan.generation) == ("initial", 1)
+
+
+def test_a_first_load_goes_on_as_initial_however_late() -> None:
+    plan = next_batch(files(LOADS), limits=WIDE, state=TableState(batch=7, generation=1), now=NOW)
+    assert plan is not None
+    assert (plan.mode, plan.sweep) == ("initial", False)
+
+
+def test_limits_cut_but_leave_one_file() -> None:
+    state = TableState()
+    assert (
+        names(next_batch(files(LOADS), limits=Limits(max_files=2, max_bytes=10_000), state=state, now=NOW)) == LOADS[:2]
+    )
+    assert names(next_batch(files(LOADS), limits=Limits(max_files=9, max_bytes=20), state=state, now=NOW)) == LOADS[:2]
+    assert names(next_batch(files(LOADS), limits=Limits(max_files=9, max_bytes=19), state=state, now=NOW)) == LOADS[:1]
+    assert names(next_batch(files(LOADS), limits=Limits(max_files=1, max_bytes=1), state=state, now=NOW)) == LOADS[:1]
+
+
+def test_only_the_last_load_batch_of_a_later_generation_sweeps() -> None:
+    state, two = TableState(batch=4, generation=1), Limits(max_files=2, max_bytes=10_000)
+    waiting = (*files(LOADS, generation=2), *files(CHANGES, generation=2))
+    first = next_batch(waiting, limits=two, state=state, now=NOW)
+    assert first is not None
+    assert (names(first), first.mode, first.generation, first.sweep) == (LOADS[:2], "incremental", 2, False)
+    second = next_batch(waiting[2:], limits=two, state=replace(state, batch=5, generation=2), now=NOW)
+    assert second is not None
+    assert (names(second), second.generation, second.sweep) == (LOADS[2:], 2, True)
+    third = next_batch(waiting[3:], limits=two, state=replace(state, batch=6, generation=2), now=NOW)
+    assert third is not None
+    assert (names(third), third.sweep) == (CHANGES, False)
+
+
+def test_changes_of_the_ending_generation_go_alone() -> None:
+    waiting = (*files(CHANGES[:1], generation=1), *files(LOADS, generation=2), *files(CHANGES[1:], generation=2))
+    plan = next_batch(waiting, limits=WIDE, state=TableState(batch=3, generation=1), now=NOW)
+    assert plan is not None
+    assert (names(plan), plan.generation) == (CHANGES[:1], 1)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), min_size=1, max_size=30),
+    most=st.integers(1, 8),
+    size=st.integers(1, 100),
+    loads=st.data(),
+)
+def test_batches_partition_what_waits(sizes: list[int], most: int, size: int, loads: st.DataObject) -> None:
+    kinds = sorted(loads.draw(st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes))))
+    waiting: tuple[PlannedFile, ...] = tuple(
+        replace(files([CHANGES[0] if change else LOADS[0]])[0], path=f"{LANDING}/{number}", size=each)
+        for number, (each, change) in enumerate(zip(sizes, kinds, strict=True))
+    )
+    seen: list[PlannedFile] = []
+    state, left = TableState(), Discovery(waiting=waiting)
+    while plan := next_batch(left.waiting, limits=Limits(max_files=most, max_bytes=size), state=state, now=NOW):
+        assert len({file.kind for file in plan.files}) == 1
+        assert len(plan.files) <= most
+        assert len(plan.files) == 1 or sum(file.size for file in plan.files) <= size
+        seen.extend(plan.files)
+        left = left.without(plan)
+        state = state_after(plan, state, landing=LANDING, left=left)
+    assert tuple(seen) == waiting
+
+
+def planned(*names: str, number: int = 3, generation: int = 1) -> BatchPlan:
+    return BatchPlan(
+        number=number,
+        mode="incremental",
+        planned_at=NOW.isoformat(timespec="microseconds"),
+        generation=generation,
+        files=files(list(names), generation=generation),
+    )
+
+
+def test_the_cursor_is_the_newest_change_file_committed() -> None:
+    state = TableState(batch=2, generation=1)
+    after = state_after(planned(*CHANGES), state, landing=f"{LANDING}/")
+    assert (after.batch, after.cursor) == (3, "20240102-000000000.csv")
+    late = state_after(planned("2023/12/31/20231231-000000000.csv", number=4), after, landing=LANDING)
+    assert late.cursor == "20240102-000000000.csv"
+    folder = state_after(planned("2024/01/03/20240103-000000000.csv", number=5), late, landing=LANDING)
+    assert folder.cursor == "2024/01/03/20240103-000000000.csv"
+    assert state_after(planned(*LOADS), state, landing=LANDING).cursor is None
+
+
+def test_a_name_from_the_far_future_does_not_move_the_cursor() -> None:
+    after = state_after(
+        planned(CHANGES[0], "99991231-000000000.csv"), TableState(batch=2, generation=1), landing=LANDING
+    )
+    assert after.cursor == CHANGES[0]
+
+
+def test_the_floor_of_a_generation_is_what_came_before_it() -> None:
+    first = state_after(planned(*LOADS, number=1), TableState(), landing=LANDING)
+    assert (first.generation, first.generation_floor) == (1, (None,))
+    grown = replace(first, max_sequence='"0042"')
+    second = state_after(planned(*LOADS, number=2, generation=2), grown, landing=LANDING)
+    assert (second.generation, second.generation_floor) == (2, (None, '"0042"'))
+    third = state_after(planned(*CHANGES, number=3, generation=2), second, landing=LANDING)
+    assert third.generation_floor == (None, '"0042"')
+
+
+def test_a_full_listing_counts_once_nothing_of_it_waits() -> None:
+    state = TableState(batch=2, generation=1, listed_in_full_at="2024-01-01T00:00:00.000000+00:00")
+    plan = planned(CHANGES[0])
+    some = Discovery(waiting=files(CHANGES[1:]), listed_in_full_at="2024-02-01T00:00:00.000000+00:00")
+    assert state_after(plan, state, landing=LANDING, left=some).listed_in_full_at == state.listed_in_full_at
+    none = replace(some, waiting=())
+    assert state_after(plan, state, landing=LANDING, left=none).listed_in_full_at == "2024-02-01T00:00:00.000000+00:00"
+    assert state_after(plan, state, landing=LANDING).listed_in_full_at == state.listed_in_full_at

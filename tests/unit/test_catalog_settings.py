@@ -1,0 +1,207 @@
+"""`gddl.yaml` and the environment; whatever is wrong there stops everything, with every fault named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.catalog import SettingsError, load
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from tests.unit.metadata_folder import SETTINGS, loaded, row_file, write
+
+
+def test_the_least_a_folder_needs(tmp_path: Path) -> None:
+    catalog = loaded(tmp_path, {})
+    assert (catalog.roots.landing, catalog.roots.lake) == (f"{tmp_path}/landing", f"{tmp_path}/lake")
+    assert (catalog.runner, catalog.runners, catalog.tables, catalog.problems) == ("local", {}, (), ())
+    assert catalog.tiers == DEFAULT_TIERS
+
+
+def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
+    settings = (
+        SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64, compute: {databricks: {a: 1}}}\n  x:\n"
+    )
+    file = row_file("{table: s.a, keys: [id], size: huge}")
+    catalog = loaded(tmp_path, {"gddl.yaml": settings, "tables/a.yaml": file})
+    assert catalog.tiers["small"] == TierSpec(tables_per_job=50)
+    assert catalog.tiers["medium"] == DEFAULT_TIERS["medium"]
+    assert catalog.tiers["huge"] == TierSpec(cores=64, compute={"databricks": {"a": 1}})
+    assert catalog.tiers["x"] == TierSpec()
+    assert [spec.size for spec in catalog.tables] == ["huge"]
+
+
+def test_runners_are_kept_as_written(tmp_path: Path) -> None:
+    settings = SETTINGS + "runner: databricks\nrunners:\n  local:\n  databricks: {host: h, n: 2, tags: [a]}\n"
+    catalog = loaded(tmp_path, {"gddl.yaml": settings})
+    assert (catalog.runner, catalog.runners) == (
+        "databricks",
+        {"local": {}, "databricks": {"host": "h", "n": 2, "tags": ["a"]}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"),
+    [
+        ("/data/landing/", "/data/landing"),
+        ("//data/../x", "/x"),
+        ("../landing", "PARENT/landing"),
+        ("./a/b c", "HERE/a/b c"),
+        ("file:///data/a%20b/", "/data/a b"),
+        ("file://localhost/data", "/data"),
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/pre/fix/", "s3://bucket/pre/fix"),
+    ],
+)
+def test_roots_become_absolute(tmp_path: Path, root: str, expected: str) -> None:
+    catalog = loaded(tmp_path, {"gddl.yaml": f"landing: {root}\nlake: s3://lake\n"})
+    assert catalog.roots.landing == expected.replace("PARENT", str(tmp_path.parent)).replace("HERE", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["s3a://b/x", "gs://b", "https://h/x", "C:\\data", "~/x", "file://host/x", "file:x", "s3://", "s3://B_/x", "s3://b/../x",
+     "s3://bucket/?x=1", "''", "' /x'", "5", "[a]"],
+)  # fmt: skip
+def test_other_roots_are_refused(tmp_path: Path, root: str) -> None:
+    folder = write(tmp_path, {"gddl.yaml": f"lake: lake\nlanding: {root}\n"})
+    with pytest.raises(SettingsError) as error:
+        load(folder, {})
+    (problem,) = error.value.problems
+    assert (problem.code in {"ROOT_INVALID", "FIELD_TYPE"}, problem.field, problem.place) == (
+        True,
+        "landing",
+        "gddl.yaml:2",
+    )
+    assert "GDDL_LANDING" in problem.remedy
+
+
+def test_the_environment_overrides_every_section(tmp_path: Path) -> None:
+    settings = (
+        SETTINGS + "defaults: {owner: a}\ntiers:\n  extra-Large: {cores: 8}\nrunners:\n  databricks: {host: dev}\n"
+    )
+    environ = {
+        "GDDL_LANDING": "s3://prod/landing",
+        "GDDL_LAKE": "../lake",
+        "GDDL_RUNNER": "databricks",
+        "GDDL_TIERS__SMALL__TABLES_PER_JOB": "50",
+        "GDDL_TIERS__EXTRA_LARGE__MEMORY": "16g",
+        "GDDL_TIERS__NEW__DELETION_VECTORS": "true",
+        "GDDL_DEFAULTS__SCHEDULE": "@daily",
+        "GDDL_DEFAULTS__FRESHNESS": '"2h"',
+        "GDDL_DEFAULTS__OWNER": "",
+        "GDDL_DEFAULTS__TAGS__TEAM": "core",
+        "GDDL_DEFAULTS__CLUSTER_BY": "[a, b]",
+        "GDDL_DEFAULTS__SEQUENCE_BY": "[]",
+        "GDDL_RUNNERS__DATABRICKS__HOST": "prod",
+        "GDDL_RUNNERS__DATABRICKS__CLUSTER__WORKERS": "3",
+        "GDDL_METADATA": "elsewhere",
+        "OTHER": "x",
+    }
+    catalog = loaded(tmp_path, {"gddl.yaml": settings, "tables/a.yaml": row_file("{table: s.a, keys: [id]}")}, environ)
+    assert (catalog.roots.landing, catalog.roots.lake) == ("s3://prod/landing", f"{tmp_path.parent}/lake")
+    assert catalog.tiers["small"].tables_per_job == 50
+    assert (catalog.tiers["extra-Large"].cores, catalog.tiers["extra-Large"].memory) == (8, "16g")
+    assert catalog.tiers["new"].deletion_vectors is True
+    assert (catalog.runner, catalog.runners) == (
+        "databricks",
+        {"databricks": {"host": "prod", "cluster": {"workers": 3}}},
+    )
+    (spec,) = catalog.tables
+    assert (spec.schedule, spec.freshness, spec.owner) == ("@daily", "2h", "a")
+    assert (spec.tags, spec.cluster_by, spec.sequence_by) == ({"team": "core"}, ("a", "b"), ())
+
+
+def test_without_a_file_the_environment_may_name_the_roots(tmp_path: Path) -> None:
+    catalog = load(tmp_path, {"GDDL_LANDING": "/in", "GDDL_LAKE": "/out"})
+    assert (catalog.roots.landing, catalog.roots.lake) == ("/in", "/out")
+
+
+def test_a_folder_without_settings_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(MetadataError, match=r"gddl.yaml \(there is none\): landing: must be given") as error:
+        load(tmp_path / "nowhere", {})
+    assert error.value.code == "SETTINGS_INVALID"
+    assert "GDDL_LAKE" in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("extra", "place", "field", "message"),
+    [
+        ("landig: x", "gddl.yaml:3", "landig", "no such field"),
+        ("runner: 5", "gddl.yaml:3", "runner", "must be a runner's name"),
+        ("runner:", "gddl.yaml:3", "runner", "must be a runner's name"),
+        ("lake: other", "gddl.yaml:3", "lake", "written twice"),
+        ("tiers: [a]", "gddl.yaml:3", "tiers", "must be a mapping"),
+        ("tiers:\n  small: 5", "gddl.yaml:4", "tiers.small", "must be a mapping"),
+        ("tiers:\n  small: {table_per_job: 5}", "gddl.yaml:4", "tiers.small.table_per_job", "no such field"),
+        ("tiers:\n  small:\n    cores: 0", "gddl.yaml:5", "tiers.small.cores", "1 or more"),
+        ("tiers:\n  small: {cores: '4'}", "gddl.yaml:4", "tiers.small.cores", "a whole number"),
+        ("tiers:\n  small: {memory: lots}", "gddl.yaml:4", "tiers.small.memory", "amount of memory"),
+        ("tiers:\n  small: {engine: duck}", "gddl.yaml:4", "tiers.small.engine", "must be 'spark'"),
+        ("tiers:\n  a b: {}", "gddl.yaml:4", "tiers.a b", "not a tier's name"),
+        ("runners:\n  local: x", "gddl.yaml:4", "runners.local", "must be a mapping"),
+        ("defaults: x", "gddl.yaml:3", "defaults", "must be a mapping"),
+        ("defaults:\n  delete: sotf", "gddl.yaml:4", "defaults.delete", "'hard' or 'soft'"),
+        ("defaults:\n  table: a.b", "gddl.yaml:4", "defaults.table", "not a default"),
+        ("defaults:\n  keys: [id]", "gddl.yaml:4", "defaults.keys", "not a default"),
+        ("defaults:\n  size: giant", "gddl.yaml:4", "defaults.size", "no such tier"),
+        ("defaults:\n  schedule: hourly", "gddl.yaml:4", "defaults.schedule", "neither a preset"),
+        ("defaults:\n  freshness: soon", "gddl.yaml:4", "defaults.freshness", "length of time"),
+        ("defaults:\n  options:\n    lookbak: 1d", "gddl.yaml:5", "defaults.options.lookbak", "no such field"),
+        ("defaults:\n  table_properties: {gddl.x: a}", "gddl.yaml:4", "defaults.table_properties.gddl.x", "itself"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_stop_everything(tmp_path: Path, extra: str, place: str, field: str, message: str) -> None:
+    folder = write(tmp_path, {"gddl.yaml": f"{SETTINGS}{extra}\n"})
+    with pytest.raises(SettingsError) as error:
+        load(folder, {})
+    (problem,) = error.value.problems
+    assert (problem.place, problem.field) == (place, field)
+    assert message in problem.message
+    assert f"{place}: {field}: {problem.message}" in str(error.value)
+
+
+def test_every_fault_of_the_settings_is_named_at_once(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"gddl.yaml": "landing: s3a://x\ntiers: {small: {cores: 0}}\ndefaults: {size: x}\n"})
+    with pytest.raises(SettingsError) as error:
+        load(folder, {})
+    found = {problem.field for problem in error.value.problems}
+    assert found == {"landing", "lake", "tiers.small.cores", "defaults.size"}
+
+
+@pytest.mark.parametrize(
+    ("content", "place"), [("landing: [\n", "gddl.yaml:2"), ("- a\n", "gddl.yaml:1"), (b"\xff\n", "gddl.yaml:1")]
+)
+def test_settings_that_cannot_be_read(tmp_path: Path, content: str | bytes, place: str) -> None:
+    folder = write(tmp_path, {"gddl.yaml": content})
+    with pytest.raises(SettingsError) as error:
+        load(folder, {})
+    assert [problem.place for problem in error.value.problems] == [place]
+
+
+def test_landing_and_lake_must_differ(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"gddl.yaml": "landing: s3://b/x\nlake: s3://b/x/\n"})
+    with pytest.raises(SettingsError, match="the same folder as landing"):
+        load(folder, {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("GDDL_TIER__SMALL__CORES", "1", "names no section"),
+        ("GDDL_TIERS", "x", "names no field"),
+        ("GDDL_TIERS__SMALL", "5", "names no field"),
+        ("GDDL_DEFAULTS__", "5", "names no field"),
+        ("GDDL_DEFAULTS__CLUSTER_BY", "[a", "not a YAML value"),
+        ("GDDL_TIERS__SMALL__CORES", "many", "must be a whole number"),
+        ("GDDL_DEFAULTS__COLOUR", "red", "no such field"),
+        ("GDDL_LAKE", "gs://x", "not a usable root"),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, message: str) -> None:
+    folder = write(tmp_path, {})
+    with pytest.raises(SettingsError) as error:
+        load(folder, {variable: value})
+    (problem,) = error.value.problems
+    assert (problem.place, message in problem.message) == (f"environment variable {variable}", True)

@@ -1,0 +1,107 @@
+"""The YAML reader: plain values, lines, and the same from the C parser and the Python one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_gddl.catalog import yaml_file
+from airflow_gddl.catalog.values import DocumentError, Refused, line_of, refusals
+
+TEXT = """
+a: 1
+b: [x, -2.5, 1e3, ~, '1', "tab\\tbed", 0x1F, 1_000, 2024-01-01, .inf]
+c:
+  d: {e: true, f: False, g: no}
+  h: |
+    two
+    lines
+i: !!str 12
+j: !!int "12"
+k: &anchor [1, {l: 2}]
+m: *anchor
+n:
+"""
+VALUE = {
+    "a": 1,
+    "b": ["x", -2.5, 1000.0, None, "1", "tab\tbed", "0x1F", "1_000", "2024-01-01", ".inf"],
+    "c": {"d": {"e": True, "f": False, "g": "no"}, "h": "two\nlines\n"},
+    "i": "12",
+    "j": 12,
+    "k": [1, {"l": 2}],
+    "m": [1, {"l": 2}],
+    "n": None,
+}
+
+
+@pytest.fixture(params=["CSafeLoader", "SafeLoader"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_file, "_LOADER", getattr(yaml, request.param))
+
+
+@pytest.mark.usefixtures("parser")
+def test_values_and_lines() -> None:
+    value = yaml_file.read(TEXT)
+    assert value == VALUE
+    assert list(refusals(value)) == []
+    paths: list[tuple[str | int, ...]] = [("a",), ("b", 3), ("c", "d", "f"), ("c", "h"), ("k", 1, "l"), ("c", "gone")]
+    assert [line_of(value, path) for path in paths] == [2, 3, 5, 6, 11, 4]
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\na: 2", [(("a",), "NAME_TWICE")]),
+        ("a: !x 1\nb: !y [1]\nc: ok", [(("a",), "TAG_REFUSED"), (("b",), "TAG_REFUSED")]),
+        ("a: !!python/name:os.system ''", [(("a",), "TAG_REFUSED")]),
+        ("a: &a [*a]", [(("a", 0), "ALIAS_REFUSED")]),
+        ("a: &a {b: 1}\nc: {<<: *a, d: 1}", [(("c", "<<"), "MERGE_REFUSED")]),
+        ("? {a: b}\n: c\nd: e", [(("?",), "NAME_INVALID")]),
+        ("a: &a x\n*a : y", [(("?",), "NAME_INVALID")]),
+    ],
+)  # fmt: skip
+def test_what_is_refused_stands_where_it_was(text: str, expected: list[tuple[Any, str]]) -> None:
+    assert [(path, refused.code) for path, refused in refusals(yaml_file.read(text))] == expected
+
+
+@pytest.mark.usefixtures("parser")
+def test_aliases_are_counted_by_what_they_stand_for() -> None:
+    lines = ["a0: &a0 [" + ", ".join("x" * 10) + "]"]
+    lines += [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]" for i in range(9)]
+    value = yaml_file.read("\n".join(lines))
+    assert isinstance(value["a4"][0], Refused)
+    assert value["a2"][9][9] == list("x" * 10)
+
+
+@pytest.mark.usefixtures("parser")
+def test_nesting_is_cut_and_endless_nesting_stops() -> None:
+    value = yaml_file.read("{a: " + "[" * 200 + "]" * 200 + ", b: 1}")
+    ((path, refused),) = refusals(value)
+    assert (len(path), refused.code, value["b"]) == (yaml_file.MAX_DEPTH, "TOO_DEEP", 1)
+    with pytest.raises(DocumentError, match="nested too deeply"):
+        yaml_file.read("[" * 600 + "]" * 600)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "remedy"),
+    [
+        ("a: 1\nb: @x\n", 2, "can't start with @ unquoted"),
+        ("a: `x`\n", 1, "can't start with ` unquoted"),
+        ("a: %x\n", 1, "can't start with % unquoted"),
+        ("a:\n\tb: 1\n", 2, "blanks, not tabs"),
+        ("a: 'x\n", 2, "quotes"),
+    ],
+)
+def test_errors_have_lines_and_remedies(text: str, line: int, remedy: str) -> None:
+    with pytest.raises(DocumentError) as error:
+        yaml_file.read(text)
+    assert (error.value.code, error.value.line) == ("YAML_INVALID", line)
+    assert remedy in error.value.remedy
+
+
+def test_an_empty_text_is_null() -> None:
+    assert yaml_file.read("") is None
+    assert yaml_file.read("# nothing\n") is None

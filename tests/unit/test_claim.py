@@ -1,0 +1,267 @@
+"""One holder at a time, with real processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from spark_jobs import claim as claims
+from spark_jobs.claim import Claim, ClaimDocument
+from spark_jobs.process_identity import ProcessIdentity
+from spark_jobs.storage import Storage
+
+ROUNDS = 200
+
+
+def clock() -> datetime:
+    return datetime.now(UTC)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "ledger")
+
+
+def take(root: str, run_id: str = "run", wait_seconds: float = 0.0) -> Claim:
+    return Claim.acquire(Storage(), root, run_id, clock, wait_seconds)
+
+
+def numbers(root: str) -> list[int]:
+    return [int(path.stem) for path in sorted(Path(root, "claims").glob("*.json"))]
+
+
+def document(root: str, number: int) -> ClaimDocument:
+    return codec.from_json(ClaimDocument, Path(root, "claims", f"{number:020d}.json").read_text())
+
+
+def rewrite(root: str, number: int, changed: ClaimDocument) -> None:
+    Path(root, "claims", f"{number:020d}.json").write_text(codec.to_json(changed))
+
+
+def test_a_held_table_is_busy_and_the_holder_is_named(root: str) -> None:
+    with take(root, "first") as claim:
+        with pytest.raises(RetriableError, match="TABLE_BUSY") as caught:
+            take(root, "second")
+        claim.check()
+    message = str(caught.value)
+    me = ProcessIdentity.current()
+    assert "run 'first'" in message
+    assert f"on {me.host} (pid {os.getpid()})" in message
+    assert "seen 0 s ago" in message
+
+
+def test_released_claims_are_taken_at_once_and_cleaned_up(root: str) -> None:
+    for number in range(1, 6):
+        with take(root) as claim:
+            claim.check()
+            assert numbers(root) == [number]
+            assert not document(root, number).released
+        assert document(root, number).released
+
+
+def test_an_error_in_the_run_releases_too(root: str) -> None:
+    with pytest.raises(ZeroDivisionError), take(root):
+        raise ZeroDivisionError
+    with take(root, "next"):
+        assert numbers(root) == [2]
+
+
+def test_another_table_is_another_claim(root: str) -> None:
+    with take(root), take(f"{root}-other"):
+        assert numbers(root) == numbers(f"{root}-other") == [1]
+
+
+def elsewhere(found: ClaimDocument, seconds: float) -> ClaimDocument:
+    """The same claim, made on another host and renewed so long ago."""
+    renewed = (clock() - timedelta(seconds=seconds)).isoformat(timespec="microseconds")
+    return replace(found, process=replace(found.process, host="other", pid=1), renewed_at=renewed)
+
+
+def test_a_claim_from_elsewhere_lasts_until_it_expires(root: str) -> None:
+    claim = take(root, "far")
+    rewrite(root, 1, elsewhere(document(root, 1), 50))
+    with pytest.raises(RetriableError, match=r"run 'far' on other \(pid 1\) holds the table, seen 50 s ago"):
+        take(root)
+    rewrite(root, 1, elsewhere(document(root, 1), 61))
+    with take(root) as taken:
+        taken.check()
+        with pytest.raises(RetriableError, match="CLAIM_LOST"):
+            claim.check()
+        claim.release()
+        taken.check()
+        with pytest.raises(RetriableError, match="TABLE_BUSY"):
+            take(root)
+    claim.release()
+
+
+def test_waiting_ends_when_the_holder_does(root: str) -> None:
+    holder = take(root)
+    begun = time.monotonic()
+    with pytest.raises(RetriableError, match="TABLE_BUSY"):
+        take(root, wait_seconds=0.2)
+    assert 0.2 <= time.monotonic() - begun < 2
+    with Waiter(root) as waiter:
+        time.sleep(0.3)
+        holder.release()
+        assert waiter.answer() == "held"
+
+
+def test_the_heart_beats_while_the_claim_is_held(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "RENEWAL_SECONDS", 0.01)
+    with take(root) as claim:
+        first = document(root, 1).renewed_at
+        deadline = time.monotonic() + 10
+        while document(root, 1).renewed_at == first and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert document(root, 1).renewed_at > first
+        claim.check()
+    released = document(root, 1)
+    time.sleep(0.05)
+    assert document(root, 1) == released
+    assert released.released
+
+
+def test_a_damaged_claim_is_named(root: str) -> None:
+    path = Path(root, "claims", f"{7:020d}.json")
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    with pytest.raises(FatalError, match="CLAIM_DAMAGED") as caught:
+        take(root)
+    assert caught.value.where == str(path)
+
+
+def test_a_number_that_was_used_and_cleaned_up_is_no_claim(root: str) -> None:
+    """Who read the listing before others took, released and cleaned up must not win with an old number."""
+    storage = Slow(root)
+    with pytest.raises(RetriableError, match="TABLE_BUSY"):
+        Claim.acquire(storage, root, "slow", clock)
+    assert storage.overtaken
+    assert numbers(root) == [3]
+    storage.holder.release()
+
+
+class Slow(Storage):
+    """While it is about to put its first claim, three others come and go but the last."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self.root, self.overtaken = root, False
+
+    def create(self, path: str, data: bytes) -> bool:
+        if not self.overtaken:
+            self.overtaken = True
+            take(self.root, "one").release()
+            take(self.root, "two").release()
+            self.holder = take(self.root, "three")
+        return super().create(path, data)
+
+
+def test_a_dead_process_is_told_from_a_living_one() -> None:
+    me = ProcessIdentity.current()
+    assert not me.is_known_dead(me)
+    assert replace(me, started="1").is_known_dead(me), "the process id was used again"
+    assert not replace(me, started="1", host="other").is_known_dead(me)
+    assert not replace(me, started="1", boot="other").is_known_dead(me)
+    assert not replace(me, started="1", boot="").is_known_dead(replace(me, boot=""))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        child = replace(me, pid=process.pid, started=Path(f"/proc/{process.pid}/stat").read_text().split()[21])
+        assert not child.is_known_dead(me)
+        process.kill()
+        deadline = time.monotonic() + 10
+        while not child.is_known_dead(me) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert child.is_known_dead(me), "a zombie is dead too"
+    assert child.is_known_dead(me)
+
+
+HOLD = """
+import sys
+from datetime import UTC, datetime
+from spark_jobs.claim import Claim
+from spark_jobs.storage import Storage
+with Claim.acquire(Storage(), sys.argv[1], "victim", lambda: datetime.now(UTC), float(sys.argv[2])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Waiter:
+    """Another process that claims, says so and holds until its input ends."""
+
+    def __init__(self, root: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, root, "30"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def __enter__(self) -> Waiter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate()
+
+
+def test_a_killed_holder_is_overtaken_at_once(root: str) -> None:
+    with Waiter(root) as victim:
+        assert victim.answer() == "held"
+        with pytest.raises(RetriableError, match=f"run 'victim' on .* \\(pid {victim.process.pid}\\)"):
+            take(root)
+        victim.process.send_signal(signal.SIGKILL)
+        victim.process.wait()
+    assert not document(root, 1).released
+    with take(root) as claim:
+        claim.check()
+        assert numbers(root) == [2]
+
+
+def race(root: str, name: str, barrier: Barrier, results: multiprocessing.SimpleQueue[list[str]]) -> None:
+    outcomes = []
+    for _ in range(ROUNDS):
+        barrier.wait(30)
+        try:
+            claim = take(root, name)
+        except RetriableError as error:
+            outcomes.append(error.code)
+            barrier.wait(30)
+        else:
+            outcomes.append("held")
+            barrier.wait(30)
+            claim.check()
+            claim.release()
+        barrier.wait(30)
+    results.put(outcomes)
+
+
+@pytest.fixture
+def pair(root: str) -> Iterator[tuple[list[str], list[str]]]:
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(2), context.SimpleQueue()
+    racers = [context.Process(target=race, args=(root, name, barrier, results)) for name in ("a", "b")]
+    for racer in racers:
+        racer.start()
+    yield results.get(), results.get()
+    for racer in racers:
+        racer.join()
+
+
+def test_of_two_racing_processes_exactly_one_holds(pair: tuple[list[str], list[str]], root: str) -> None:
+    rounds = list(zip(*pair, strict=True))
+    assert len(rounds) == ROUNDS
+    assert {tuple(sorted(outcome)) for outcome in rounds} == {("TABLE_BUSY", "held")}
+    assert len(numbers(root)) == 1

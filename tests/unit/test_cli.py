@@ -1,0 +1,405 @@
+"""The commands in this process, on real metadata files and a real child process; only the job in it is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl import __version__
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.surroundings import Surroundings
+
+FAKE = Path(__file__).with_name("fake_job.py")
+KEYS = [
+    *("table", "status", "mode", "engine", "batches", "files", "rows_read", "changes_written", "redelivered"),
+    *("quarantined", "main", "schema_changes", "warnings", "freshness", "seconds", "error"),
+]
+GOOD = """
+source: shop
+tables:
+  - {table: sales.orders, keys: [id], freshness: 30m}
+  - {table: sales.lines, keys: [order_id, n], priority: high}
+  - {table: sales.old, keys: [id], enabled: false}
+"""
+BAD = """
+source: shop
+tables:
+  - {table: sales.bad, keys: [id], delete: sometimes}
+"""
+
+
+@dataclass
+class Answer:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Standard output as JSON lines; fails when anything else is there."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Shop:
+    """A project folder with metadata, and the command line in it."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.lake = folder / "lake"
+        self._capsys = capsys
+        self.write("metadata/gddl.yaml", "landing: ../landing\nlake: ../lake\nrunner: local\n")
+        self.write("metadata/tables/sales.yaml", GOOD)
+        java = self.write("java/bin/java", "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+        java.chmod(0o755)
+        self.around = Surroundings(
+            environ={"PATH": os.environ["PATH"], "JAVA_HOME": str(folder / "java")},
+            now=lambda: datetime(2024, 1, 2, 12, tzinfo=UTC),
+            new_id=lambda: "aa",
+            job_command=(sys.executable, str(FAKE)),
+        )
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def gddl(self, *arguments: str, **job: Any) -> Answer:
+        """Run a command line; `job` tells the stand-in what to do."""
+        orders = {"dump": str(self.folder / "order.json"), **job}
+        around = replace(self.around, environ={**self.around.environ, "FAKE_JOB": json.dumps(orders)})
+        command = [arguments[0], *arguments[1:]]
+        status = invoke([*command, "--metadata", str(self.folder / "metadata")], around)
+        shown = self._capsys.readouterr()
+        return Answer(status, shown.out, shown.err)
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """The JobSpec that the job got."""
+        spec: dict[str, Any] = json.loads((self.folder / "order.json").read_text())["spec"]
+        return spec
+
+
+@pytest.fixture
+def shop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shop:
+    return Shop(tmp_path, capsys)
+
+
+BOTH: dict[str, Any] = {"sales.orders": {"rows_read": 5}, "sales.lines": {"rows_read": 1234, "mode": "initial"}}
+
+
+def test_run_all_enabled_tables(shop: Shop) -> None:
+    answer = shop.gddl("run", results=BOTH)
+    assert answer.status == 0, answer.err
+    assert "1,234" in answer.out
+    assert [line.split()[0] for line in answer.out.splitlines()[2:] if line.strip()] == ["sales.lines", "sales.orders"]
+    assert [table["table"] for table in shop.order["tables"]] == ["sales.lines", "sales.orders"]
+    assert shop.order["run_id"] == "20240102T120000-aa"
+    assert shop.order["roots"] == {"landing": str(shop.folder / "landing"), "lake": str(shop.lake)}
+    assert shop.order["options"]["action"] == "run"
+
+
+def test_run_json_is_one_object_a_table_and_nothing_else(shop: Shop) -> None:
+    answer = shop.gddl("run", "--json", results=BOTH, noise=["a library prints"])
+    assert answer.status == 0
+    assert [record["table"] for record in answer.records] == ["sales.lines", "sales.orders"]
+    for record in answer.records:
+        assert list(record)[: len(KEYS)] == KEYS
+        assert list(record["main"]) == ["inserted", "updated", "deleted", "rows"]
+        assert list(record["freshness"]) == ["commit_ts", "lag_seconds"]
+
+
+def test_options_reach_the_job(shop: Shop) -> None:
+    arguments = (
+        "run",
+        "--table",
+        "sales.orders",
+        "--table",
+        "sales.orders",
+        "--full-refresh",
+        "--wait",
+        "2.5",
+        "--json",
+    )
+    answer = shop.gddl(*arguments, results=BOTH)
+    assert answer.status == 0
+    assert [table["table"] for table in shop.order["tables"]] == ["sales.orders"]
+    options = shop.order["options"]
+    assert (options["full_refresh"], options["wait_seconds"], options["action"]) == (True, 2.5, "run")
+
+
+def test_a_failed_table_does_not_hide_the_others(shop: Shop) -> None:
+    error = {"code": "SCHEMA_REFUSED", "message": "[SCHEMA_REFUSED] no."}
+    warnings = [{"code": "SEQUENCE_TIE", "message": "two changes", "count": 3, "sample": ["7"]}]
+    results = {"sales.orders": {"status": "failed", "error": error}, "sales.lines": {"warnings": warnings}}
+    answer = shop.gddl("run", results=results, exit=1)
+    assert answer.status == 1
+    assert "succeeded" in answer.out
+    assert "sales.orders: [SCHEMA_REFUSED] no.\n" in answer.err
+    assert "sales.lines: [SEQUENCE_TIE] two changes (3 times), e.g. 7\n" in answer.err
+    assert str(shop.lake / "_gddl" / "logs" / "20240102T120000-aa.log") in answer.err
+
+
+def test_a_passing_fault_is_75(shop: Shop) -> None:
+    busy = {"status": "failed", "error": {"code": "TABLE_BUSY", "message": "held"}}
+    answer = shop.gddl("run", "--json", results={"sales.orders": busy, "sales.lines": {}}, exit=75)
+    assert answer.status == 75
+
+
+def test_a_dead_job_is_told_with_its_last_words(shop: Shop) -> None:
+    answer = shop.gddl("run", "--json", results={"sales.lines": {}}, log=["java.lang.OutOfMemoryError"], exit=9)
+    assert answer.status == 1
+    assert [(r["table"], r["status"]) for r in answer.records] == [
+        ("sales.lines", "succeeded"),
+        ("sales.orders", "failed"),
+    ]
+    assert answer.records[1]["error"]["code"] == "JOB_DIED"
+    assert "exit status 9" in answer.err
+    assert "java.lang.OutOfMemoryError" in answer.err
+
+
+def test_a_bad_row_stops_no_other_table(shop: Shop) -> None:
+    shop.write("metadata/tables/bad.yaml", BAD)
+    answer = shop.gddl("run", "--json", results=BOTH)
+    assert answer.status == 2
+    assert [record["status"] for record in answer.records] == ["succeeded", "succeeded"]
+    assert "tables/bad.yaml:4" in answer.err
+    assert "sales.bad" in answer.err
+    failed = shop.gddl("run", "--json", results={"sales.orders": {}, "sales.lines": {"status": "failed"}}, exit=1)
+    assert failed.status == 1
+
+
+def test_a_named_table_does_not_care_for_another_bad_row(shop: Shop) -> None:
+    shop.write("metadata/tables/bad.yaml", BAD)
+    answer = shop.gddl("run", "--table", "sales.orders", results=BOTH)
+    assert answer.status == 0, answer.err
+    assert "sales.bad" not in answer.err
+    bad = shop.gddl("run", "--table", "sales.bad")
+    assert bad.status == 2
+    assert "TABLE_ROW_BAD" in bad.err
+    assert "tables/bad.yaml:4" in bad.err
+
+
+def test_an_unknown_table_runs_nothing(shop: Shop) -> None:
+    answer = shop.gddl("run", "--table", "sales.order", "--json")
+    assert (answer.status, answer.out) == (2, "")
+    assert "TABLE_UNKNOWN" in answer.err
+    assert "did you mean sales.orders" in answer.err
+    assert not (shop.folder / "order.json").exists()
+
+
+def test_only_bad_rows(shop: Shop) -> None:
+    shop.write("metadata/tables/sales.yaml", BAD)
+    answer = shop.gddl("run", "--json")
+    assert (answer.status, answer.out) == (2, "")
+    assert not (shop.folder / "order.json").exists()
+
+
+def test_no_rows_at_all(shop: Shop) -> None:
+    (shop.folder / "metadata" / "tables" / "sales.yaml").unlink()
+    answer = shop.gddl("run")
+    assert answer.status == 2
+    assert "NO_TABLES" in answer.err
+
+
+@pytest.mark.parametrize("command", [("run",), ("validate",), ("status",), ("verify",), ("errors", "list")])
+def test_no_metadata_folder(shop: Shop, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    status = invoke([*command, "--metadata", str(shop.folder / "nowhere")], shop.around)
+    shown = capsys.readouterr()
+    assert status == 2
+    assert shown.out == ""
+    assert shown.err.startswith(f"[METADATA_MISSING] there is no folder '{shop.folder}/nowhere'.")
+
+
+@pytest.mark.parametrize("command", [("run",), ("status",), ("verify",), ("errors", "replay")])
+def test_wrong_settings_stop_everything_and_say_where(shop: Shop, command: tuple[str, ...]) -> None:
+    shop.write("metadata/gddl.yaml", "landing: ../landing\nlakes: ../lake\n")
+    answer = shop.gddl(*command)
+    assert (answer.status, answer.out) == (2, "")
+    assert "gddl.yaml:2" in answer.err
+    assert "lakes" in answer.err
+    shown = shop.gddl("validate", "--json").records
+    assert ("gddl.yaml", 2, "lakes") in [(problem["file"], problem["line"], problem["field"]) for problem in shown]
+
+
+def test_java_is_asked_first(shop: Shop) -> None:
+    shop.write("java/bin/java", "#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
+    answer = shop.gddl("run", "--json")
+    assert (answer.status, answer.out) == (2, "")
+    assert "[JAVA_TOO_OLD]" in answer.err
+    assert "adoptium.net" in answer.err
+    assert not shop.lake.exists()
+
+
+def test_another_runner_is_refused(shop: Shop) -> None:
+    shop.write("metadata/gddl.yaml", "landing: ../landing\nlake: ../lake\nrunner: moon\n")
+    answer = shop.gddl("run")
+    assert answer.status == 2
+    assert "moon" in answer.err
+
+
+def test_verify_says_which_differ(shop: Shop) -> None:
+    results = {
+        "sales.orders": {"details": {"verdict": "equal", "rows": 5, "expected_rows": 5, "keys": []}},
+        "sales.lines": {
+            "details": {"verdict": "different", "rows": 4, "expected_rows": 5, "keys": ["[1, 2]", "[1, 3]"]}
+        },
+    }
+    answer = shop.gddl("verify", results=results)
+    assert answer.status == 1
+    assert shop.order["options"]["action"] == "verify"
+    rows = {line.split()[0]: line for line in answer.out.splitlines() if line.startswith("sales.")}
+    assert "different" in rows["sales.lines"]
+    assert "[1, 2], [1, 3]" in rows["sales.lines"]
+    assert "equal" in rows["sales.orders"]
+    assert shop.gddl("verify", "--table", "sales.orders", "--json", results=results).status == 0
+
+
+def test_errors_list_shows_hostile_values_as_text(shop: Shop) -> None:
+    row = {"code": "NULL_KEY", "text": "[red]\x1b[31m", "record": {"id": None}}
+    found = {"unresolved": 2000, "rows": [row]}
+    results = {"sales.orders": {"details": found}, "sales.lines": {"details": {"unresolved": 0, "rows": []}}}
+    answer = shop.gddl("errors", "list", "--limit", "7", results=results)
+    assert answer.status == 0
+    assert (shop.order["options"]["action"], shop.order["options"]["limit"]) == ("errors_list", 7)
+    assert "sales.orders: 2,000 in quarantine, the first 1 are" in answer.out
+    assert "sales.lines: nothing in quarantine" in answer.out
+    assert "[red]\\x1b[31m" in answer.out
+    assert "\x1b" not in answer.out
+
+
+def test_dry_run_shows_the_batches(shop: Shop) -> None:
+    files = [f"/landing/sales/orders/{n:03d}.parquet" for n in range(12)]
+    batch = {"batch": 3, "mode": "incremental", "files": files, "bytes": 4096, "resumed": True, "sweep": False}
+    results = {
+        "sales.orders": {"details": {"batches": [batch, {**batch, "batch": 4, "resumed": False, "files": files[:1]}]}},
+        "sales.lines": {"status": "skipped", "details": {"batches": [], "folder_missing": True}},
+    }
+    answer = shop.gddl("run", "--dry-run", results=results)
+    assert answer.status == 0
+    assert shop.order["options"]["action"] == "plan"
+    lines = [" ".join(line.split()) for line in answer.out.splitlines()]
+    rows = [line for line in lines if line.startswith("sales.") and ":" not in line]
+    assert rows == [
+        "sales.lines skipped the landing folder is not there",
+        "sales.orders succeeded incremental 3 12 4,096 begun before, goes on",
+        "sales.orders succeeded incremental 4 1 4,096",
+    ]
+    assert "sales.orders: /landing/sales/orders/009.parquet\nsales.orders: and 2 more\n" in answer.out
+    (record, _) = shop.gddl("run", "--dry-run", "--json", results=results).records[::-1]
+    assert record["details"]["batches"][0]["files"] == files
+
+
+def test_errors_replay(shop: Shop) -> None:
+    answer = shop.gddl("errors", "replay", "--table", "sales.orders", "--json", results=BOTH)
+    assert (answer.status, [record["table"] for record in answer.records]) == (0, ["sales.orders"])
+    assert shop.order["options"]["action"] == "errors_replay"
+
+
+def record_run(shop: Shop, table: str, **fields: Any) -> None:
+    schema, name = table.split(".")
+    result = {"table": table, "status": "succeeded", "started_at": "2024-01-02T11:00:00+00:00", **fields}
+    shop.write(f"lake/_gddl/runs/{schema}/{name}/20240102T110000-aa.json", json.dumps(result))
+
+
+def test_status(shop: Shop) -> None:
+    late = {"commit_ts": "2024-01-02T11:00:00Z", "lag_seconds": 1.0}
+    record_run(shop, "sales.orders", freshness=late, main={"rows": 5}, quarantined=2)
+    record_run(shop, "sales.lines", status="failed", error={"code": "X", "message": "broken"})
+    answer = shop.gddl("status")
+    assert answer.status == 0
+    rows = {
+        line.split()[0]: line
+        for line in answer.out.splitlines()
+        if line.startswith("sales.") and ":" not in line.split()[0]
+    }
+    assert rows.keys() == {"sales.orders", "sales.lines"}
+    assert "1h 00m LATE" in rows["sales.orders"]
+    assert "LATE" not in rows["sales.lines"]
+    assert "sales.lines: [X] broken" in answer.out
+    everything = {record["table"]: record for record in shop.gddl("status", "--json").records}
+    assert everything["sales.orders"]["lag_seconds"] == 3600.0
+    assert everything["sales.orders"]["late"] is True
+    assert [record["table"] for record in shop.gddl("status", "--json", "--late").records] == ["sales.orders"]
+    assert [record["table"] for record in shop.gddl("status", "--json", "--failed").records] == ["sales.lines"]
+    assert [r["table"] for r in shop.gddl("status", "--json", "--table", "sales.old").records] == ["sales.old"]
+
+
+def test_validate(shop: Shop) -> None:
+    good = shop.gddl("validate")
+    assert (good.status, good.out) == (0, "3 tables, no problems\n")
+    assert shop.gddl("validate", "--json").out == ""
+    shop.write("metadata/tables/bad.yaml", BAD)
+    shop.write("metadata/keys/found.yaml", "keys: {sales.gone: [id]}\n")
+    bad = shop.gddl("validate")
+    assert bad.status == 2
+    assert "sales.gone" in bad.err
+    assert "tables/bad.yaml:4" in bad.out
+    for part in ("sales.bad", "delete", "sometimes", "1 problem in the metadata"):
+        assert part in bad.out
+    (record,) = shop.gddl("validate", "--json").records
+    assert record["file"] == "tables/bad.yaml"
+    assert (record["line"], record["table"], record["field"]) == (4, "sales.bad", "delete")
+    assert record["remedy"]
+
+
+def test_debug_shows_the_traceback_and_nothing_else_does(shop: Shop) -> None:
+    def broken() -> str:
+        raise ValueError("a defect")
+
+    shop.around = replace(shop.around, new_id=broken)
+    quiet = shop.gddl("run")
+    assert (quiet.status, quiet.err) == (1, "[INTERNAL] ValueError: a defect. Remedy: run it again with --debug.\n")
+    loud = shop.gddl("run", "--debug")
+    assert loud.status == 1
+    assert "Traceback (most recent call last)" in loud.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["bogus"], "bogus"),
+        (["run", "--bogus"], "--bogus"),
+        (["run", "--wait", "-1"], "--wait"),
+        (["errors", "bogus"], "bogus"),
+        (["onboard"], "onboard"),
+    ],
+)
+def test_wrong_arguments_are_2(
+    shop: Shop, arguments: list[str], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments, shop.around) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert shown in answer.err
+
+
+def gddl(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "airflow_gddl.cli.main", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_as_a_process_of_its_own(shop: Shop) -> None:
+    assert gddl("--version", cwd=shop.folder).stdout == f"gddl {__version__}\n"
+    assert gddl("validate", cwd=shop.folder).stdout == "3 tables, no problems\n"
+    elsewhere = gddl("validate", cwd=Path("/"), GDDL_METADATA=str(shop.folder / "metadata"))
+    assert elsewhere.stdout == "3 tables, no problems\n"
+    moved = gddl("status", "--json", cwd=shop.folder, GDDL_LAKE=str(shop.folder / "other"))
+    assert [json.loads(line)["status"] for line in moved.stdout.splitlines()] == ["never", "never"]
+
+
+def test_help_names_every_command(shop: Shop) -> None:
+    shown = gddl("--help", cwd=shop.folder, COLUMNS="120").stdout
+    for command in ("validate", "run", "status", "verify", "errors", "simulate", "demo"):
+        assert f" {command} " in shown
+    assert "\x1b" not in shown

@@ -1,0 +1,128 @@
+"""What a spec may not say though its types are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.checks import check_table, check_values, field_name, table_name_fault
+from airflow_gddl.contract.spec import TableSpec
+
+
+def spec(**fields: Any) -> TableSpec:
+    return TableSpec(**{"table": "shop.orders", "keys": ("id",), **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"keys": ()},
+        {"keys": ("id",), "columns": ("a",)},
+        {"keys": ("id",), "mask": {"id": "hash", "b": "null"}},
+        {"sequence_by": ("lsn",), "exclude_columns": ("lsn",)},
+        {"cluster_by": ("a", "b", "c", "d")},
+        {
+            "history": True,
+            "delete": "soft",
+            "before_image_prefix": "BI_",
+            "columns_to_update": "c",
+            "force_update": "f",
+        },
+        {"keys": (), "force_update": "f", "freshness": "5m", "tombstone_retention": "1d"},
+        {"options": {"lookback": "2h"}, "table_properties": {"delta.appendOnly": "true", "mine.gddl.x": "1"}},
+        {"source": "a.b-c_1", "columns": ("a",), "exclude_columns": ("b",)},
+    ],
+)
+def test_sound_specs(fields: dict[str, Any]) -> None:
+    assert check_table(spec(**fields)) == ()
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"table": "orders"}, "TABLE_NAME_INVALID", "table"),
+    ({"keys": ("id", "")}, "COLUMN_INVALID", "keys[1]"),
+    ({"keys": ("id", "iD")}, "KEYS_DUPLICATE", "keys[1]"),
+    ({"exclude_columns": ("ID",)}, "KEYS_EXCLUDED", "keys[0]"),
+    ({"mask": {"Id": "null"}}, "MASK_REFUSED", "mask.Id"),
+    ({"mask": {"LSN": "hash"}, "sequence_by": ("lsn",)}, "MASK_REFUSED", "mask.LSN"),
+    ({"mask": {"c": "hash"}, "columns_to_update": "C"}, "MASK_REFUSED", "mask.c"),
+    ({"mask": {"f": "null"}, "force_update": "f"}, "MASK_REFUSED", "mask.f"),
+    ({"columns_to_update": "c", "exclude_columns": ("a", "C")}, "COLUMN_EXCLUDED", "columns_to_update"),
+    ({"force_update": "f", "exclude_columns": ("f",)}, "COLUMN_EXCLUDED", "force_update"),
+    ({"cluster_by": ("a", "b"), "exclude_columns": ("B",)}, "COLUMN_EXCLUDED", "cluster_by[1]"),
+    ({"columns": ("a", "b"), "exclude_columns": ("c", "B")}, "COLUMNS_OVERLAP", "exclude_columns[1]"),
+    ({"cluster_by": tuple("abcde")}, "CLUSTER_INVALID", "cluster_by"),
+    ({"cluster_by": ("a", "A")}, "CLUSTER_INVALID", "cluster_by"),
+    ({"keys": (), "history": True}, "KEYLESS_REFUSED", "history"),
+    ({"keys": (), "before_image_prefix": "BI_"}, "KEYLESS_REFUSED", "before_image_prefix"),
+    ({"keys": (), "ignore_null_updates": True}, "KEYLESS_REFUSED", "ignore_null_updates"),
+    ({"keys": (), "columns_to_update": "c"}, "KEYLESS_REFUSED", "columns_to_update"),
+    ({"keys": (), "delete": "soft"}, "KEYLESS_REFUSED", "delete"),
+    ({"freshness": "soon"}, "DURATION_INVALID", "freshness"),
+    ({"tombstone_retention": "1w"}, "DURATION_INVALID", "tombstone_retention"),
+    ({"options": {"lookback": "0d"}}, "DURATION_INVALID", "options.lookback"),
+    ({"table_properties": {"gddl.version": "1"}}, "PROPERTY_RESERVED", "table_properties.gddl.version"),
+    ({"table_properties": {"Delta.ColumnMapping.": ""}}, "PROPERTY_RESERVED", "table_properties.Delta.ColumnMapping."),
+    ({"table_properties": {" ": "id"}}, "PROPERTY_INVALID", "table_properties. "),
+    ({"columns": ("a", "_gddl")}, "COLUMN_RESERVED", "columns[1]"),
+    ({"sequence_by": ("_GDDL",)}, "COLUMN_RESERVED", "sequence_by[0]"),
+    ({"mask": {"_rescued_data": "null"}}, "COLUMN_RESERVED", "mask._rescued_data"),
+    ({"force_update": "_rescued_data"}, "COLUMN_RESERVED", "force_update"),
+    ({"before_image_prefix": ""}, "PREFIX_INVALID", "before_image_prefix"),
+    ({"source": ""}, "SOURCE_INVALID", "source"),
+    ({"source": "a/b"}, "SOURCE_INVALID", "source"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "code", "field"), BAD)
+def test_each_contradiction_is_one_problem(fields: dict[str, Any], code: str, field: str) -> None:
+    (problem,) = check_table(spec(**fields))
+    assert (problem.code, problem.field) == (code, field)
+    assert problem.message
+    assert problem.remedy
+
+
+def test_all_problems_are_told() -> None:
+    found = check_table(spec(table="x", keys=("a", "A"), freshness="x", columns=("_gddl",), mask={"a": "null"}))
+    assert sorted(problem.code for problem in found) == [
+        "COLUMN_RESERVED",
+        "DURATION_INVALID",
+        "KEYS_DUPLICATE",
+        "MASK_REFUSED",
+        "TABLE_NAME_INVALID",
+    ]
+
+
+def test_why_a_keyless_table_cannot_have_history() -> None:
+    (problem,) = check_table(spec(keys=(), history=True))
+    assert problem.message == "not for a table without keys (append-only): versions are kept by key"
+    assert problem.remedy == "name the keys, or set history back to its default in the row"
+
+
+def test_values_are_checked_without_a_table() -> None:
+    bare = spec(table="none", keys=(), history=True, freshness="x", cluster_by=("_gddl",))
+    assert sorted(problem.code for problem in check_values(bare)) == ["COLUMN_RESERVED", "DURATION_INVALID"]
+
+
+@pytest.mark.parametrize("table", ["a.b", "A_1.x$y#z@w-v u", "0.1", "_.x", "s." + "n" * 128, "a.b__change", "a.gddl"])
+def test_names_a_table_can_have(table: str) -> None:
+    assert table_name_fault(table) == ""
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["", ".", "a", "a.", ".b", "a.b.c", "a..b", " a.b", "a .b", "a. b", "a.b ", "a.b\n", "a/b.c", "a.b/../c", "ä.b",
+     "$a.b", "a.-b", "_gddl.a", "a._gddl", "a._GDDL_x", "a.b__changes", "a.b__HISTORY", "a.b__errors", "s." + "n" * 129,
+     "a.b\\c", "a.'b'"],
+)  # fmt: skip
+def test_names_a_table_cannot_have(table: str) -> None:
+    assert table_name_fault(table)
+    (problem,) = check_table(spec(table=table))
+    assert problem.code == "TABLE_NAME_INVALID"
+
+
+def test_field_names() -> None:
+    assert field_name(("options", "types", "a.b")) == "options.types.a.b"
+    assert field_name(("keys", 1)) == "keys[1]"
+    assert field_name(()) == ""

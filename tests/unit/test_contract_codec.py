@@ -1,0 +1,133 @@
+"""Specs and results to JSON and back: equal values, equal bytes, and strict refusals that name the path."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.codec import decode, from_json, plain, to_json
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, SchemaEvolution, TableSpec
+
+TABLE = TableSpec(
+    table="shop.orders",
+    keys=("id", "line"),
+    schedule={"assets": ("raw", "other")},
+    columns=("id",),
+    mask={"email": "hash"},
+    schema_evolution=SchemaEvolution(dropped_column="null"),
+    tags={"team": "ä🙂"},
+    options={"types": {"a": "decimal(12,2)"}, "csv_columns": ["a", "b"]},
+)
+SPEC = JobSpec(
+    run_id="r1",
+    roots=Roots(landing="/in", lake="s3://b/out"),
+    tables=(TABLE, TableSpec(table="shop.keyless", keys=(), schedule=None)),
+    options=JobOptions(action="verify", wait_seconds=1.5, max_batches=3),
+)
+
+
+def test_a_job_spec_comes_back_equal() -> None:
+    again = from_json(JobSpec, to_json(SPEC))
+    assert again == SPEC
+    assert again.tiers == DEFAULT_TIERS
+    assert isinstance(again.tables[0].keys, tuple)
+
+
+def test_a_result_comes_back_equal() -> None:
+    result = JobResult(
+        table="s.a",
+        status="failed",
+        main=MainCounts(inserted=1),
+        warnings=(RunWarning(code="X", message="m", sample=(1, "a", None)),),
+        details={"a": [1, 2.5, None]},
+    )
+    assert from_json(JobResult, to_json(result)) == result
+
+
+def test_equal_values_give_equal_bytes_on_one_line() -> None:
+    one, two = replace(TABLE, tags={"a": "1", "b": "2"}), replace(TABLE, tags={"b": "2", "a": "1"})
+    assert to_json(one) == to_json(two)
+    assert "\n" not in to_json(replace(TABLE, owner="a\nb"))
+    assert '"team":"ä🙂"' in to_json(TABLE)
+
+
+def test_plain_keeps_the_order_of_fields() -> None:
+    assert plain(Roots(landing="a", lake="b")) == {"landing": "a", "lake": "b"}
+    assert list(plain(TABLE))[:3] == ["table", "keys", "source"]
+    assert plain({1: (2, {"a": (3,)})}) == {"1": [2, {"a": [3]}]}
+
+
+def test_defaults_are_filled_in() -> None:
+    assert decode(TableSpec, {"table": "a.b", "keys": []}) == TableSpec(table="a.b", keys=())
+    assert decode(DmsOptions, {}) == DmsOptions()
+
+
+@dataclass(frozen=True)
+class Amount:
+    value: float
+
+
+def test_whole_numbers_are_floats_where_floats_are_wanted() -> None:
+    amount = decode(Amount, {"value": 2})
+    assert (amount.value, type(amount.value)) == (2.0, float)
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"keys": "id"}, "TableSpec.keys", "'id' is not a list"),
+    ({"keys": [1]}, "TableSpec.keys[0]", "1 is not text"),
+    ({"keys": ["a", None]}, "TableSpec.keys[1]", "None is not text"),
+    ({"history": 1}, "TableSpec.history", "1 is not true or false"),
+    ({"history": "true"}, "TableSpec.history", "'true' is not true or false"),
+    ({"delete": "gone"}, "TableSpec.delete", "'gone' is not one of ('hard', 'soft')"),
+    ({"delete": ["hard"]}, "TableSpec.delete", "['hard'] is not one of"),
+    ({"mask": {"a": "x"}}, "TableSpec.mask.a", "'x' is not one of"),
+    ({"mask": []}, "TableSpec.mask", "[] is not an object"),
+    ({"schedule": 5}, "TableSpec.schedule", "5 is not text"),
+    ({"schema_evolution": {"new_colum": "add"}}, "TableSpec.schema_evolution.new_colum", "unknown field 'new_colum'"),
+    ({"schema_evolution": None}, "TableSpec.schema_evolution", "None is not an object"),
+    ({"colour": "red"}, "TableSpec.colour", "unknown field 'colour'"),
+]
+
+
+@pytest.mark.parametrize(("change", "path", "message"), BAD)
+def test_wrong_values_are_refused_with_their_path(change: dict[str, Any], path: str, message: str) -> None:
+    with pytest.raises(FatalError) as error:
+        decode(TableSpec, {"table": "a.b", "keys": ["id"], **change})
+    assert (error.value.code, error.value.where) == ("SPEC_INVALID", path)
+    assert message in error.value.what
+
+
+def test_missing_fields_are_named() -> None:
+    with pytest.raises(FatalError) as error:
+        decode(JobSpec, {"run_id": "x", "roots": {"landing": "a"}, "tables": []})
+    assert error.value.where == "JobSpec.roots.lake"
+
+
+@pytest.mark.parametrize("data", [None, [], "x", 5])
+def test_only_objects_make_a_spec(data: Any) -> None:
+    with pytest.raises(FatalError, match="is not an object"):
+        decode(TableSpec, data)
+
+
+def test_text_that_is_no_json_is_refused() -> None:
+    with pytest.raises(FatalError, match="not JSON") as error:
+        from_json(JobSpec, "{")
+    assert error.value.where == "JobSpec"
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    with pytest.raises(FatalError) as error:
+        decode(TableSpec, {"table": "a.b", "keys": "x" * 10_000})
+    assert len(error.value.what) < 120
+
+
+def test_what_an_older_job_does_not_know_is_refused() -> None:
+    data = json.loads(to_json(SPEC)) | {"novelty": 1}
+    with pytest.raises(FatalError, match="unknown field 'novelty'"):
+        decode(JobSpec, data)

@@ -1,0 +1,151 @@
+"""The comparison of a listing with the ledger, docs/semantics.md section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.files import FileEntry, LandedFile
+from tests.landed import LANDING, content, entry, landed
+
+FIRST = TableState(batch=1, generation=1)
+
+
+def known(*entries: FileEntry) -> dict[str, FileEntry]:
+    return {row.path: row for row in entries}
+
+
+def found(listing: Iterable[LandedFile], *entries: FileEntry, state: TableState = FIRST) -> Discovery:
+    return find(listing, known(*entries), state, content)
+
+
+def waiting(discovery: Discovery) -> list[tuple[str, int]]:
+    return [(file.path.removeprefix(f"{LANDING}/"), file.generation) for file in discovery.waiting]
+
+
+def test_first_files_are_generation_one_loads_before_changes_in_order() -> None:
+    names = [
+        "20240102-000000000.csv",
+        "20240101-000000000.csv",
+        "LOAD00000010.csv",
+        "LOAD0000000A.csv",
+        "LOAD00000009.csv",
+    ]
+    discovery = found(map(landed, names), state=TableState())
+    assert waiting(discovery) == [(name, 1) for name in reversed(names)]
+    assert discovery.rewritten == ()
+    assert discovery.waiting[0].fingerprint == "content:etag-1"
+
+
+def test_known_files_cost_no_fingerprint() -> None:
+    files = [landed("LOAD00000001.csv"), landed("20240101-000000000.csv")]
+
+    def refuse(file: LandedFile) -> str:
+        raise AssertionError(f"fingerprint of {file.path} asked for")
+
+    assert find(files, known(*map(entry, files)), FIRST, refuse) == Discovery()
+
+
+def test_a_rewritten_change_file_waits_in_the_current_generation() -> None:
+    old, new = landed("20240101-000000000.csv"), landed("20240101-000000000.csv", 2)
+    discovery = found([new], entry(old))
+    assert waiting(discovery) == [("20240101-000000000.csv", 1)]
+    assert discovery.rewritten == (new.path,)
+    assert discovery.waiting[0].fingerprint == "content:etag-2"
+
+
+def test_a_touched_file_does_not_wait() -> None:
+    old, new = landed("20240101-000000000.csv"), landed("20240101-000000000.csv", 9, etag="etag-1+touched")
+    discovery = found([new], entry(old))
+    assert discovery.waiting == ()
+    assert discovery.touched == {new.path: ("content:etag-1", "etag-1+touched")}
+
+
+def test_a_rewritten_load_of_the_current_generation_opens_the_next() -> None:
+    old = entry(landed("LOAD00000001.csv"))
+    discovery = found([landed("LOAD00000001.csv", 2), landed("LOAD00000002.csv", 2)], old)
+    assert waiting(discovery) == [("LOAD00000001.csv", 2), ("LOAD00000002.csv", 2)]
+
+
+def test_a_rewritten_load_of_an_older_generation_continues_the_current_one() -> None:
+    second = TableState(batch=2, generation=2)
+    rows = [entry(landed("LOAD00000001.csv", 2), generation=2), entry(landed("LOAD00000002.csv"), generation=1)]
+    discovery = found([landed("LOAD00000001.csv", 2), landed("LOAD00000002.csv", 2)], *rows, state=second)
+    assert waiting(discovery) == [("LOAD00000002.csv", 2)]
+
+
+def test_a_new_load_continues_the_current_generation() -> None:
+    second = TableState(batch=2, generation=2)
+    assert waiting(found([landed("LOAD00000002.csv")], state=second)) == [("LOAD00000002.csv", 2)]
+
+
+def test_a_load_written_again_with_the_same_content_belongs_to_the_reload() -> None:
+    rows = [entry(landed("LOAD00000001.csv")), entry(landed("LOAD00000002.csv"))]
+    first, second = landed("LOAD00000001.csv", 2), landed("LOAD00000002.csv", 2, etag="etag-1+touched")
+    together = found([first, second], *rows)
+    assert waiting(together) == [("LOAD00000001.csv", 2), ("LOAD00000002.csv", 2)]
+    assert together.touched == {}
+    # One after the other, in both orders: a store whose ETag is a digest tells only a new time.
+    after = [entry(first, generation=2), rows[1]]
+    same_etag = landed("LOAD00000002.csv", 1, modified="2024-01-02T00:00:00.000000+00:00")
+    assert waiting(found([first, same_etag], *after, state=TableState(batch=2, generation=2))) == [
+        ("LOAD00000002.csv", 2)
+    ]
+    noted = replace(rows[1], etag=second.etag)
+    assert waiting(found([first, second], rows[0], noted)) == [("LOAD00000001.csv", 2), ("LOAD00000002.csv", 2)]
+
+
+def test_a_load_left_alone_is_not_part_of_the_reload() -> None:
+    rows = [entry(landed("LOAD00000001.csv")), entry(landed("LOAD00000002.csv"))]
+    discovery = found([landed("LOAD00000001.csv", 2), landed("LOAD00000002.csv")], *rows)
+    assert waiting(discovery) == [("LOAD00000001.csv", 2)]
+
+
+def test_changes_written_before_the_reload_stay_in_the_generation_it_ends() -> None:
+    old = entry(landed("LOAD00000001.csv"))
+    before = landed("20240102-000000000.csv", modified="2024-01-02T00:00:00.000000+00:00")
+    after = landed("20240104-000000000.csv", modified="2024-01-04T00:00:00.000000+00:00")
+    discovery = found([landed("LOAD00000001.csv", 3), before, after], old)
+    assert waiting(discovery) == [
+        ("20240102-000000000.csv", 1),
+        ("LOAD00000001.csv", 2),
+        ("20240104-000000000.csv", 2),
+    ]
+
+
+def test_unreadable_files_wait_when_they_change_and_open_no_generation() -> None:
+    load, change = landed("LOAD00000001.csv"), landed("20240101-000000000.csv")
+    bad = [replace(entry(file), state="unreadable", rows=None) for file in (load, change)]
+    assert found([load, change], *bad).waiting == ()
+    again = found([landed("LOAD00000001.csv", 2), landed("20240101-000000000.csv", 2)], *bad)
+    assert waiting(again) == [("LOAD00000001.csv", 1), ("20240101-000000000.csv", 1)]
+    same = landed("LOAD00000001.csv", 2, etag="etag-1+touched")
+    assert found([same], bad[0]).waiting == ()
+
+
+def test_what_is_gone_is_reported_and_what_vanishes_meanwhile_counts_as_gone() -> None:
+    kept, gone, vanishing = landed("LOAD00000001.csv"), landed("LOAD00000002.csv"), landed("LOAD00000003.csv", 2)
+
+    def fingerprint(file: LandedFile) -> str:
+        raise FileNotFoundError(file.path)
+
+    rows = known(entry(kept), entry(gone), entry(landed("LOAD00000003.csv")))
+    discovery = find([kept, vanishing, landed("LOAD00000004.csv")], rows, FIRST, fingerprint)
+    assert discovery.waiting == ()
+    assert discovery.missing == (gone.path, vanishing.path)
+
+
+def test_without_takes_the_planned_files_off() -> None:
+    discovery = found(map(landed, ["LOAD00000001.csv", "LOAD00000002.csv"]), state=TableState())
+    plan = BatchPlan(number=1, mode="initial", planned_at="", generation=1, files=discovery.waiting[:1])
+    assert waiting(discovery.without(plan)) == [("LOAD00000002.csv", 1)]
+
+
+def test_a_full_listing_counts_no_more_when_a_plan_holds_an_older_version_of_what_it_found() -> None:
+    listed = replace(found([landed("LOAD00000001.csv", 2)], state=TableState()), listed_in_full_at="2024-01-02")
+    same = BatchPlan(number=1, mode="initial", planned_at="", generation=1, files=listed.waiting)
+    assert listed.without(same).listed_in_full_at == "2024-01-02"
+    older = replace(same, files=(replace(listed.waiting[0], etag="etag-1"),))
+    assert listed.without(older) == Discovery(rewritten=())

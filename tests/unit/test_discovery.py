@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
+from tests.landing_folder import START, Table
+from tests.s3_server import Bucket, serving
+
+LAYOUTS: list[tuple[DatePartition, DateDelimiter]] = [
+    ("none", "slash"),
+    ("YYYYMMDD", "slash"),
+    ("YYYYMMDD", "none"),
+    ("YYYYMMDDHH", "dash"),
+    ("YYYYMM", "underscore"),
+    ("MMYYYYDD", "slash"),
+    ("MMYYYYDD", "none"),
+    ("DDMMYYYY", "dash"),
+]
+LOADS = ["LOAD00000001.csv", "LOAD00000002.csv"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table.below(tmp_path)
+
+
+@pytest.fixture(params=LAYOUTS, ids="-".join)
+def any_layout(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    partition, delimiter = request.param
+    return Table.below(tmp_path, DmsOptions(date_partition=partition, date_delimiter=delimiter))
+
+
+def test_no_folder_is_reported_and_changes_nothing(table: Table) -> None:
+    found = table.discover()
+    assert (found.folder_missing, found.waiting, found.listed) == (True, (), 0)
+    Path(table.landing).mkdir(parents=True)
+    assert not table.discover().folder_missing
+
+
+def test_a_folder_that_vanished_is_reported_with_its_files(table: Table) -> None:
+    table.land(LOADS[0])
+    table.run()
+    Path(table.landing, LOADS[0]).unlink()
+    assert (table.discover().folder_missing, table.discover().missing) == (False, (f"{table.landing}/{LOADS[0]}",))
+    Path(table.landing).rmdir()
+    found = table.discover()
+    assert (found.folder_missing, found.waiting) == (True, ())
+
+
+def test_runs_take_each_file_once_whatever_the_layout(any_layout: Table) -> None:
+    loads = [any_layout.land(name) for name in LOADS]
+    first = any_layout.land_changes(30, timedelta(hours=7))
+    assert any_layout.run() == loads + first
+    assert any_layout.run() == []
+    more = any_layout.land_changes(3, timedelta(hours=7), START + timedelta(days=30))
+    another = any_layout.land("LOAD00000003.csv")
+    assert any_layout.run() == [another, *more]
+    assert any_layout.discover().missing == ()
+    assert any_layout.run(full=True) == []
+
+
+def test_idle_listings_do_not_grow_with_old_files(any_layout: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    any_layout.land(LOADS[0])
+    any_layout.land_changes(300, timedelta(hours=1))
+    any_layout.run()
+    stats: list[Path] = []
+    stat = Path.stat
+
+    def counting(path: Path) -> os.stat_result:
+        if str(path).startswith(any_layout.landing):
+            stats.append(path)
+        return stat(path)
+
+    monkeypatch.setattr(Path, "stat", counting)
+    listed = []
+    for month in (2, 3, 4):
+        any_layout.land_changes(336, timedelta(hours=2), START.replace(month=month))
+        any_layout.run()
+        stats.clear()
+        found = any_layout.discover()
+        assert (found.waiting, found.missing, found.listed_in_full_at) == ((), (), None)
+        listed.append(found.listed)
+        assert len(stats) == found.listed
+    # A week and a day every two hours, a day more where folders hold hours or days, and the load.
+    assert max(listed) <= 8 * 12 + 26
+    assert listed[1] == listed[2] == pytest.approx(listed[0], abs=24)
+
+
+def test_a_late_file_within_the_look_back_is_found_at_once(any_layout: Table) -> None:
+    any_layout.land_changes(20, timedelta(days=1))
+    any_layout.run()
+    late = any_layout.land(any_layout.name(START + timedelta(days=12, hours=1)))
+    assert any_layout.run() == [late]
+    assert any_layout.run() == []
+
+
+def test_a_later_file_is_found_at_the_daily_listing_and_only_once(any_layout: Table) -> None:
+    any_layout.land_changes(20, timedelta(days=1))
+    any_layout.run()
+    very_late = any_layout.land(any_layout.name(START + timedelta(days=2, hours=1)))
+    assert any_layout.run() == []
+    any_layout.now += timedelta(hours=23, minutes=59)
+    assert any_layout.run() == []
+    any_layout.now += timedelta(minutes=1)
+    assert any_layout.run() == [very_late]
+    assert any_layout.run() == []
+    any_layout.now += timedelta(days=1)
+    assert any_layout.run() == []
+
+
+def test_full_on_demand_finds_it_too(table: Table) -> None:
+    table.land_changes(20, timedelta(days=1))
+    table.run()
+    very_late = table.land(table.name(START))
+    os.utime(f"{table.landing}/{very_late}", ns=(1, 1))
+    assert table.run() == []
+    table.land("20230101-000000000.csv")
+    assert table.run(full=True) == ["20230101-000000000.csv"]
+
+
+def test_the_full_listing_of_an_idle_table_is_remembered(table: Table) -> None:
+    table.land_changes(3, timedelta(days=1))
+    table.run()
+    table.now += timedelta(days=2)
+    assert table.discover().listed_in_full_at == table.now.isoformat(timespec="microseconds")
+    assert table.discover().listed_in_full_at is None
+    table.now += timedelta(days=1)
+    assert table.discover().listed_in_full_at is not None
+
+
+def test_the_full_listing_of_a_run_cut_short_does_not_count(table: Table) -> None:
+    table.land_changes(3, timedelta(hours=1))
+    table.limits = replace(table.limits, max_files=1)
+    assert len(table.run(batches=2)) == 2
+    assert table.ledger().state.listed_in_full_at is None
+    assert len(table.run()) == 1
+    assert table.ledger().state.listed_in_full_at == table.now.isoformat(timespec="microseconds")
+
+
+def test_a_backlog_cut_short_is_not_passed_over(table: Table) -> None:
+    names = table.land_changes(40, timedelta(days=1))
+    table.limits = replace(table.limits, max_files=1)
+    done: list[str] = []
+    while committed := table.run(batches=1):
+        done += committed
+    assert done == names
+
+
+def test_a_file_from_the_far_future_does_not_blind_the_table(table: Table) -> None:
+    table.land_changes(2, timedelta(days=1))
+    table.land("99990101-000000000.csv")
+    assert len(table.run()) == 3
+    late = table.land(table.name(START + timedelta(hours=1)))
+    assert table.run() == [late]
+
+
+def test_rewritten_files_are_found_and_touched_ones_are_not(table: Table) -> None:
+    names = table.land_changes(10, timedelta(days=1))
+    table.run()
+    table.land(names[8], "I,2")
+    table.land(names[9])
+    os.utime(f"{table.landing}/{names[7]}", ns=(1, 1))
+    found = table.discover()
+    assert table.names(found.waiting) == [names[8]]
+    assert sorted(found.touched) == [f"{table.landing}/{name}" for name in (names[7], names[9])]
+    assert table.run() == [names[8]]
+    again = table.discover()
+    assert (again.waiting, again.touched) == ((), {}), "their new etags are kept: no second reading"
+
+
+def test_a_touched_archived_file_is_read_once(table: Table) -> None:
+    names = table.land_changes(200, timedelta(days=1))
+    table.limits = replace(table.limits, max_files=4)
+    table.run()
+    table.land(names[0])
+    assert f"{table.landing}/{names[0]}" not in table.ledger().entries()
+    assert list(table.discover(full=True).touched) == [f"{table.landing}/{names[0]}"]
+    assert table.discover(full=True).touched == {}
+
+
+def test_a_rewritten_load_opens_a_generation_on_disk(table: Table) -> None:
+    for name in LOADS:
+        table.land(name)
+    table.run()
+    table.land(LOADS[0], "I,2")
+    assert table.run() == [LOADS[0]]
+    assert table.ledger().state.generation == 2
+    table.land(LOADS[1])
+    assert table.run() == [LOADS[1]], "written again with the same content, it is part of the reload"
+    assert table.ledger().state.generation == 2
+    assert table.run() == []
+
+
+def test_parallel_load_folders_that_sort_before_the_window_stay_in_sight(table: Table) -> None:
+    first = table.land("1/LOAD00000001.csv")
+    names = table.land_changes(3, timedelta(days=1))
+    assert table.run() == [first, *names]
+    second = table.land("1/LOAD00000002.csv")
+    assert table.run() == [second]
+    assert table.discover().missing == ()
+
+
+def test_unknown_names_are_counted_and_temporary_ones_are_not(table: Table) -> None:
+    for name in ("notes.txt", "x/data.json", "_SUCCESS", ".part", "LOAD00000001.csv.tmp", LOADS[0]):
+        table.land(name)
+    table.land("2024", "")
+    found = table.discover()
+    assert (found.ignored, found.ignored_sample) == (2, ("notes.txt", "x/data.json"))
+    assert table.names(found.waiting) == [LOADS[0]]
+
+
+def test_a_longer_look_back_does_not_take_archived_files_again(table: Table) -> None:
+    table.land_changes(100, timedelta(days=1))
+    table.limits = replace(table.limits, max_files=2)
+    table.run()
+    assert table.ledger().archived_before is not None
+    table.options = DmsOptions(lookback="90d")
+    assert table.run() == []
+    assert table.discover(full=True).waiting == ()
+
+
+def test_a_layout_the_options_do_not_tell_is_listed_whole(tmp_path: Path) -> None:
+    told = Table.below(tmp_path, DmsOptions(date_partition="DDMMYYYY"))
+    names = told.land_changes(60, timedelta(days=1))
+    told.options = DmsOptions()
+    assert told.run() == names
+    late = told.land("31/12/2024/20240229-120000000.csv")
+    assert told.run() == [late]
+
+
+def test_a_moved_landing_root_takes_all_files_anew_and_reports_none_missing(table: Table) -> None:
+    names = table.land_changes(3, timedelta(days=1))
+    table.run()
+    moved = f"{table.landing}-moved"
+    Path(table.landing).rename(moved)
+    table.landing = moved
+    found = table.discover(full=True)
+    assert table.names(found.waiting) == names
+    assert found.missing == ()
+
+
+def test_on_s3_an_idle_run_is_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = Bucket()
+    with serving(bucket) as url:
+        settings = {"ENDPOINT": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1", "ACCESS_KEY_ID": "k"}
+        for name, value in {**settings, "SECRET_ACCESS_KEY": "s"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        table = Table("s3://bucket/landing/hr/employee", "s3://bucket/lake/_gddl/ledger/hr/employee")
+        for number in range(1200):
+            time = START + number * timedelta(hours=2)
+            bucket.objects[f"landing/hr/employee/{table.name(time)}"] = b"I,1"
+            table.now = time
+        bucket.objects["landing/hr/employee/LOAD00000001.csv"] = b"I,1"
+        table.limits = replace(table.limits, max_files=100)
+        assert len(table.run()) == 1201
+        bucket.requests.clear()
+        found = table.discover()
+    assert (found.waiting, found.listed) == ((), 7 * 12 + 2)
+    # Ledger: listing, commit, rows. Landing: one listing.
+    assert [request.split("/")[0].split(" ")[0] for request in bucket.requests] == ["GET"] * 4
+
+
+def test_times_are_those_of_the_landing_file(table: Table) -> None:
+    name = table.land(LOADS[0])
+    os.utime(f"{table.landing}/{name}", (1_700_000_000, 1_700_000_000))
+    (file,) = table.discover().waiting
+    assert file.modified == "2023-11-14T22:13:20.000000+00:00"
+    assert datetime.fromisoformat(file.modified).timestamp() == 1_700_000_000
+    assert (file.kind, file.format, file.size, file.generation) == ("load", "csv", 3, 1)

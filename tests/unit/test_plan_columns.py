@@ -1,0 +1,73 @@
+"""Under which names delivered columns land."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.plan.columns import IncomingSchema, Schema, land, landed_name
+
+
+@pytest.mark.parametrize(
+    ("name", "landed"),
+    [
+        ("Id", "Id"),
+        ("a.b", "a.b"),
+        (" ,;{}()\n\t=", "_" * 10 + "_source"),
+        ("order id", "order_id"),
+        ("_gddl", "_gddl_source"),
+        ("_GDDL", "_GDDL_source"),
+        ("_rescued_data", "_rescued_data_source"),
+        ("__START_AT", "__START_AT_source"),
+        ("__end_at", "__end_at_source"),
+        ("__v", "__v_source"),
+        ("__v_source", "__v_source_source"),
+        (" =x", "__x_source"),
+        ("_change_type", "_change_type_source"),
+        ("_metadata", "_metadata_source"),
+        ("gddl", "gddl"),
+        ("_v", "_v"),
+    ],
+)
+def test_landed_name(name: str, landed: str) -> None:
+    assert landed_name(name) == landed
+
+
+@pytest.mark.parametrize(
+    ("types", "code", "named"),
+    [
+        ({"id": "int", "ID": "int"}, "COLUMN_NAMES_COLLIDE", ("'id'", "'ID'")),
+        ({"a b": "int", "A_B": "int"}, "COLUMN_NAMES_COLLIDE", ("'a b'", "'A_B'")),
+        ({"_gddl": "int", "_GDDL": "int"}, "COLUMN_NAMES_COLLIDE", ("'_gddl'", "'_GDDL'")),
+        ({"_gddl": "int", "_gddl_Source": "int"}, "COLUMN_NAME_RESERVED", ("'_gddl'", "'_gddl_Source'")),
+        ({"": "int"}, "COLUMN_NAME_RESERVED", ("without a name",)),
+        ({"s": "array<struct<a:int,A:int>>"}, "COLUMN_NAMES_COLLIDE", ("'a'", "'A'")),
+        ({"s": "map<int,struct<`a=`:int,a_:int>>"}, "COLUMN_NAMES_COLLIDE", ("'a='", "'a_'")),
+    ],
+)
+def test_collisions_inside_a_file_are_refused(types: dict[str, str], code: str, named: tuple[str, ...]) -> None:
+    with pytest.raises(FatalError) as caught:
+        land(IncomingSchema(1, "f.parquet", Schema.of(types).columns))
+    assert caught.value.code == code
+    assert caught.value.where.startswith("f.parquet")
+    assert all(name in caught.value.what for name in named)
+
+
+def test_equal_names_collide_too() -> None:
+    twice = Schema.of({"id": "int"}).columns * 2
+    with pytest.raises(FatalError) as caught:
+        land(IncomingSchema(1, "f.csv", twice))
+    assert caught.value.code == "COLUMN_NAMES_COLLIDE"
+
+
+def test_nested_names_are_cleaned_and_sources_kept() -> None:
+    schema = Schema.of({"my col": "array<struct<`x y`:map<string,struct<`=`:int>>,_gddl:int>>"})
+    (column,) = land(IncomingSchema(1, "f", schema.columns)).columns
+    assert (column.name, column.source) == ("my_col", schema.columns[0])
+    assert str(column.type) == "array<struct<x_y:map<string,struct<_:int>>,_gddl:int>>"
+
+
+def test_schemas_are_read_back_as_they_are_written() -> None:
+    types = {"Id": "int", "odd name": "struct<`a:b`:decimal(3,1)>"}
+    assert Schema.of(types).types() == types
+    assert Schema.of(Schema.of(types).types()) == Schema.of(types)

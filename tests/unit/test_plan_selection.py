@@ -1,0 +1,76 @@
+"""Which columns reach the lake, and which are masked."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns
+
+FILE = ("Id", "Name", "SSN", "BI_Id", "bi_name", "BI_SSN")
+
+
+def rules(**given: object) -> SelectionRules:
+    spec = {"table": "hr.people", "keys": ("id",), "before_image_prefix": "BI_", **given}
+    return SelectionRules.of(TableSpec(**spec))  # type: ignore[arg-type]  # a table's row, field by field
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, FILE),
+        ({"exclude_columns": ("ssn",)}, ("Id", "Name", "BI_Id", "bi_name")),
+        ({"exclude_columns": ("BI_name",)}, ("Id", "Name", "SSN", "BI_Id", "BI_SSN")),
+        ({"exclude_columns": ("ID", "bi_id")}, FILE),
+        ({"columns": ("name",)}, ("Id", "Name", "BI_Id", "bi_name")),
+        ({"columns": ("name", "bi_ssn")}, ("Id", "Name", "BI_Id", "bi_name", "BI_SSN")),
+        ({"columns": ("name", "ssn"), "exclude_columns": ("ssn",)}, ("Id", "Name", "BI_Id", "bi_name")),
+        ({"columns": ()}, ("Id", "BI_Id")),
+        ({"exclude_columns": ("ssn",), "before_image_prefix": None}, ("Id", "Name", "BI_Id", "bi_name", "BI_SSN")),
+    ],
+)
+def test_selection(given: dict[str, object], kept: tuple[str, ...]) -> None:
+    found = select_columns(FILE, rules(**given))
+    assert found.kept == kept
+    assert found.dropped == tuple(name for name in FILE if name not in kept)
+
+
+def test_a_before_image_is_held_back_where_its_column_does_not_even_come() -> None:
+    found = select_columns(("id", "BI_ssn", "BI_name"), rules(exclude_columns=("ssn",), mask={"name": "hash"}))
+    assert (found.kept, found.masks) == (("id", "BI_name"), {"BI_name": "hash"})
+
+
+def test_masks_follow_before_images_and_kept_columns_only() -> None:
+    found = select_columns(FILE, rules(mask={"NAME": "hash", "ssn": "null", "id": "hash"}, exclude_columns=("ssn",)))
+    assert found.masks == {"Id": "hash", "Name": "hash", "BI_Id": "hash", "bi_name": "hash"}
+
+
+def test_names_match_as_the_file_writes_them_or_as_they_land() -> None:
+    for name in ("order id", "Order_Id"):
+        assert select_columns(("id", "Order Id"), rules(exclude_columns=(name,))).kept == ("id",)
+    for name in ("__v", "__V_source"):
+        assert select_columns(("id", "__v"), rules(mask={name: "hash"})).masks == {"__v": "hash"}
+
+
+def test_a_key_cannot_be_emptied() -> None:
+    with pytest.raises(MetadataError) as caught:
+        select_columns(FILE, rules(mask={"ID": "null"}))
+    assert caught.value.code == "KEY_MASKED"
+    assert "'id'" in caught.value.what
+
+
+def test_names_that_no_file_has_are_warned_of() -> None:
+    given = rules(columns=("name", "nme"), exclude_columns=("snn", "ssn", "zip"), mask={"nam": "hash", "extra": "null"})
+    warnings = unknown_columns([FILE, ("id", "extra")], given)
+    assert [(w.code, w.count, w.sample) for w in warnings] == [
+        ("COLUMN_NOT_FOUND", 1, ("nme",)),
+        ("COLUMN_NOT_FOUND", 2, ("snn", "zip")),
+        ("COLUMN_NOT_FOUND", 1, ("nam",)),
+    ]
+    assert "exclude_columns names columns that no file of this batch has: 'snn', 'zip'" in warnings[1].message
+
+
+def test_a_column_that_comes_only_as_a_before_image_is_known() -> None:
+    assert unknown_columns([("id", "BI_ssn")], rules(exclude_columns=("SSN",))) == ()
+    assert unknown_columns([FILE], rules()) == ()

@@ -1,0 +1,308 @@
+"""One contract on both kinds of store; the S3 side over HTTP against an endpoint in this process."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from obstore.store import S3Store
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from spark_jobs import storage_local, storage_s3
+from spark_jobs.storage import Storage, StoredObject, os_error
+from tests.s3_server import Bucket, serving
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    bucket = Bucket()
+    with serving(bucket) as url:
+        settings = {"ENDPOINT": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1"}
+        for name, value in {**settings, "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        yield bucket
+
+
+@pytest.fixture(params=["local", "file-url", "s3"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "s3":
+        request.getfixturevalue("bucket")
+        return "s3://bucket/landing"
+    return f"{'file://' if request.param == 'file-url' else ''}{tmp_path}"
+
+
+def names(found: Iterator[StoredObject], root: str) -> list[str]:
+    return [item.path.removeprefix(f"{root}/") for item in found]
+
+
+def test_listing_is_in_object_name_order_and_takes_any_name(root: str) -> None:
+    storage = Storage()
+    wanted = ["a.b", "a/b", "a/ü/100%25 of it", "a0", "b#1", "with space/é+&?.parquet"]
+    for name in reversed(wanted):
+        storage.write(f"{root}/{name}", name.encode())
+    assert names(storage.list(root), root) == wanted
+    assert names(storage.list(f"{root}/a"), root) == ["a/b", "a/ü/100%25 of it"]
+    assert [storage.read(item.path).decode() for item in storage.list(root)] == wanted
+
+
+@pytest.mark.parametrize("after", ["", "a", "a.", "a.b", "a/", "a/b", "a/b/", "a/ü", "a0", "a00", "zz"])
+def test_start_after_is_exclusive_and_need_not_exist(root: str, after: str) -> None:
+    storage = Storage()
+    everything = ["a.b", "a/b", "a/b.c", "a/b/c", "a/ü/x", "a0", "aa/a"]
+    # A local file system can't hold the file a/b beside the folder a/b.
+    everything = everything if root.startswith("s3") else [name for name in everything if name != "a/b"]
+    for name in everything:
+        storage.write(f"{root}/{name}", b"")
+    assert names(storage.list(root, f"{root}/{after}"), root) == [name for name in everything if name > after]
+
+
+def test_start_after_outside_the_folder(root: str) -> None:
+    storage = Storage()
+    storage.write(f"{root}/m/x", b"")
+    assert names(storage.list(f"{root}/m", f"{root}/a"), root) == ["m/x"]
+    assert names(storage.list(f"{root}/m", f"{root}/n"), root) == []
+
+
+def test_listing_tells_size_etag_and_time(root: str) -> None:
+    storage = Storage()
+    storage.write(f"{root}/x", b"four")
+    (first,) = storage.list(root)
+    assert first.size == 4
+    assert first.modified.endswith("+00:00")
+    assert len(first.modified) == len("2024-01-31T10:20:30.000000+00:00")
+    assert '"' not in first.etag
+    storage.write(f"{root}/x", b"five")
+    (second,) = storage.list(root)
+    assert second.etag != first.etag
+
+
+def test_what_is_absent(root: str) -> None:
+    storage = Storage()
+    assert list(storage.list(f"{root}/none")) == []
+    assert not storage.exists(f"{root}/none")
+    with pytest.raises(FileNotFoundError):
+        storage.read(f"{root}/none")
+    with pytest.raises(FileNotFoundError):
+        storage.open_input(f"{root}/none")
+    storage.delete(f"{root}/none")
+    storage.write(f"{root}/folder/x", b"")
+    assert storage.exists(f"{root}/folder")
+    assert not storage.exists(f"{root}/fold")
+    with pytest.raises(FileNotFoundError):
+        storage.read(f"{root}/folder")
+
+
+def test_create_is_put_if_absent(root: str) -> None:
+    storage = Storage()
+    assert storage.create(f"{root}/deep/er/x", b"first")
+    assert not storage.create(f"{root}/deep/er/x", b"second")
+    assert storage.read(f"{root}/deep/er/x") == b"first"
+    storage.write(f"{root}/deep/er/x", b"third")
+    assert storage.read(f"{root}/deep/er/x") == b"third"
+    storage.delete(f"{root}/deep/er/x")
+    assert storage.create(f"{root}/deep/er/x", b"fourth")
+    assert names(storage.list(root), root) == ["deep/er/x"]
+
+
+def test_create_has_one_winner_among_threads(root: str) -> None:
+    storage = Storage()
+    storage.exists(root)
+    won: list[int] = []
+    threads = [
+        Thread(target=lambda n=n: won.append(n) if storage.create(f"{root}/one", b"%d" % n) else None)
+        for n in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert storage.read(f"{root}/one") == b"%d" % won[0]
+
+
+def test_parquet_reads_through_open_input(root: str) -> None:
+    storage = Storage()
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": list(range(200_000)), "t": ["x" * (i % 7) for i in range(200_000)]}), sink)
+    storage.write(f"{root}/t.parquet", sink.getvalue().to_pybytes())
+    with storage.open_input(f"{root}/t.parquet") as source:
+        file = pq.ParquetFile(source)
+        assert file.metadata.num_rows == 200_000
+        assert file.read(columns=["id"])["id"].to_pylist()[-3:] == [199_997, 199_998, 199_999]
+    with storage.open_input(f"{root}/t.parquet") as source:
+        assert source.read(4) == b"PAR1"
+        source.seek(-4, os.SEEK_END)
+        assert source.read() == b"PAR1"
+        assert source.read() == b""
+
+
+def test_fingerprint_is_of_the_content(tmp_path: Path) -> None:
+    storage = Storage()
+    (tmp_path / "x").write_bytes(b"same" * 3_000_000)
+    (first,) = storage.list(str(tmp_path))
+    digest = hashlib.blake2b(b"same" * 3_000_000, digest_size=32).hexdigest()
+    assert storage.fingerprint(first) == f"blake2b:{digest}"
+    with pytest.raises(FileNotFoundError):
+        storage.fingerprint(StoredObject(path=str(tmp_path / "gone"), size=1, etag="1", modified=""))
+
+
+def test_fingerprint_on_s3_reads_only_what_has_no_digest(bucket: Bucket) -> None:
+    storage = Storage()
+    bucket.objects = {"l/one": b"1", "l/parts": b"2", "l/odd": b"3"}
+    bucket.etags = {"l/parts": f"{'0' * 32}-17", "l/odd": "W/abc"}
+    found = {item.path.rpartition("/")[2]: storage.fingerprint(item) for item in storage.list("s3://bucket/l")}
+    odd = hashlib.blake2b(b"3", digest_size=32).hexdigest()
+    md5 = hashlib.md5(b"1", usedforsecurity=False).hexdigest()
+    assert found == {"one": f"md5:{md5}", "parts": f"md5:{'0' * 32}-17", "odd": f"blake2b:{odd}"}
+    assert [request for request in bucket.requests if request.startswith("GET l/")] == ["GET l/odd"]
+
+
+def test_listing_on_s3_pages_and_begins_at_start_after(bucket: Bucket) -> None:
+    bucket.objects = {f"l/{number:05d}": b"" for number in range(2500)}
+    storage = Storage()
+    assert len(list(storage.list("s3://bucket/l"))) == 2500
+    assert len(bucket.requests) == 3
+    bucket.requests.clear()
+    assert len(list(storage.list("s3://bucket/l", "s3://bucket/l/02400"))) == 99
+    assert len(bucket.requests) == 1
+    bucket.requests.clear()
+    assert names(storage.list("s3://bucket"), "s3://bucket")[0] == "l/00000"
+
+
+@pytest.mark.parametrize(
+    ("status", "family", "code"),
+    [(503, RetriableError, "STORAGE_BUSY"), (500, RetriableError, "STORAGE_BUSY"), (403, FatalError, "STORAGE_DENIED")],
+)
+def test_s3_errors_by_family(bucket: Bucket, status: int, family: type[Exception], code: str) -> None:
+    quick = {"max_retries": 1, "backoff": {"init_backoff": timedelta(milliseconds=1)}}
+    storage = Storage({"bucket": storage_s3.Bucket(S3Store("bucket", retry_config=quick))})  # type: ignore[arg-type]  # a TypedDict only in stubs
+    bucket.fail = status
+    actions: list[Callable[[], object]] = [
+        lambda: list(storage.list("s3://bucket/l")),
+        lambda: storage.read("s3://bucket/l/x"),
+        lambda: storage.write("s3://bucket/l/x", b""),
+        lambda: storage.create("s3://bucket/l/x", b""),
+        lambda: storage.open_input("s3://bucket/l/x"),
+        lambda: storage.exists("s3://bucket/l"),
+    ]
+    for action in actions:
+        with pytest.raises(family, match=code) as caught:
+            action()
+        assert "s3://bucket/l" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "family", "code"),
+    [
+        (errno.EACCES, FatalError, "STORAGE_DENIED"),
+        (errno.EROFS, FatalError, "STORAGE_DENIED"),
+        (errno.ENAMETOOLONG, FatalError, "STORAGE_UNUSABLE"),
+        (errno.EIO, RetriableError, "STORAGE_BUSY"),
+        (errno.ESTALE, RetriableError, "STORAGE_BUSY"),
+        (errno.ENOSPC, RetriableError, "STORAGE_BUSY"),
+    ],
+)
+def test_operating_system_errors_by_family(number: int, family: type[Exception], code: str) -> None:
+    found = os_error(OSError(number, os.strerror(number)), "/x")
+    assert isinstance(found, family)
+    assert (found.code, found.where) == (code, "/x")
+
+
+def test_a_path_no_store_understands_is_refused(tmp_path: Path) -> None:
+    storage = Storage()
+    for path in ("relative/x", "gs://bucket/x"):
+        with pytest.raises(FatalError, match="STORAGE_UNUSABLE"):
+            storage.read(path)
+    storage.write(f"{tmp_path}/file", b"")
+    with pytest.raises(FatalError, match="STORAGE_UNUSABLE"):
+        storage.write(f"{tmp_path}/file/below", b"")
+
+
+def test_local_listing_follows_links_but_not_upwards(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "real").write_text("content")
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "a-link").symlink_to(tmp_path / "data" / "real")
+    (tmp_path / "table" / "b-folder").symlink_to(tmp_path / "data")
+    (tmp_path / "table" / "c-broken").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "table" / "d-loop").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "table" / "e-pipe")
+    root = str(tmp_path / "table")
+    found = list(Storage().list(root))
+    assert [(item.path.removeprefix(f"{root}/"), item.size) for item in found] == [("a-link", 7), ("b-folder/real", 7)]
+
+
+def test_local_listing_survives_files_and_folders_that_vanish(tmp_path: Path) -> None:
+    storage = Storage()
+    for name in ("a", "b", "c/x", "c/y", "d/x"):
+        storage.write(f"{tmp_path}/{name}", b"")
+    seen = []
+    for item in storage.list(str(tmp_path)):
+        seen.append(item.path.removeprefix(f"{tmp_path}/"))
+        if seen[-1] == "a":
+            (tmp_path / "b").unlink()
+            (tmp_path / "d" / "x").unlink()
+            (tmp_path / "d").rmdir()
+        if seen[-1] == "c/x":
+            (tmp_path / "c" / "y").unlink()
+    assert seen == ["a", "c/x"]
+
+
+def test_local_listing_does_nothing_for_what_lies_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    for day in range(1, 29):
+        for hour in range(10):
+            storage.write(f"{tmp_path}/2024/01/{day:02d}/202401{day:02d}-{hour:02d}", b"")
+    scanned: list[str] = []
+    stated: list[str] = []
+    scandir, stat = os.scandir, Path.stat
+
+    def counting_scandir(path: str) -> object:
+        scanned.append(path)
+        return scandir(path)
+
+    def counting_stat(path: Path) -> os.stat_result:
+        stated.append(str(path))
+        return stat(path)
+
+    monkeypatch.setattr(os, "scandir", counting_scandir)
+    monkeypatch.setattr(Path, "stat", counting_stat)
+    found = list(storage.list(str(tmp_path), f"{tmp_path}/2024/01/28/20240128-05"))
+    assert len(found) == 4
+    assert [path.removeprefix(str(tmp_path)) for path in scanned] == ["", "/2024", "/2024/01", "/2024/01/28"]
+    assert len(stated) == 4
+
+
+def test_an_atomic_write_leaves_the_old_content_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    storage.write(f"{tmp_path}/x", b"old")
+
+    def full(_: Path, __: bytes) -> NoReturn:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(RetriableError, match="STORAGE_BUSY"):
+        storage.write(f"{tmp_path}/x", b"new")
+    monkeypatch.undo()
+    assert storage.read(f"{tmp_path}/x") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_create_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path, __: Path) -> NoReturn:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    assert storage_local.create(f"{tmp_path}/x", b"first")
+    assert not storage_local.create(f"{tmp_path}/x", b"second")
+    assert storage_local.read(f"{tmp_path}/x") == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
