@@ -65,7 +65,7 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     desk = run.desk()
     shape = shape_of(desk, ledger.state)
     replica, changes = desk.tables.read(desk.layout.replica), desk.tables.read(desk.layout.changes)
-    verdict = spark_verify.verify(replica, changes, shape, ledger.state.generation, run.job.options.limit)
+    verdict = spark_verify.verify(replica, changes, shape, ledger.state.swept, run.job.options.limit)
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     details = {"verdict": "equal" if verdict.equal else "different", **asdict(verdict)}
     result = replace(result, status="succeeded", details=details)

@@ -36,5 +36,5 @@ def sweep_all(desk: Desk, plan: BatchPlan, state: TableState, floors: tuple[str 
                        decoded=nothing, figures=NOTHING, epoch=state.epoch or plan.planned_at)  # fmt: skip
     counts = batch.sweep()
     if desk.spec.history and desk.spec.keys:
-        batch.history(Net(rows=nothing, partial=False), floors)
+        batch.history(Net(rows=nothing, partial=False), floors, everything=True)
     return counts

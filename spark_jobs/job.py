@@ -1,9 +1,11 @@
-"""All tables of a JobSpec, one after the other; a table that fails never stops the next."""
+"""All tables of a JobSpec; a table that fails never stops another."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -31,13 +33,28 @@ class TableOutcome:
 
 
 def run_job(job: JobSpec, runtime: Runtime, show: Callable[[JobResult], None]) -> list[TableOutcome]:
-    """Work off every table of the job; `show` gets each result as soon as it is durable."""
-    outcomes = []
-    for spec in job.tables:
+    """Work off every table of the job, as many at once as it has cores; `show` gets each result as soon as it is durable.
+
+    The outcomes are in the order of the job's tables.
+    """
+    shown = threading.Lock()
+
+    def one(spec: TableSpec) -> TableOutcome:
         outcome = _run_guarded(job, spec, runtime)
-        show(outcome.result)
-        outcomes.append(outcome)
-    return outcomes
+        with shown:
+            show(outcome.result)
+        return outcome
+
+    with ThreadPoolExecutor(threads_of(job), thread_name_prefix="table") as pool:
+        return list(pool.map(one, job.tables))
+
+
+def threads_of(job: JobSpec) -> int:
+    """Tables at once: a small table leaves most of Spark idle; a large one takes it all."""
+    tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
+    if not tiers or any(tier.tables_per_job == 1 for tier in tiers):
+        return 1
+    return max(1, min(len(tiers), *(tier.cores for tier in tiers)))
 
 
 def exit_status(outcomes: Sequence[TableOutcome]) -> int:
@@ -74,7 +91,15 @@ def act(run: TableRun, totals: Outcome) -> JobResult:
         case "errors_list":
             return actions.list_errors(run, totals)
         case _:
-            return refresh_table(run, totals) if run.job.options.full_refresh else run_table(run, totals)
+            return _run(run, totals)
+
+
+def _run(run: TableRun, totals: Outcome) -> JobResult:
+    """The run that is asked for, or the full refresh that a run before this one began and did not finish."""
+    begun = run.ledger().plan()
+    if run.job.options.full_refresh or (begun is not None and begun.mode == "refresh"):
+        return refresh_table(run, totals)
+    return run_table(run, totals)
 
 
 def _record(job: JobSpec, spec: TableSpec, runtime: Runtime, result: JobResult, started: datetime) -> None:

@@ -15,15 +15,38 @@ from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater
 
 
-def entries_of(plan: BatchPlan, intake: Intake | None, unreadable: Sequence[Unreadable]) -> tuple[FileEntry, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """A batch whose tables are written.
+
+    Attributes:
+        intake: null when no file could be read.
+        swept: rows of older generations have vanished.
+    """
+
+    spec: TableSpec
+    plan: BatchPlan
+    intake: Intake | None
+    unreadable: Sequence[Unreadable]
+    swept: bool = False
+
+    @property
+    def opens(self) -> bool:
+        """A generation is opened by what could be read of its load, or by a folder that is gone; not by a damaged file."""
+        return self.intake is not None or not self.unreadable
+
+
+def entries_of(done: Settled, state: TableState) -> tuple[FileEntry, ...]:
     """A row for each file of the plan that was read or could not be; vanished ones leave none."""
-    bad = {u.file.path for u in unreadable}
+    bad = {u.file.path for u in done.unreadable}
     rows = []
-    for file in plan.files:
+    for file in done.plan.files:
         if file.path in bad:
-            rows.append(replace(_entry(file, plan), state="unreadable"))
-        elif intake is not None and file.path in intake.schema_of:
-            rows.append(_read_entry(file, plan, intake))
+            reopens = not done.opens and file.kind == "load" and file.generation > max(state.generation, 1)
+            generation = max(state.generation, 1) if reopens else file.generation
+            rows.append(replace(_entry(file, done.plan), state="unreadable", generation=generation, reopens=reopens))
+        elif done.intake is not None and file.path in done.intake.schema_of:
+            rows.append(_read_entry(file, done.plan, done.intake))
     return tuple(rows)
 
 
@@ -56,20 +79,13 @@ def _read_entry(file: PlannedFile, plan: BatchPlan, intake: Intake) -> FileEntry
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settled:
-    """A batch whose tables are written."""
-
-    spec: TableSpec
-    plan: BatchPlan
-    intake: Intake | None
-    entries: Sequence[FileEntry]
-
-
 def state_of(done: Settled, state: TableState, landing: str, left: Discovery | None) -> TableState:
     """The table's state once the batch is committed."""
-    plan, intake = done.plan, done.intake
+    intake = done.intake
+    plan = done.plan if done.opens else replace(done.plan, generation=max(state.generation, 1))
     after = replace(state_after(plan, state, landing=landing, left=left), epoch=state.epoch or plan.planned_at)
+    if done.swept:
+        after = replace(after, swept=plan.generation)
     if intake is None:
         return after
     highest, newest = state.max_sequence, state.max_commit_ts

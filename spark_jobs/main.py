@@ -89,7 +89,8 @@ def _settings(job: JobSpec, verbose: bool) -> SessionSettings:
     if not tiers:
         return SessionSettings(verbose=verbose)
     largest = max(tiers, key=lambda tier: _bytes(tier.memory))
-    return SessionSettings(cores=max(t.cores for t in tiers), memory=largest.memory, verbose=verbose)
+    brief = all(tier.tables_per_job > 1 for tier in tiers)
+    return SessionSettings(cores=max(t.cores for t in tiers), memory=largest.memory, verbose=verbose, brief=brief)
 
 
 def _bytes(memory: str) -> int:

@@ -8,6 +8,7 @@ that died is simply run again (docs/design.md, section 7, rule 4).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract import codec
@@ -33,6 +34,9 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.sequence import is_after, require_one_width
 from spark_jobs.runtime import Runtime, Step, iso
+
+
+_SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,14 +197,16 @@ class Ingested:
 def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None:
     """Carry out one planned batch and commit it."""
     plan, state = batch.plan, batch.ledger.state
+    desk.tables.suit(small=is_small(plan, state))
     done = ingest(run, desk, batch, outcome)
+    sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.spark is not None:
-        main = _apply(run, done.spark, batch, outcome)
+        main = _apply(run, done.spark, batch, outcome, sweeps=sweeps)
         if plan.source == "quarantine":
             done.spark.resolve()
     else:
-        main = emptied.sweep_all(desk, plan, state, floors_of(plan, state)) if plan.sweep else MainCounts()
-    commit(run, desk, batch, done)
+        main = emptied.sweep_all(desk, plan, state, floors_of(plan, state)) if sweeps else MainCounts()
+    commit(run, desk, batch, done, swept=sweeps, grown=main.inserted - main.deleted)
     if done.intake is not None:
         done.intake.decoded.unpersist()
     count(outcome, plan, done)
@@ -232,14 +238,30 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
     return Ingested(spark=spark, intake=intake, bad_files=bad_files, appended=appended)
 
 
-def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested) -> None:
+def is_small(plan: BatchPlan, state: TableState) -> bool:
+    """Whether batch and table are so small that planning costs more than the work."""
+    return sum(f.size for f in plan.files) < _SMALL_BYTES and state.rows < _SMALL_ROWS
+
+
+def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:
+    """Whether every file of the full load could be read: rows of a file that couldn't must not vanish for it."""
+    if any(u.file.kind == "load" for u in bad_files):
+        return False
+    planned = {f.path for f in plan.files}
+    others = (e for path, e in ledger.entries().items() if path not in planned)
+    return not any(e.kind == "load" and e.state == "unreadable" and e.generation == plan.generation for e in others)
+
+
+def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested, *, swept: bool = False, grown: int = 0) -> None:
     """Make the batch count: the last of its writes."""
     plan = batch.plan
     run.tell("commit", plan.number)
     batch.claim.check()
-    entries = entries_of(plan, done.intake, done.bad_files)
-    after = state_of(Settled(spec=run.spec, plan=plan, intake=done.intake, entries=entries), batch.ledger.state,
-                     desk.layout.landing, batch.left)  # fmt: skip
+    state = batch.ledger.state
+    settled = Settled(spec=run.spec, plan=plan, intake=done.intake, unreadable=done.bad_files, swept=swept)
+    entries = entries_of(settled, state)
+    after = state_of(settled, state, desk.layout.landing, batch.left)
+    after = replace(after, rows=max(0, state.rows + grown))
     batch.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=entries, state=after))
     run.tell("committed", plan.number)
 
@@ -271,23 +293,23 @@ def _spark_batch(desk: Desk, plan: BatchPlan, intake: Intake, state: TableState)
     )
 
 
-def _apply(run: TableRun, spark: SparkBatch, batch: Batch, outcome: Outcome) -> MainCounts:
+def _apply(run: TableRun, spark: SparkBatch, batch: Batch, outcome: Outcome, *, sweeps: bool) -> MainCounts:
     """From appended changes to replica and history."""
     plan = batch.plan
     if not spark.shape.keys:
         applied = spark.append_only()
         run.tell("merge", plan.number)
-        swept = spark.sweep() if plan.sweep else MainCounts()
+        swept = spark.sweep() if sweeps else MainCounts()
         return replace(applied.main, deleted=applied.main.deleted + swept.deleted)
     net = spark.net()
     spark.tombstones(net)
     run.tell("tombstones", plan.number)
     applied = spark.merge(net)
     outcome.warn(applied.warnings)
-    swept = spark.sweep() if plan.sweep else MainCounts()
+    swept = spark.sweep() if sweeps else MainCounts()
     run.tell("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
     if run.spec.history:
-        spark.history(net, floors_of(plan, batch.ledger.state))
+        spark.history(net, floors_of(plan, batch.ledger.state), everything=sweeps)
         run.tell("history", plan.number)
     net.rows.unpersist()
     return replace(applied.main, deleted=applied.main.deleted + swept.deleted)

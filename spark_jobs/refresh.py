@@ -88,7 +88,7 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> None:
     )  # fmt: skip
     done = rebuild.swap(lambda step: work.run.tell(step, work.plan.number))
     work.claim.check()
-    _commit(work, fresh)
+    _commit(work, fresh, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
 
@@ -99,7 +99,7 @@ def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]
     ledger = run.ledger()
     if ledger.state.batch == 0:
         ledger.commit(_seed(work))
-    found = _with_generations(run.discover(ledger), work.ledger)
+    found = _with_generations(run.discover(ledger), work.ledger, work.run.discover(work.ledger))
     shape = None
     while True:
         plan = ledger.plan()
@@ -138,25 +138,25 @@ def _seed(work: _Refresh) -> BatchCommit:
     return BatchCommit(number=1, plan=plan, files=(), state=state)
 
 
-def _with_generations(found: Discovery, living: Ledger) -> Discovery:
-    """Files that the living ledger knows keep their generation, and are worked off in its order."""
-    known = living.all_entries()
+def _with_generations(found: Discovery, living: Ledger, waiting: Discovery) -> Discovery:
+    """Files have the generation that the living ledger gave them, or would give them now; in that order they are worked off."""
+    known = {path: entry.generation for path, entry in living.all_entries().items()}
+    known.update({file.path: file.generation for file in waiting.waiting})
 
     def generation(file: PlannedFile) -> int:
-        entry = known.get(file.path)
-        return file.generation if entry is None or entry.fingerprint != file.fingerprint else entry.generation
+        return known.get(file.path, file.generation)
 
     files = [replace(f, generation=generation(f)) for f in found.waiting]
     return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
 
 
-def _commit(work: _Refresh, fresh: Ledger) -> None:
+def _commit(work: _Refresh, fresh: Ledger, rows_now: int) -> None:
     """The living ledger takes over the rows and the state of the one beside."""
     work.run.tell("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
     state = replace(
-        fresh.state, batch=work.plan.number, epoch=before.epoch or work.plan.planned_at,
+        fresh.state, batch=work.plan.number, rows=rows_now, swept=fresh.state.generation, epoch=before.epoch or work.plan.planned_at,
         max_sequence=_highest(before, fresh.state), tombstones_purged_at=before.tombstones_purged_at,
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))

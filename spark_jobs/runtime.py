@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -42,10 +43,12 @@ class LazySpark:
 
     settings: SessionSettings = field(default_factory=SessionSettings)
     _session: SparkSession | None = None
+    _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self) -> SparkSession:
-        if self._session is None:
-            self._session = open_session(self.settings)
+        with self._starting:
+            if self._session is None:
+                self._session = open_session(self.settings)
         session = self._session.newSession()
         for key, value in SQL_SETTINGS.items():
             session.conf.set(key, value)

@@ -56,6 +56,11 @@ SQL_SETTINGS = {
 }
 
 
+# For a batch of a few rows, compiling each plan costs more than running it interpreted.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+
+
 @dataclass(frozen=True)
 class SessionSettings:
     """Size of the embedded Spark.
@@ -64,11 +69,13 @@ class SessionSettings:
         cores: threads of the local master.
         memory: JVM heap, e.g. `4g`.
         verbose: let Spark's own log through.
+        brief: the job is short and its data small: compile quickly rather than well.
     """
 
     cores: int = 2
     memory: str = "4g"
     verbose: bool = False
+    brief: bool = False
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
@@ -108,6 +115,8 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOG4J)
     java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"
+    if settings.brief:
+        java += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
     if not settings.verbose:
         java += f" -Dlog4j2.configurationFile=file:{logging}"
     return {

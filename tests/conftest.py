@@ -20,7 +20,7 @@ class SparkPort:
         from spark_jobs.session import SessionSettings
         from spark_jobs.storage import Storage
 
-        self.spark = LazySpark(SessionSettings(cores=2, memory="3g"))
+        self.spark = LazySpark(SessionSettings(cores=2, memory="3g", brief=True))
         self.runtime = Runtime(storage=Storage(), spark=self.spark)
 
     def run(self, job: JobSpec) -> list[JobResult]:

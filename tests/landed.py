@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from airflow_gddl.contract.dms import DmsOptions
 from spark_jobs.dialects.dms_names import classify
+from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.discover import Discovery
@@ -69,3 +70,45 @@ def committed(plan: BatchPlan, state: TableState, landing: str = LANDING, left: 
     files = tuple(entry_of(file, plan.number) for file in plan.files)
     after = replace(state_after(plan, state, landing=landing, left=left), keys=("id",))
     return BatchCommit(number=plan.number, plan=plan, files=files, state=after)
+
+
+def planned_file(name: str, generation: int = 1, version: int = 1) -> PlannedFile:
+    file = landed(name, version)
+    return PlannedFile(
+        path=file.path,
+        kind=file.kind,
+        format=file.format,
+        size=file.size,
+        etag=file.etag,
+        modified=file.modified,
+        fingerprint=content(file),
+        generation=generation,
+    )
+
+
+def plan_of(number: int, *names: str, version: int = 1) -> BatchPlan:
+    return BatchPlan(
+        number=number,
+        mode="incremental",
+        planned_at="2025-01-01T00:00:00.000000+00:00",
+        generation=1,
+        files=tuple(planned_file(name, version=version) for name in names),
+    )
+
+
+def change(minute: int) -> str:
+    return (
+        f"2024{1 + minute // 40320:02d}{1 + minute // 1440 % 28:02d}-{minute // 60 % 24:02d}{minute % 60:02d}00000.csv"
+    )
+
+
+def grow(ledger: Ledger, batches: int, files_per_batch: int = 1) -> list[FileEntry]:
+    """Commit batches of new change files, a minute apart; their rows."""
+    rows: list[FileEntry] = []
+    for _ in range(batches):
+        number = ledger.state.batch + 1
+        names = [change(number * files_per_batch + each) for each in range(files_per_batch)]
+        commit = committed(plan_of(number, *names), ledger.state)
+        ledger.commit(commit)
+        rows.extend(commit.files)
+    return rows

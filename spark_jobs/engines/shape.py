@@ -53,15 +53,17 @@ class Shape:
     @property
     def partial(self) -> bool:
         """Some change of the table may carry less than the whole row, so that the highest alone doesn't tell the state."""
-        return bool(self.lacking) or self._partial_updates
+        return bool(self.lacking) or self._overlays
 
     def carries_parts(self, schemas: set[int]) -> bool:
         """The same for changes from files of these schemas only."""
-        return self._partial_updates or any(schemas.intersection(ids) for ids in self.lacking.values())
+        return self._overlays or any(schemas.intersection(ids) for ids in self.lacking.values())
 
     @property
-    def _partial_updates(self) -> bool:
-        return self.spec.ignore_null_updates or self.spec.columns_to_update is not None
+    def _overlays(self) -> bool:
+        """By its metadata; a soft delete, which may carry only the key, keeps the columns of the row before it."""
+        spec = self.spec
+        return spec.ignore_null_updates or spec.columns_to_update is not None or spec.delete == "soft"
 
     def spelled(self, name: str | None) -> str | None:
         """The table's spelling of a column that the metadata names; null when the table has no such column."""

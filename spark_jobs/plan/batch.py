@@ -33,8 +33,8 @@ class BatchPlan:
 
     @property
     def batch_id(self) -> str:
-        """Sorts as the number does."""
-        return f"{self.number:012d}"
+        """Sorts as the number does. A refresh takes the place of a batch that was begun and dropped, but not its name."""
+        return f"{self.number:012d}" + ("r" if self.mode == "refresh" else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,10 @@ class TableState:
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
+        swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on may
+            stand in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
+        rows: of the replica, as counted batch by batch.
         epoch: when the first batch was planned; part of every transaction id, so that a ledger that was lost and begun anew
             is not taken for the old one by tables that remember its transactions. Null before the first batch.
     """
@@ -68,7 +71,9 @@ class TableState:
     max_commit_ts: str | None = None
     cursor: str | None = None
     listed_in_full_at: str | None = None
+    swept: int = 1
     tombstones_purged_at: str | None = None
+    rows: int = 0
     epoch: str | None = None
 
 

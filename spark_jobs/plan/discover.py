@@ -101,7 +101,7 @@ class _Compared:
         return (
             known is not None
             and self.file.kind == "load"
-            and known.state == "committed"
+            and (known.state == "committed" or known.reopens)
             and known.generation == generation
             and self.changed
         )

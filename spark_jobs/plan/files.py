@@ -59,6 +59,7 @@ class FileEntry:
         min_commit_ts, max_commit_ts: ISO 8601 UTC with microseconds; null when the file has none.
         schema: index into `TableState.schemas`; null when unreadable.
         state: `unreadable` files are tried again when they change.
+        reopens: an unreadable load that would have opened a generation; the version that can be read does.
     """
 
     path: str
@@ -77,3 +78,4 @@ class FileEntry:
     min_commit_ts: str | None = None
     max_commit_ts: str | None = None
     schema: int | None = None
+    reopens: bool = False

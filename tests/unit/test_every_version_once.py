@@ -1,4 +1,4 @@
-"""Discovery, batching and ledger together: whatever arrives and wherever a run crashes, each version is committed once."""
+"""Discovery, batching and ledger together: whatever arrives and wherever a run crashes, each version counts once."""
 
 from __future__ import annotations
 

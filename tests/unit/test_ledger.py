@@ -8,60 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.errors import RetriableError
 from spark_jobs.dialects.dms_names import change_time
 from spark_jobs.ledger import COMMITS_PER_SNAPSHOT, Ledger
-from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.files import FileEntry, PlannedFile
+from spark_jobs.plan.batch import TableState
 from spark_jobs.storage import Storage, StoredObject
-from tests.landed import LANDING, committed, content, entry_of, landed
+from tests.landed import LANDING, change, committed, grow, plan_of
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
     return str(tmp_path / "ledger")
-
-
-def planned_file(name: str, generation: int = 1, version: int = 1) -> PlannedFile:
-    file = landed(name, version)
-    return PlannedFile(
-        path=file.path,
-        kind=file.kind,
-        format=file.format,
-        size=file.size,
-        etag=file.etag,
-        modified=file.modified,
-        fingerprint=content(file),
-        generation=generation,
-    )
-
-
-def plan_of(number: int, *names: str, version: int = 1) -> BatchPlan:
-    return BatchPlan(
-        number=number,
-        mode="incremental",
-        planned_at="2025-01-01T00:00:00.000000+00:00",
-        generation=1,
-        files=tuple(planned_file(name, version=version) for name in names),
-    )
-
-
-def change(minute: int) -> str:
-    return (
-        f"2024{1 + minute // 40320:02d}{1 + minute // 1440 % 28:02d}-{minute // 60 % 24:02d}{minute % 60:02d}00000.csv"
-    )
-
-
-def grow(ledger: Ledger, batches: int, files_per_batch: int = 1) -> list[FileEntry]:
-    """Commit batches of new change files, a minute apart; their rows."""
-    rows: list[FileEntry] = []
-    for _ in range(batches):
-        number = ledger.state.batch + 1
-        names = [change(number * files_per_batch + each) for each in range(files_per_batch)]
-        commit = committed(plan_of(number, *names), ledger.state)
-        ledger.commit(commit)
-        rows.extend(commit.files)
-    return rows
 
 
 def paths(root: str, folder: str) -> list[str]:
@@ -235,123 +192,6 @@ def test_what_a_listing_found_is_kept_without_a_batch(root: str) -> None:
     assert '"touched":{}' in Path(root, "seen.json").read_text(), "folded into the snapshot"
 
 
-class Recording(Storage):
-    """Remembers every write, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[tuple[str, str, bytes]] = []
-
-    def write(self, path: str, data: bytes) -> None:
-        super().write(path, data)
-        self.log.append(("write", path, data))
-
-    def create(self, path: str, data: bytes) -> bool:
-        made = super().create(path, data)
-        self.log += [("create", path, data)] if made else []
-        return made
-
-    def delete(self, path: str) -> None:
-        super().delete(path)
-        self.log.append(("delete", path, b""))
-
-
-def replayed(log: list[tuple[str, str, bytes]], root: str, copy: str) -> Iterator[str]:
-    """The copy's root after each write."""
-    storage = Storage()
-    yield copy
-    for action, path, data in log:
-        target = copy + path.removeprefix(root)
-        if action == "delete":
-            storage.delete(target)
-        else:
-            storage.write(target, data)
-        yield copy
-
-
-def test_a_crash_between_any_two_writes_leaves_a_right_ledger(root: str, tmp_path: Path) -> None:
-    storage = Recording()
-    ledger = Ledger.open(storage, root)
-    ledger.keep(timedelta(minutes=10))
-    rows: dict[int, FileEntry] = {}
-    for number in range(1, 70):
-        plan = plan_of(number, change(number))
-        ledger.write_plan(plan)
-        ledger.note_listing(None, {f"{LANDING}/{change(1)}": ("content:etag-1", f"moved-{number}")})
-        ledger.commit(committed(plan, ledger.state))
-        rows[number] = entry_of(plan.files[0], number)
-    assert {action for action, _, _ in storage.log} == {"write", "create", "delete"}
-    commits = 0
-    for index, copy in enumerate(replayed(storage.log, root, str(tmp_path / "copy"))):
-        commits += int(index > 0 and storage.log[index - 1][0] == "create")
-        opened = Ledger.open(Storage(), copy)
-        assert opened.state.batch == commits
-        left = opened.plan()
-        assert left is None or left.number == commits + 1
-        found = {row.batch: row.path for row in opened.all_entries().values()}
-        assert found == {number: rows[number].path for number in range(1, commits + 1)}
-
-
-def test_a_run_goes_on_after_a_crash_at_any_write(root: str, tmp_path: Path) -> None:
-    storage = Recording()
-    ledger = Ledger.open(storage, root)
-    ledger.keep(timedelta(minutes=7))
-    grow(ledger, COMMITS_PER_SNAPSHOT + 3)
-    for index, copy in enumerate(replayed(storage.log, root, str(tmp_path / "copy"))):
-        if index % 5:
-            continue
-        branch = f"{tmp_path}/branch-{index}"
-        for found in Storage().list(copy):
-            Storage().write(branch + found.path.removeprefix(copy), Storage().read(found.path))
-        ledger = Ledger.open(Storage(), branch)
-        before = set(ledger.all_entries())
-        ledger.keep(timedelta(minutes=5))
-        added = {row.path for row in grow(ledger, COMMITS_PER_SNAPSHOT + 2)}
-        assert set(Ledger.open(Storage(), branch).all_entries()) == before | added
-
-
-@pytest.mark.parametrize("cut", [0, 1, 30, 60, 200, -200, -2, -1])
-def test_a_damaged_commit_is_named(root: str, cut: int) -> None:
-    grow(Ledger.open(Storage(), root), 3)
-    path = Path(root, "commits", f"{3:020d}.json")
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(FatalError, match="LEDGER_DAMAGED") as caught:
-        Ledger.open(Storage(), root)
-    assert caught.value.where == str(path)
-
-
-@pytest.mark.parametrize("name", ["plan.json", "seen.json", "recent/*", "archive/*"])
-def test_any_other_damaged_file_is_named(root: str, name: str) -> None:
-    ledger = Ledger.open(Storage(), root)
-    ledger.keep(timedelta(minutes=7))
-    grow(ledger, COMMITS_PER_SNAPSHOT + 1)
-    ledger.note_listing("2025-01-01T00:00:00.000000+00:00", {})
-    ledger.write_plan(plan_of(ledger.state.batch + 1, change(50)))
-    (path,) = Path(root).glob(name)
-    path.write_bytes(path.read_bytes()[:-9] + b"ruined   ")
-
-    def read_all() -> None:
-        opened = Ledger.open(Storage(), root)
-        opened.all_entries()
-        opened.plan()
-
-    with pytest.raises(FatalError, match="LEDGER_DAMAGED") as caught:
-        read_all()
-    assert caught.value.where == str(path)
-
-
-def test_a_commit_under_a_wrong_number_and_a_plan_from_beyond_are_damage(root: str) -> None:
-    ledger = Ledger.open(Storage(), root)
-    grow(ledger, 2)
-    ledger.write_plan(plan_of(3, change(3)))
-    Path(root, "commits", f"{2:020d}.json").unlink()
-    with pytest.raises(FatalError, match="LEDGER_DAMAGED"):
-        Ledger.open(Storage(), root).plan()
-    Path(root, "commits", f"{1:020d}.json").rename(Path(root, "commits", f"{2:020d}.json"))
-    with pytest.raises(FatalError, match="it holds batch 1"):
-        Ledger.open(Storage(), root)
-
-
 class Counting(Storage):
     """Counts requests as an object store would."""
 
@@ -381,7 +221,7 @@ def test_opening_an_idle_table_is_cheap(root: str) -> None:
         assert (opened.state.batch, opened.plan()) == (100, None)
         seconds.append(time.perf_counter() - start)
     assert storage.requests == ["LIST", "GET", "GET"] * 20
-    # Measured 1 ms; the bound leaves room for a busy machine.
+    # Measured 0.3 ms; the bound leaves room for a busy machine.
     assert min(seconds) < 0.003
     assert len(opened.entries()) == 10_000
     assert len(storage.requests) == 61

@@ -18,7 +18,7 @@ from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import evolve, history, quarantine
 from spark_jobs.engines.spark.decode import ERROR, KIND, RECORD, Stamp
-from spark_jobs.engines.spark.fold import FIRST, LOWEST
+from spark_jobs.engines.spark.fold import FIRST, HAD, LOWEST
 from spark_jobs.engines.spark.measure import Figures
 from spark_jobs.engines.spark.merge import (
     REWORKED,
@@ -250,7 +250,9 @@ class SparkBatch:
         rows = net.rows
         if self.shape.spec.force_update:
             rows = rework(net, self.tables.read(self.layout.changes), self._no_orders(net), self.shape, self.plan.generation).rows
-        live = rows.where(F.col(OP) != "D").select(*map(name, self.shape.columns), self._gddl())
+        soft = self.shape.spec.delete == "soft"
+        kept = (F.col(OP) != "D") | F.col(HAD) if soft else F.col(OP) != "D"
+        live = rows.where(kept).select(*map(name, self.shape.columns), self._gddl(F.col(OP) == "D"))
         self.tables.append(live, self.layout.replica, self.app(MERGE), self.plan.number)
         return Applied(main=self._counts({}), warnings=warnings)
 
@@ -259,14 +261,14 @@ class SparkBatch:
 
     def append_only(self) -> Applied:
         """A table without keys: its replica is the changes themselves."""
-        rows = self.changes().select(*map(name, self.shape.columns), self._gddl())
+        rows = self.changes().select(*map(name, self.shape.columns), self._gddl(F.lit(False)))
         self.tables.append(rows, self.layout.replica, self.app(MERGE), self.plan.number)
         return Applied(main=self._counts({}))
 
-    def _gddl(self) -> SqlColumn:
+    def _gddl(self, deleted: SqlColumn) -> SqlColumn:
         gddl = F.col(GDDL)
         if self.shape.spec.delete == "soft":
-            return gddl.withField("deleted", F.lit(False)).alias(GDDL)
+            return gddl.withField("deleted", deleted).alias(GDDL)
         return gddl
 
     def _counts(self, counts: dict[str, int]) -> MainCounts:
@@ -299,11 +301,11 @@ class SparkBatch:
         found = self.tables.metrics(self.layout.replica, self.app(SWEEP), self.plan.number)
         return MainCounts(deleted=found.get("numDeletedRows", 0) + found.get("numUpdatedRows", 0))
 
-    def history(self, net: Net, floors: tuple[str | None, ...]) -> None:
-        """Bring the history of the touched keys up to date; after a sweep that of all keys."""
+    def history(self, net: Net, floors: tuple[str | None, ...], *, everything: bool) -> None:
+        """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`)."""
         changes = self.tables.read(self.layout.changes)
         touched = None
-        if not self.plan.sweep:
+        if not everything:
             touched = net.rows.select(*map(name, self.shape.keys)).distinct().localCheckpoint()
             changes = self._of_keys(changes, touched)
         values = history.floor_values(self.tables.spark, floors, self.shape.sequence_type)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_jobs.engines.shape import GDDL, RESCUED, Shape
 from spark_jobs.engines.spark.order import FORCED, MOVED, OP, ORDER, SEQUENCE, name
 
-FIRST, FRESH, LOWEST, HAS_FORCED = (f"{GDDL}__{n}" for n in ("first", "fresh", "lowest", "has_forced"))
+FIRST, FRESH, LOWEST, HAS_FORCED, HAD = (f"{GDDL}__{n}" for n in ("first", "fresh", "lowest", "has_forced", "had"))
 _SEGMENT = f"{GDDL}__segment"
 UNSEEN = "U"
 """`FIRST` of a key whose lowest change is an update that didn't change its key."""
@@ -39,7 +39,8 @@ def single(events: DataFrame) -> DataFrame:
 def fold(events: DataFrame, shape: Shape) -> DataFrame:
     """One row a key for changes that may carry a part of the row.
 
-    `FRESH` tells that the row stands by itself; otherwise columns whose carried flag is false keep what is stored.
+    `FRESH` tells that the row stands by itself; otherwise columns whose carried flag is false keep what is stored. `HAD`
+    tells, of a deleted row, that its columns are those of the row that was deleted.
     """
     rows = _segmented(events, shape)
     columns = []
@@ -50,11 +51,12 @@ def fold(events: DataFrame, shape: Shape) -> DataFrame:
         columns.append(F.max_by(F.when(flag, F.struct(name(column).alias("v"))), F.when(flag, F.col(ORDER))).alias(column))
         columns.append(F.max(flag).alias(carried_name(index)))
     last = F.max_by(F.struct(GDDL, OP, SEQUENCE, ORDER, _SEGMENT), F.col(ORDER)).alias("last")
+    had = F.max(F.col(OP) != "D").alias(HAD)
     spans = [F.max(c).alias(c) if c == HAS_FORCED else F.first(c).alias(c) for c in (FIRST, LOWEST, HAS_FORCED)]
-    grouped = rows.groupBy(*(name(k) for k in shape.keys)).agg(*columns, last, *spans)
+    grouped = rows.groupBy(*(name(k) for k in shape.keys)).agg(*columns, last, had, *spans)
     values = [name(c) if c in shape.keys else name(c)["v"].alias(c) for c in shape.columns]
     flags = [carried_name(i) for i, c in enumerate(shape.columns) if c not in shape.keys]
-    out = grouped.select(*values, *flags, "last.*", FIRST, LOWEST, HAS_FORCED)
+    out = grouped.select(*values, *flags, "last.*", FIRST, LOWEST, HAS_FORCED, HAD)
     return _with_sequence(out.withColumn(FRESH, F.col(_SEGMENT) > 0).drop(_SEGMENT))
 
 

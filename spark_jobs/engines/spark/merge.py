@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.shape import GDDL, Shape
-from spark_jobs.engines.spark.fold import FIRST, FRESH, HAS_FORCED, LOWEST, UNSEEN, carried_name, fold, net, single
+from spark_jobs.engines.spark.fold import FIRST, FRESH, HAD, HAS_FORCED, LOWEST, UNSEEN, carried_name, fold, net, single
 from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of
 from spark_jobs.engines.spark.tables import Tables
 
@@ -103,13 +103,23 @@ def tombstones_of(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def alive(rows: DataFrame, tombstones: DataFrame, shape: Shape) -> DataFrame:
-    """Drop net changes that a tombstone beats; an equal one is the same delete, or decided by the tie policy."""
+    """Drop net changes that a tombstone beats; an equal one is the same delete, or decided by the tie policy.
+
+    Under soft deletes a beaten change becomes the deleted row that it would be, had it come in time.
+    """
     forced = F.col(FORCED) if shape.spec.force_update else F.lit(False)
-    dead = _orders(tombstones, shape, forced).withColumnRenamed(ORDER, "_gddl__dead")
-    dead = dead.groupBy(*map(name, shape.keys)).agg(F.max("_gddl__dead").alias("_gddl__dead"))
+    gddl = F.col(GDDL)
+    order = order_of(shape, gddl, gddl["sequence"], forced)
+    dead = tombstones.groupBy(*map(name, shape.keys)).agg(
+        F.max(order).alias("_gddl__dead"), F.max_by(gddl, order).alias("_gddl__grave")
+    )
     joined = rows.join(dead, list(shape.keys), "left")
     beaten = F.coalesce(F.col("_gddl__dead") > F.col(ORDER), F.lit(False)) & ~F.col(REWORKED)
-    return joined.where(~beaten).drop("_gddl__dead")
+    if shape.spec.delete == "hard":
+        return joined.where(~beaten).drop("_gddl__dead", "_gddl__grave")
+    buried = {GDDL: F.col("_gddl__grave"), ORDER: F.col("_gddl__dead"), OP: F.lit("D")}
+    changed = {c: F.when(beaten, v).otherwise(F.col(c)) for c, v in buried.items()}
+    return joined.withColumns(changed).drop("_gddl__dead", "_gddl__grave")
 
 
 def merge(tables: Tables, path: str, source: Net, shape: Shape, keys: KeyRange) -> dict[str, int]:
@@ -137,8 +147,11 @@ def merge(tables: Tables, path: str, source: Net, shape: Shape, keys: KeyRange) 
     if shape.spec.delete == "hard":
         builder = builder.whenMatchedDelete(newer & gone)
     else:
-        kept = {_quoted(c): v for c, v in values.items()} if source.partial else {}
+        kept = {_quoted(c): v for c, v in values.items()}
         builder = builder.whenMatchedUpdate(newer & gone, set=kept | {GDDL: _struct(shape, deleted=True)})
+        dead = F.coalesce(F.col(f"{new}.{HAD}"), F.lit(False))
+        buried = inserted | {GDDL: _struct(shape, deleted=True)}
+        builder = builder.whenNotMatchedInsert(gone & dead, values=buried)
     updated = {_quoted(c): v for c, v in values.items()} | {GDDL: _struct(shape, deleted=False)}
     result = builder.whenMatchedUpdate(newer, set=updated).whenNotMatchedInsert(~gone, values=inserted).execute()
     row = result.first()
@@ -155,7 +168,8 @@ def _value(shape: Shape, index: int, column: str, partial: bool) -> Column:
     outlived = stored["generation"] < F.col(f"s.{GDDL}")["generation"]
     if shape.spec.delete == "soft":
         outlived = outlived | F.coalesce(stored["deleted"], F.lit(False))
-    replaced = F.col(f"s.{FRESH}") | F.coalesce(F.col(f"s.{carried_name(index)}"), F.lit(False))
+    whole = F.col(f"s.{FRESH}") & ((F.col(f"s.{OP}") != "D") | F.col(f"s.{HAD}"))
+    replaced = whole | F.coalesce(F.col(f"s.{carried_name(index)}"), F.lit(False))
     replaced = replaced | (outlived & (F.col(f"s.{OP}") != "D"))
     return F.when(replaced, _at("s", column)).otherwise(_at("t", column))
 

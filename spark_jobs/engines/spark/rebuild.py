@@ -81,7 +81,10 @@ class Rebuild:
         at = F.shiftleft(gddl["batch_id"].cast("bigint"), _BATCH_SHIFT) + gddl["position"]
         stamped = gddl.withField("position", at).withField("batch_id", F.lit(self.plan.batch_id))
         stamped = stamped.withField("applied_at", F.lit(self.plan.planned_at).cast("timestamp"))
-        return self.tables.read(self.beside.changes).withColumn(GDDL, stamped)
+        rows = self.tables.read(self.beside.changes)
+        # A literal is never null, and Spark takes a struct with such a field for another type; a case without else is nullable.
+        return rows.withColumn(GDDL, F.when(gddl.isNotNull(), F.struct(*(F.when(gddl.isNotNull(), stamped[n]).alias(n)
+                               for n, _ in self.shape.gddl_fields))))  # fmt: skip
 
     def _gone(self) -> DataFrame | None:
         """Living changes whose files are no longer there."""

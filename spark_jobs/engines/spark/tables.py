@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
+from spark_jobs.session import COMPILED, INTERPRETED
 
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -34,6 +35,11 @@ class Tables:
     """Delta tables in one Spark session; the session is the table's own, for its transaction settings."""
 
     spark: SparkSession
+
+    def suit(self, *, small: bool) -> None:
+        """Run plans interpreted for small data, compiled otherwise."""
+        for key, value in (INTERPRETED if small else COMPILED).items():
+            self.spark.conf.set(key, value)
 
     def exists(self, path: str) -> bool:
         return bool(DeltaTable.isDeltaTable(self.spark, path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.shape import GDDL, Shape
@@ -33,22 +33,28 @@ class Verdict:
         return self.buckets_different == 0 and self.rows == self.expected_rows
 
 
-def expected_state(changes: DataFrame, shape: Shape, generation: int) -> DataFrame:
-    """Rows that the replica should have: the fold of the current generation's changes, deleted ones left out."""
-    happened = events(changes.where(F.col(GDDL)["generation"] == generation), shape)
+def expected_state(changes: DataFrame, shape: Shape, swept: int) -> DataFrame:
+    """Rows that the replica should have: each key's fold in its highest generation, deleted ones left out.
+
+    Args:
+        swept: rows of generations before this one have vanished.
+    """
+    happened = events(changes.where(F.col(GDDL)["generation"] >= swept), shape)
+    latest = F.max(F.col(GDDL)["generation"]).over(Window.partitionBy(*map(name, shape.keys)))
+    happened = happened.withColumn("_gddl__latest", latest).where(F.col(GDDL)["generation"] == F.col("_gddl__latest"))
     folded = fold(happened, shape) if shape.partial else net(happened, shape)
     return folded.where(F.col(OP) != "D").select(*map(name, shape.columns))
 
 
-def verify(replica: DataFrame, changes: DataFrame, shape: Shape, generation: int, limit: int) -> Verdict:
+def verify(replica: DataFrame, changes: DataFrame, shape: Shape, swept: int, limit: int) -> Verdict:
     """Compare; the keys that differ are looked for only where buckets do."""
     live = replica
     if shape.spec.delete == "soft" and shape.keys:
         live = replica.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
     if shape.keys:
-        wanted = expected_state(changes, shape, generation)
+        wanted = expected_state(changes, shape, swept)
     else:
-        wanted = changes.where(F.col(GDDL)["generation"] == generation).select(*map(name, shape.columns))
+        wanted = changes.where(F.col(GDDL)["generation"] >= swept).select(*map(name, shape.columns))
     actual, wanted = _hashed(live, shape), _hashed(wanted, shape)
     a, b = _buckets(actual), _buckets(wanted)
     both = a.alias("a").join(b.alias("b"), F.col(f"a.{_BUCKET}") == F.col(f"b.{_BUCKET}"), "full_outer")

@@ -1,0 +1,95 @@
+"""What only a file system can do: links, vanishing files, walks that skip, writes that fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from airflow_gddl.contract.errors import RetriableError
+from spark_jobs import storage_local
+from spark_jobs.storage import Storage
+
+
+def test_local_listing_follows_links_but_not_upwards(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "real").write_text("content")
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "a-link").symlink_to(tmp_path / "data" / "real")
+    (tmp_path / "table" / "b-folder").symlink_to(tmp_path / "data")
+    (tmp_path / "table" / "c-broken").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "table" / "d-loop").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "table" / "e-pipe")
+    root = str(tmp_path / "table")
+    found = list(Storage().list(root))
+    assert [(item.path.removeprefix(f"{root}/"), item.size) for item in found] == [("a-link", 7), ("b-folder/real", 7)]
+
+
+def test_local_listing_survives_files_and_folders_that_vanish(tmp_path: Path) -> None:
+    storage = Storage()
+    for name in ("a", "b", "c/x", "c/y", "d/x"):
+        storage.write(f"{tmp_path}/{name}", b"")
+    seen = []
+    for item in storage.list(str(tmp_path)):
+        seen.append(item.path.removeprefix(f"{tmp_path}/"))
+        if seen[-1] == "a":
+            (tmp_path / "b").unlink()
+            (tmp_path / "d" / "x").unlink()
+            (tmp_path / "d").rmdir()
+        if seen[-1] == "c/x":
+            (tmp_path / "c" / "y").unlink()
+    assert seen == ["a", "c/x"]
+
+
+def test_local_listing_does_nothing_for_what_lies_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    for day in range(1, 29):
+        for hour in range(10):
+            storage.write(f"{tmp_path}/2024/01/{day:02d}/202401{day:02d}-{hour:02d}", b"")
+    scanned: list[str] = []
+    stated: list[str] = []
+    scandir, stat = os.scandir, Path.stat
+
+    def counting_scandir(path: str) -> object:
+        scanned.append(path)
+        return scandir(path)
+
+    def counting_stat(path: Path) -> os.stat_result:
+        stated.append(str(path))
+        return stat(path)
+
+    monkeypatch.setattr(os, "scandir", counting_scandir)
+    monkeypatch.setattr(Path, "stat", counting_stat)
+    found = list(storage.list(str(tmp_path), f"{tmp_path}/2024/01/28/20240128-05"))
+    assert len(found) == 4
+    assert [path.removeprefix(str(tmp_path)) for path in scanned] == ["", "/2024", "/2024/01", "/2024/01/28"]
+    assert len(stated) == 4
+
+
+def test_an_atomic_write_leaves_the_old_content_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage()
+    storage.write(f"{tmp_path}/x", b"old")
+
+    def full(_: Path, __: bytes) -> NoReturn:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(RetriableError, match="STORAGE_BUSY"):
+        storage.write(f"{tmp_path}/x", b"new")
+    monkeypatch.undo()
+    assert storage.read(f"{tmp_path}/x") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_create_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path, __: Path) -> NoReturn:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    assert storage_local.create(f"{tmp_path}/x", b"first")
+    assert not storage_local.create(f"{tmp_path}/x", b"second")
+    assert storage_local.read(f"{tmp_path}/x") == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
