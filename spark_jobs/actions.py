@@ -10,14 +10,14 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from spark_jobs.batch_schema import plan_batch
+from spark_jobs.desk import Desk
 from spark_jobs.engines.shape import Shape
 from spark_jobs.engines.spark import verify as spark_verify
-from spark_jobs.desk import Desk
 from spark_jobs.outcome import Outcome
-from spark_jobs.pipeline import TableRun
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.table_run import TableRun
 
 
 def show_plan(run: TableRun, totals: Outcome) -> JobResult:
@@ -91,6 +91,9 @@ def list_errors(run: TableRun, totals: Outcome) -> JobResult:
         rows = desk.tables.read(desk.layout.errors).where(F.col("resolved_at").isNull())
         shown = rows.drop("record_schema", "resolved_at").orderBy("batch_id", "source_file", "position")
         listed = shown.withColumn("occurred_at", F.date_format("occurred_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"))
-        details = {"unresolved": rows.count(), "rows": [r.asDict() for r in listed.limit(run.job.options.limit).collect()]}
+        details = {
+            "unresolved": rows.count(),
+            "rows": [r.asDict() for r in listed.limit(run.job.options.limit).collect()],
+        }
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     return replace(result, status="succeeded", quarantined=details["unresolved"], details=details)

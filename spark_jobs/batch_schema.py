@@ -86,7 +86,7 @@ def order_of_table(
     loads = [[n for n, _ in g.columns] for g in groups if g.kind == "load"]
     if state.sequence_by and not spec.sequence_by:
         times = {t.lower() for t in dms.commit_time_names(options)}
-        found: dms.Sequence_ | None = dms.Sequence_(state.sequence_by, state.sequence_by[0].lower() not in times)
+        found: dms.Order | None = dms.Order(state.sequence_by, state.sequence_by[0].lower() not in times)
     else:
         found = dms.resolve_sequence(spec, options, changes, loads)
     if found is None:
@@ -125,7 +125,9 @@ def plan_batch(
         IncomingSchema(i, g.label, _with_absent(d.data, technical, stored.data), g.only_deletes)
         for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
     ]
-    before = [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in enumerate(zip(groups, delivered, strict=True))]
+    before = [
+        IncomingSchema(i, g.label, d.before, True) for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
+    ]
     rules = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, prefer_rewrite=stored.prefer_rewrite)
     plan = plan_schema(_with_technical(stored.data, technical, delivered), tuple(data), rules)
     images = plan_schema(stored.before, tuple(before), SchemaRules(evolution=_BEFORE_IMAGES))
@@ -252,4 +254,3 @@ def _lacking(
         if without and column.name.lower() not in always:
             found[column.name] = without
     return found
-

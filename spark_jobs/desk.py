@@ -8,8 +8,10 @@ from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.batch_schema import Stored
-from spark_jobs.engines.shape import RESCUED
+from spark_jobs.engines.shape import RESCUED, Shape
+from spark_jobs.engines.spark.site import Site
 from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.columns import Schema
 from spark_jobs.storage import Storage
 
@@ -24,6 +26,9 @@ class Desk:
     layout: Layout
     storage: Storage
     tables: Tables
+
+    def site(self, plan: BatchPlan, shape: Shape) -> Site:
+        return Site(tables=self.tables, layout=self.layout, tier=self.tier, plan=plan, shape=shape)
 
     def stored_columns(self) -> Stored:
         """Columns of the change table now, before images apart."""

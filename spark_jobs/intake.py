@@ -56,7 +56,7 @@ class Intake:
     decoded: DataFrame
     figures: Figures
     schema_ids: tuple[int, ...]
-    change_schemas: set[int]
+    change_schemas: frozenset[int]
     unreadable: tuple[Unreadable, ...] = ()
     schema_of: Mapping[str, int] = field(default_factory=dict)
     rows_by_footer: int | None = None
@@ -114,7 +114,7 @@ def decode_groups(desk: Desk, plan: BatchPlan, state: TableState, raws: Sequence
         decoded=rows,
         figures=measure(rows, schema.shape),
         schema_ids=tuple(g.schema_id for g in schema.groups),
-        change_schemas={group.schema_id for (_, landed), group in kinds if landed.kind == "change"},
+        change_schemas=frozenset(group.schema_id for (_, landed), group in kinds if landed.kind == "change"),
     )
 
 
@@ -191,7 +191,6 @@ def _damaged(desk: Desk, plan: BatchPlan, files: Sequence[Probed]) -> tuple[Unre
             reason = str(error).strip().splitlines()[0][:500]
             bad.append(Unreadable(found.file, "FILE_UNREADABLE", reason))
     return tuple(bad)
-
 
 
 def _take_in_again(desk: Desk, plan: BatchPlan, state: TableState) -> Intake | None:

@@ -17,9 +17,10 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs import actions
 from spark_jobs.faults import translated
 from spark_jobs.outcome import Outcome
-from spark_jobs.pipeline import TableRun, run_table
+from spark_jobs.pipeline import run_table
 from spark_jobs.refresh import refresh_table
 from spark_jobs.runtime import Runtime
+from spark_jobs.table_run import TableRun
 
 _LOG = logging.getLogger(__name__)
 

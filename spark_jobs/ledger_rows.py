@@ -83,7 +83,7 @@ def state_of(done: Settled, state: TableState, landing: str, left: Discovery | N
     """The table's state once the batch is committed."""
     intake = done.intake
     plan = done.plan if done.opens else replace(done.plan, generation=max(state.generation, 1))
-    after = replace(state_after(plan, state, landing=landing, left=left), epoch=state.epoch or plan.planned_at)
+    after = state_after(plan, state, landing=landing, left=left)
     if done.swept:
         after = replace(after, swept=plan.generation)
     if intake is None:

@@ -28,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the job that the arguments name; one JobResult line a table on standard output and nothing else there."""
     args = _parser().parse_args(argv)
     results = _own_stdout()
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     try:
         job = read_spec(args.spec)
     except GddlError as error:
@@ -53,7 +55,9 @@ def read_spec(text: str) -> JobSpec:
         try:
             text = Path(text).read_text(encoding="utf-8")
         except OSError as error:
-            raise FatalError("SPEC_UNREADABLE", f"no JobSpec can be read: {error}", remedy="give JSON or a file") from error
+            raise FatalError(
+                "SPEC_UNREADABLE", f"no JobSpec can be read: {error}", remedy="give JSON or a file"
+            ) from error
     version = _version_of(text)
     if version != JobSpec.contract_version:
         raise FatalError("CONTRACT_VERSION", f"the spec has contract version {version}, this job {JobSpec.contract_version}",

@@ -17,10 +17,14 @@ def of_discovery(found: Discovery, landing: str) -> tuple[RunWarning, ...]:
     """A vanished folder, and files whose names no rule knows."""
     warnings = []
     if found.folder_missing:
-        warnings.append(RunWarning(code="FOLDER_MISSING", message=f"there is no landing folder {landing}; nothing was changed"))
+        warnings.append(
+            RunWarning(code="FOLDER_MISSING", message=f"there is no landing folder {landing}; nothing was changed")
+        )
     if found.ignored:
         message = "files with names that DMS doesn't give were left alone"
-        warnings.append(RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample))
+        warnings.append(
+            RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)
+        )
     return tuple(warnings)
 
 
@@ -31,7 +35,9 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     warnings = []
     if unreadable:
         message = "files could not be read; they are in the quarantine and are tried again when they change"
-        warnings.append(RunWarning(code="FILE_UNREADABLE", message=message, count=len(unreadable), sample=_paths(unreadable)))
+        warnings.append(
+            RunWarning(code="FILE_UNREADABLE", message=message, count=len(unreadable), sample=_paths(unreadable))
+        )
     if vanished:
         message = "files vanished after they were listed; they are taken when they come back"
         warnings.append(RunWarning(code="FILE_VANISHED", message=message, count=len(vanished), sample=_paths(vanished)))

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts
+from spark_jobs.batch_schema import plan_batch
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.engines.shape import Shape
 from spark_jobs.engines.spark.rebuild import Rebuild, Rebuilt
+from spark_jobs.engines.spark.site import version_of
 from spark_jobs.ledger import Ledger
 from spark_jobs.outcome import Outcome
-from spark_jobs.pipeline import Batch, TableRun, commit, count, ingest
+from spark_jobs.pipeline import Batch, commit, count, ingest
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater
+from spark_jobs.planning import Next, files_changed, moment
 from spark_jobs.runtime import iso
+from spark_jobs.table_run import TableRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +43,7 @@ class _Refresh:
 
     @property
     def beside(self) -> TableRun:
-        root = join(self.living.layout.state, "refresh", self.plan.batch_id)
+        root = join(self.living.layout.state, "refresh", f"{self.plan.batch_id}-{version_of(self.plan)}")
         layout = replace(
             self.living.layout, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
             replica=join(root, "replica"), history=join(root, "history"),
@@ -64,7 +68,7 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
             plan = None
         if plan is None:
             state = ledger.state
-            plan = BatchPlan(number=state.batch + 1, mode="refresh", planned_at=iso(started),
+            plan = BatchPlan(number=state.batch + 1, mode="refresh", planned_at=iso(moment(run, ledger)),
                              generation=max(state.generation, 1), files=())  # fmt: skip
             claim.check()
             ledger.write_plan(plan)
@@ -83,7 +87,7 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> None:
     work.run.tell("read", work.plan.number, outcome.rows_read)
     rebuild = Rebuild(
         tables=work.living.tables, living=work.living.layout, beside=work.beside.layout, tier=work.living.tier,
-        plan=work.plan, shape=shape, epoch=work.ledger.state.epoch or work.plan.planned_at,
+        plan=work.plan, shape=shape,
         floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(fresh.all_entries()),
     )  # fmt: skip
     done = rebuild.swap(lambda step: work.run.tell(step, work.plan.number))
@@ -94,48 +98,70 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> None:
 
 
 def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]:
-    """Work off every landed file into the change table beside; the shape of the last batch."""
+    """Work off every landed file into the change table beside, and seal its ledger; the shape that comes of it.
+
+    Once sealed nothing more is taken in: steps of the swap that are done would not have it, and the commit would.
+    """
     run, desk = work.beside, replace(work.living, layout=work.beside.layout, spec=work.beside.spec)
     ledger = run.ledger()
     if ledger.state.batch == 0:
-        ledger.commit(_seed(work))
-    found = _with_generations(run.discover(ledger), work.ledger, work.run.discover(work.ledger))
-    shape = None
-    while True:
-        plan = ledger.plan()
-        if plan is None:
-            plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=run.runtime.clock())
-            if plan is None:
-                break
-            ledger.write_plan(replace(plan, sweep=False))
-        work.claim.check()
-        found = found.without(plan)
-        batch = Batch(plan=plan, ledger=ledger, claim=work.claim, left=found)
-        done = ingest(run, desk, batch, outcome)
-        if done.intake is not None:
-            shape = done.intake.schema.shape
-        commit(run, desk, batch, done)
-        if done.intake is not None:
-            done.intake.decoded.unpersist()
-        count(outcome, plan, done)
-    if shape is None and ledger.state.keys is not None:
-        shape = _shape(desk, ledger.state)
-    return (None if shape is None else replace(shape, spec=work.run.spec)), ledger
+        ledger.commit(_empty_commit(work, _seed(work)))
+    if not _is_sealed(ledger):
+        found = _with_generations(run.discover(ledger), work.ledger, work.run.discover(work.ledger))
+        _require_unchanged(work, ledger, found)
+        while (plan := _next_plan(run, ledger, found)) is not None:
+            work.claim.check()
+            found = found.without(plan)
+            batch = Batch(coming=Next(plan=plan), ledger=ledger, claim=work.claim, left=found)
+            done = ingest(run, desk, batch, outcome)
+            commit(run, desk, batch, done)
+            if done.intake is not None:
+                done.intake.decoded.unpersist()
+            count(outcome, plan, done)
+        ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
+    if ledger.state.keys is None:
+        return None, ledger
+    shape = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), ledger.state).shape
+    return replace(shape, spec=work.run.spec), ledger
 
 
-def _shape(desk: Desk, state: TableState) -> Shape:
-    from spark_jobs.actions import shape_of
+def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:
+    plan = ledger.plan()
+    if plan is None:
+        plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=moment(run, ledger))
+        if plan is not None:
+            plan = replace(plan, sweep=False)
+            ledger.write_plan(plan)
+    return plan
 
-    return shape_of(desk, state)
+
+def _is_sealed(ledger: Ledger) -> bool:
+    last = ledger.last_commit()
+    return last is not None and last.number > 1 and not last.plan.files
 
 
-def _seed(work: _Refresh) -> BatchCommit:
-    """Begin the ledger beside with what must go on: schema ids, generations."""
+def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None:
+    """A refresh that died in a batch whose files then changed is begun anew by the next run."""
+    begun = ledger.plan()
+    if begun is not None and files_changed(begun, found):
+        work.ledger.drop_plan()
+        _clean_up(work)
+        raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its full refresh was begun",
+                             remedy="run the refresh again; the tables are unchanged")  # fmt: skip
+
+
+def _seed(work: _Refresh) -> TableState:
+    """What must go on in the ledger beside: schema ids, generations."""
     living = work.ledger.state
-    state = TableState(batch=1, generation=max(living.generation, 1), schemas=living.schemas,
-                       generation_floor=living.generation_floor or (None,), epoch=work.plan.planned_at)  # fmt: skip
-    plan = BatchPlan(number=1, mode="refresh", planned_at=work.plan.planned_at, generation=state.generation, files=())
-    return BatchCommit(number=1, plan=plan, files=(), state=state)
+    return TableState(batch=1, generation=max(living.generation, 1), schemas=living.schemas,
+                      generation_floor=living.generation_floor or (None,))  # fmt: skip
+
+
+def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
+    plan = BatchPlan(
+        number=state.batch, mode="refresh", planned_at=work.plan.planned_at, generation=state.generation, files=()
+    )
+    return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
 def _with_generations(found: Discovery, living: Ledger, waiting: Discovery) -> Discovery:
@@ -156,7 +182,7 @@ def _commit(work: _Refresh, fresh: Ledger, rows_now: int) -> None:
     before, rows = work.ledger.state, fresh.all_entries()
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
     state = replace(
-        fresh.state, batch=work.plan.number, rows=rows_now, swept=fresh.state.generation, epoch=before.epoch or work.plan.planned_at,
+        fresh.state, batch=work.plan.number, rows=rows_now, swept=fresh.state.generation,
         max_sequence=_highest(before, fresh.state), tombstones_purged_at=before.tombstones_purged_at,
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
@@ -184,5 +210,3 @@ def _clean_up(work: _Refresh) -> None:
     root = join(work.living.layout.state, "refresh")
     for found in list(work.living.storage.list(root)):
         work.living.storage.delete(found.path)
-
-

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyspark
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCALA = "2.13"
 # Delta's JARs and what they need beyond Spark's own class path; the rest of their dependencies Spark brings itself.
@@ -52,6 +54,8 @@ SQL_SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # A merge's source is read back from the change table, which gives the same rows whenever it is asked.
+    "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
 }
 
@@ -84,8 +88,6 @@ def open_session(settings: SessionSettings) -> SparkSession:
     Raises:
         FatalError: `JAVA_MISSING`, `DELTA_MISSING`.
     """
-    from pyspark.sql import SparkSession
-
     active = SparkSession.getActiveSession()
     session = active or _embedded(settings)
     for key, value in SQL_SETTINGS.items():
@@ -94,9 +96,6 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def _embedded(settings: SessionSettings) -> SparkSession:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
     builder = SparkSession.builder
     for key, value in _static_settings(settings).items():
         builder = builder.config(key, value)
@@ -146,38 +145,48 @@ def _delta_jars(scratch: Path) -> dict[str, str]:
     Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our own
     settings ask Central only.
     """
-    import importlib.metadata
-
-    import pyspark
-
     series = ".".join(pyspark.__version__.split(".")[:2])
     try:
         version = importlib.metadata.version("delta-spark")
     except importlib.metadata.PackageNotFoundError as error:
         raise FatalError("DELTA_MISSING", "the package delta-spark is not installed",
                          remedy="pip install 'airflow-gddl[spark]'") from error  # fmt: skip
-    cache = Path(os.environ.get("GDDL_IVY", str(Path.home() / ".cache" / "airflow-gddl" / "ivy")))
-    main_jar = cache / "jars" / f"io.delta_delta-spark_{series}_{SCALA}-{version}.jar"
-    if not main_jar.exists():
-        _resolve(cache, scratch, f"io.delta:delta-spark_{series}_{SCALA}:{version}")
-    jars = sorted(str(p) for p in (cache / "jars").glob("*.jar") if p.name.startswith(_WANTED))
-    if not main_jar.exists():
-        raise FatalError("DELTA_MISSING", f"{main_jar.name} could not be had from Maven Central",
-                         remedy=f"see the log, or put the JARs into {cache / 'jars'}")  # fmt: skip
-    return {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+    home = Path(os.environ.get("GDDL_JARS", str(Path.home() / ".cache" / "airflow-gddl")))
+    jars = home / f"delta-{version}-spark-{series}"
+    log = "" if jars.exists() else _resolve(jars, scratch, f"io.delta:delta-spark_{series}_{SCALA}:{version}")
+    found = sorted(str(p) for p in jars.glob("*.jar") if p.name.startswith(_WANTED))
+    if not found:
+        raise FatalError(
+            "DELTA_MISSING",
+            f"the JARs of Delta {version} could not be had from Maven Central: {log}",
+            remedy=f"open the way to Maven Central, or put the JARs into {jars}",
+        )
+    return {"spark.driver.extraClassPath": os.pathsep.join(found)}
 
 
-def _resolve(cache: Path, scratch: Path, coordinates: str) -> None:
-    """Let a Spark of its own process fetch the JARs, so that this one starts with a plain class path."""
-    cache.mkdir(parents=True, exist_ok=True)
+def _resolve(jars: Path, scratch: Path, coordinates: str) -> str:
+    """Let a Spark of its own process fetch the JARs, so that this one starts with a plain class path; its last words.
+
+    They appear all at once, for two jobs may want them at the same time.
+    """
     ivy = scratch / "ivysettings.xml"
     ivy.write_text(_IVY)
     nothing = scratch / "nothing.py"
     nothing.write_text("")
-    import pyspark
-
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     command = [str(submit), "--master", "local[1]", "--packages", coordinates, "--exclude-packages", ",".join(_EXCLUDED),
-               "--conf", f"spark.jars.ivy={cache}", "--conf", f"spark.jars.ivySettings={ivy}",
+               "--conf", f"spark.jars.ivy={scratch / 'ivy'}", "--conf", f"spark.jars.ivySettings={ivy}",
                "--conf", "spark.ui.enabled=false", str(nothing)]  # fmt: skip
-    subprocess.run(command, check=False, capture_output=True, timeout=600)  # noqa: S603 - fixed command, no user input
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)  # noqa: S603 - no outside input
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(dir=jars.parent))
+    for jar in (scratch / "ivy" / "jars").glob("*.jar"):
+        shutil.copy2(jar, staged / jar.name)
+    if not any(staged.iterdir()):
+        staged.rmdir()
+        return done.stderr[-500:]
+    try:
+        staged.rename(jars)
+    except OSError:  # another job was quicker
+        shutil.rmtree(staged)
+    return done.stderr[-500:]

@@ -9,6 +9,11 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.job import run_job
+from spark_jobs.runtime import LazySpark, Runtime
+from spark_jobs.session import SessionSettings
+from spark_jobs.storage import Storage
 from tests.engine_port import EnginePort
 
 
@@ -16,21 +21,13 @@ class SparkPort:
     """The Spark engine in this process."""
 
     def __init__(self) -> None:
-        from spark_jobs.runtime import LazySpark, Runtime
-        from spark_jobs.session import SessionSettings
-        from spark_jobs.storage import Storage
-
         self.spark = LazySpark(SessionSettings(cores=2, memory="3g", brief=True))
         self.runtime = Runtime(storage=Storage(), spark=self.spark)
 
     def run(self, job: JobSpec) -> list[JobResult]:
-        from spark_jobs.job import run_job
-
         return [outcome.result for outcome in run_job(job, self.runtime, lambda _: None)]
 
     def read(self, path: str) -> list[dict[str, Any]]:
-        from spark_jobs.engines.spark.tables import Tables
-
         tables = Tables(self.spark.for_table())
         if not tables.exists(path):
             return []

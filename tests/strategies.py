@@ -7,7 +7,7 @@ every column that can appear, so that any engine's tests can write the files wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
@@ -62,6 +62,7 @@ class Traits:
     forced: bool = False
     renames: bool = False
     bad_rows: bool = False
+    min_changes: int = 1
     max_changes: int = 14
     max_files: int = 5
     max_runs: int = 4
@@ -74,6 +75,11 @@ ORDER_FREE = Traits(reloads=False, ties=False, partial=True, renames=True, tie_b
 ORDER_FREE_TIES = Traits(reloads=False, copies=False, renames=True, tie_breaks=("delete_wins",))
 """The same with ties. Without copies: of a re-delivery the first file counts, and file names break ties."""
 EVERYTHING = Traits(partial=True, forced=True, renames=True, bad_rows=True)
+
+
+def dense(traits: Traits) -> Traits:
+    """More changes in fewer runs, for engines to which a run costs the same however little it holds."""
+    return replace(traits, min_changes=6, max_changes=18, max_files=4, max_runs=3)
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def specs(draw: st.DrawFn, traits: Traits) -> TableSpec:
 def cases(draw: st.DrawFn, traits: Traits) -> Case:
     """A whole history."""
     spec = draw(specs(traits))
-    items = draw(st.lists(_items(traits), min_size=1, max_size=traits.max_changes))
+    items = draw(st.lists(_items(traits), min_size=traits.min_changes, max_size=traits.max_changes))
     items = _distinct(items, traits)
     if traits.copies and not traits.keyless:
         items += draw(st.lists(st.sampled_from(items), max_size=4))

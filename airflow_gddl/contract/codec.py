@@ -49,7 +49,7 @@ def decode(cls: type[T], data: Any) -> T:
     Raises:
         FatalError: `SPEC_INVALID`.
     """
-    return typing.cast(T, _decode(cls, data, cls.__name__))
+    return typing.cast("T", _decode(cls, data, cls.__name__))
 
 
 def _decode(hint: Any, data: Any, path: str) -> Any:
@@ -57,7 +57,7 @@ def _decode(hint: Any, data: Any, path: str) -> Any:
     if hint is Any:
         return data
     if dataclasses.is_dataclass(hint):
-        return _decode_dataclass(typing.cast(type, hint), data, path)
+        return _decode_dataclass(typing.cast("type", hint), data, path)
     if origin in (Union, types.UnionType):
         return _decode_union(get_args(hint), data, path)
     if origin is Literal:
@@ -96,7 +96,9 @@ def _decode_dataclass(cls: type, data: Any, path: str) -> Any:
     hints = _hints(cls)
     unknown = sorted(set(data) - set(hints))
     if unknown:
-        raise _wrong(f"{path}.{unknown[0]}", f"unknown field {unknown[0]!r}", f"known fields: {', '.join(sorted(hints))}")
+        raise _wrong(
+            f"{path}.{unknown[0]}", f"unknown field {unknown[0]!r}", f"known fields: {', '.join(sorted(hints))}"
+        )
     values = {name: _decode(hints[name], value, f"{path}.{name}") for name, value in data.items()}
     missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
     if missing:

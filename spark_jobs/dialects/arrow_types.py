@@ -53,4 +53,4 @@ def quoted(name: str) -> str:
 
 
 def is_nanos(kind: pa.DataType) -> bool:
-    return pt.is_timestamp(kind) and kind.unit == "ns"
+    return bool(pt.is_timestamp(kind) and kind.unit == "ns")

@@ -14,7 +14,7 @@ COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
 
 
 @dataclass(frozen=True)
-class Sequence_:
+class Order:
     """How a table's changes are ordered.
 
     Attributes:
@@ -42,7 +42,7 @@ def commit_time_names(options: DmsOptions) -> tuple[str, ...]:
 
 def resolve_sequence(
     spec: TableSpec, options: DmsOptions, change_columns: Sequence[Iterable[str]], load_columns: Sequence[Iterable[str]]
-) -> Sequence_ | None:
+) -> Order | None:
     """The columns that order changes: the row's own, else the dialect's choice.
 
     Args:
@@ -56,12 +56,12 @@ def resolve_sequence(
         FatalError: `SEQUENCE_MISSING` when change files have none.
     """
     if spec.sequence_by:
-        return Sequence_(spec.sequence_by, total=True)
+        return Order(spec.sequence_by, total=True)
     for groups in (change_columns, load_columns):
         for candidates, total in ((TOTAL_ORDER, True), (commit_time_names(options), False)):
             for wanted in candidates:
                 if any(match(names, wanted) for names in groups):
-                    return Sequence_((wanted,), total)
+                    return Order((wanted,), total)
         if groups is change_columns and change_columns:
             raise FatalError(
                 "SEQUENCE_MISSING",
@@ -88,4 +88,6 @@ def sequence_type(name: str, types: Iterable[str], options: DmsOptions) -> str:
 def declared_types(columns: Mapping[str, str], options: DmsOptions) -> dict[str, str]:
     """Columns that come as text and are declared otherwise in `options.types`: file column to SQL type."""
     declared = {name.lower(): kind for name, kind in options.types.items()}
-    return {name: declared[name.lower()] for name, kind in columns.items() if name.lower() in declared and kind == "string"}
+    return {
+        name: declared[name.lower()] for name, kind in columns.items() if name.lower() in declared and kind == "string"
+    }

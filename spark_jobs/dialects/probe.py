@@ -95,7 +95,9 @@ def probe(storage: Opens, file: PlannedFile, options: DmsOptions) -> Probed:
     except UnsupportedTypeError as error:
         raise QuarantinableError("FILE_TYPE_UNSUPPORTED", f"no SQL type for {error}", where=file.path) from error
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        raise QuarantinableError("FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path) from error
+        raise QuarantinableError(
+            "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path
+        ) from error
 
 
 def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed:
@@ -126,5 +128,7 @@ def _named(width: int, file: PlannedFile, options: DmsOptions) -> list[str]:
     if width == len(names):
         return names
     raise QuarantinableError(
-        "FILE_UNREADABLE", f"{width} fields in the first line, {len(names)} names in options.csv_columns", where=file.path
+        "FILE_UNREADABLE",
+        f"{width} fields in the first line, {len(names)} names in options.csv_columns",
+        where=file.path,
     )

@@ -55,7 +55,7 @@ class Shape:
         """Some change of the table may carry less than the whole row, so that the highest alone doesn't tell the state."""
         return bool(self.lacking) or self._overlays
 
-    def carries_parts(self, schemas: set[int]) -> bool:
+    def carries_parts(self, schemas: frozenset[int]) -> bool:
         """The same for changes from files of these schemas only."""
         return self._overlays or any(schemas.intersection(ids) for ids in self.lacking.values())
 

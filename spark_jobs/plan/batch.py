@@ -16,8 +16,9 @@ class BatchPlan:
     """A batch before it runs. Written first; a rerun finds it and does exactly the same.
 
     Attributes:
-        number: counts from 1 per table; the Delta transaction version of every write of the batch.
-        planned_at: ISO 8601 UTC with microseconds; the batch's `applied_at`, so that reruns write the same.
+        number: counts from 1 per table.
+        planned_at: ISO 8601 UTC with microseconds, later than that of every plan before; the batch's `applied_at` and the version of
+            its Delta transactions, so that reruns write the same, once.
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
         source: `quarantine` replays its unresolved rows instead of reading files.
@@ -56,8 +57,6 @@ class TableState:
             stand in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
         rows: of the replica, as counted batch by batch.
-        epoch: when the first batch was planned; part of every transaction id, so that a ledger that was lost and begun anew
-            is not taken for the old one by tables that remember its transactions. Null before the first batch.
     """
 
     batch: int = 0
@@ -74,7 +73,6 @@ class TableState:
     swept: int = 1
     tombstones_purged_at: str | None = None
     rows: int = 0
-    epoch: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,9 +116,13 @@ class _Decoder:
                 source = next(a.source for a in self.how.plan.actions if a.target.name == column.name)
                 raw_null = F.lit(True) if source is None else name(source).isNull()
                 errors.append(_problem(raw_null, "KEY_NULL", column.name, "a part of the key is null"))
-                errors.append(_problem(value.isNull(), "CAST_FAILED", column.name, f"the key doesn't fit {column.type}"))
+                errors.append(
+                    _problem(value.isNull(), "CAST_FAILED", column.name, f"the key doesn't fit {column.type}")
+                )
         if not self.shape.keys:
-            errors.append(_problem(op.isin("U", "D"), "APPEND_ONLY_CHANGE", None, "an update or delete in a table without keys"))
+            errors.append(
+                _problem(op.isin("U", "D"), "APPEND_ONLY_CHANGE", None, "an update or delete in a table without keys")
+            )
         return errors
 
     def _sequence_errors(self, sequence: Column | None, unparsable: Column) -> list[Column]:
@@ -187,7 +191,7 @@ class _Decoder:
     def _values(self, deletes: Column) -> tuple[list[Column], list[Column], list[Column]]:
         values, misfits, rescued = self._planned(self.how.plan.actions, deletes)
         for column in self.how.plan.rescued:
-            rescued.append(self._delivered(column)[0].value.alias(column))  # noqa: PERF401 - two lists of one meaning
+            rescued.append(self._delivered(column)[0].value.alias(column))
         return values, misfits, rescued
 
     def _planned(
@@ -203,7 +207,9 @@ class _Decoder:
                 values.append(F.lit(None).cast(kind))
                 continue
             fitted, source_type = self._delivered(action.source)
-            declared_misfit = _problem(fitted.misfit & ~deletes, "CAST_FAILED", action.source, "the value doesn't fit its declared type")
+            declared_misfit = _problem(
+                fitted.misfit & ~deletes, "CAST_FAILED", action.source, "the value doesn't fit its declared type"
+            )
             errors.append(declared_misfit)
             if action.how != "fit":
                 values.append(cast(fitted.value, source_type, action.target.type))

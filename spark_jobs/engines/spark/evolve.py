@@ -51,7 +51,9 @@ def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> Non
     if not tables.exists(definition.path):
         tables.create(definition)
         return
-    actual = {f.name: Column(f.name, parse_type(sql_text(f.dataType))) for f in tables.read(definition.path).schema.fields}
+    actual = {
+        f.name: Column(f.name, parse_type(sql_text(f.dataType))) for f in tables.read(definition.path).schema.fields
+    }
     additions: list[Addition] = []
     grown: list[Widening] = []
     for column in definition.columns:
@@ -82,7 +84,9 @@ def _rewrite(tables: Tables, definition: TableDefinition) -> None:
     for field in rows.schema.fields:
         kept = name(field.name).cast(wanted.get(field.name, field.dataType))
         columns.append(kept.alias(field.name, metadata=field.metadata))
-    rows.select(*columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(definition.path)
+    rows.select(*columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
+        definition.path
+    )
 
 
 def retype_sequence(tables: Tables, path: str, shape: Shape, extra: tuple[str, ...] = ()) -> None:
@@ -91,7 +95,9 @@ def retype_sequence(tables: Tables, path: str, shape: Shape, extra: tuple[str, .
         return
     rows = tables.read(path)
     stored = rows.schema[GDDL].dataType
-    if not isinstance(stored, T.StructType) or sql_text(stored["sequence"].dataType) == str(parse_type(shape.sequence_type)):
+    if not isinstance(stored, T.StructType) or sql_text(stored["sequence"].dataType) == str(
+        parse_type(shape.sequence_type)
+    ):
         return
     kind = spark_type(shape.sequence_type)
     columns = []
@@ -105,4 +111,3 @@ def retype_sequence(tables: Tables, path: str, shape: Shape, extra: tuple[str, .
         else:
             columns.append(name(field.name).alias(field.name, metadata=field.metadata))
     rows.select(*columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-

@@ -48,7 +48,9 @@ def fold(events: DataFrame, shape: Shape) -> DataFrame:
         if column in shape.keys:
             continue
         flag = carries(shape, column) & (F.col(OP) != "D")
-        columns.append(F.max_by(F.when(flag, F.struct(name(column).alias("v"))), F.when(flag, F.col(ORDER))).alias(column))
+        columns.append(
+            F.max_by(F.when(flag, F.struct(name(column).alias("v"))), F.when(flag, F.col(ORDER))).alias(column)
+        )
         columns.append(F.max(flag).alias(carried_name(index)))
     last = F.max_by(F.struct(GDDL, OP, SEQUENCE, ORDER, _SEGMENT), F.col(ORDER)).alias("last")
     had = F.max(F.col(OP) != "D").alias(HAD)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import carries
 from spark_jobs.engines.spark.order import OP, ORDER, SEQUENCE, events, name
-from spark_jobs.engines.spark.tables import Tables, spark_type
+from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type
 
 START, END = "__start_at", "__end_at"
 _RUN, _SEG, _SAME, _ACTION = (f"{GDDL}__{n}" for n in ("run", "segment", "same", "action"))
@@ -27,7 +30,9 @@ def versions(changes: DataFrame, shape: Shape, floors: tuple[object, ...]) -> Da
     alive = F.col(OP) != "D"
     same = F.lag(F.when(alive, tracked)).over(by_key).eqNullSafe(F.when(alive, tracked))
     states = states.withColumn(_SAME, same)
-    states = states.withColumn(_RUN, F.sum((~F.col(_SAME)).cast("int")).over(by_key.rowsBetween(Window.unboundedPreceding, 0)))
+    states = states.withColumn(
+        _RUN, F.sum((~F.col(_SAME)).cast("int")).over(by_key.rowsBetween(Window.unboundedPreceding, 0))
+    )
     last = F.max_by(F.struct(*(name(c) for c in shape.columns if c not in shape.keys), GDDL, OP), F.col(ORDER))
     runs = states.groupBy(*map(name, shape.keys), _RUN).agg(
         last.alias("last"), F.min_by(F.struct(F.col(SEQUENCE).alias("v")), F.col(ORDER)).alias("start")
@@ -71,8 +76,9 @@ def _with_vanishing(happened: DataFrame, shape: Shape, floors: tuple[object, ...
         for key, value in fields.items():
             ended = ended.withColumn(GDDL, F.col(GDDL).withField(key, value))
         order = F.lit(None).cast(happened.schema[ORDER].dataType)
-        lowest = F.struct(F.lit(generation).alias("generation"), *(F.lit(None).cast(f.dataType).alias(f.name)
-                          for f in happened.schema[ORDER].dataType.fields[1:]))  # fmt: skip
+        fields_of_order = cast("T.StructType", happened.schema[ORDER].dataType).fields[1:]
+        nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in fields_of_order]
+        lowest = F.struct(F.lit(generation).alias("generation"), *nothing)
         ended = ended.withColumn(ORDER, F.coalesce(order, lowest))
         happened = happened.unionByName(ended, allowMissingColumns=True)
     return happened
@@ -123,12 +129,14 @@ def apply(tables: Tables, path: str, derived: DataFrame, touched: DataFrame | No
         if "map<" not in derived.schema[column].dataType.simpleString():
             differs = differs | ~F.col(f"a.`{column}`").eqNullSafe(F.col(f"b.`{column}`"))
     picked = [F.when(missing, F.col(f"b.`{c}`")).otherwise(F.col(f"a.`{c}`")).alias(c) for c in columns]
-    work = both.where(missing | extra | differs).select(*picked, F.when(missing, "delete").otherwise("put").alias(_ACTION))
+    work = both.where(missing | extra | differs).select(
+        *picked, F.when(missing, "delete").otherwise("put").alias(_ACTION)
+    )
     match = F.lit(True)
     for key in keys:
         match = match & (F.col(f"t.`{key}`") == F.col(f"s.`{key}`"))
     match = match & F.col(f"t.{START}").eqNullSafe(F.col(f"s.{START}"))
-    values = {f"`{c}`": F.col(f"s.`{c}`") for c in columns}
+    values: Assignments = {f"`{c}`": F.col(f"s.`{c}`") for c in columns}
     builder = tables.handle(path).alias("t").merge(work.localCheckpoint().alias("s"), match)
     builder = builder.whenMatchedDelete(F.col(f"s.{_ACTION}") == "delete").whenMatchedUpdate(set=values)
     builder.whenNotMatchedInsert(F.col(f"s.{_ACTION}") == "put", values=values).execute()

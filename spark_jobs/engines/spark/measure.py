@@ -31,9 +31,10 @@ class Figures:
 
     Attributes:
         files: by ledger path; a file without rows is absent.
-        identities: distinct (key, generation of a full-load row, sequence, op) among good rows, by 64-bit hash.
+        identities: distinct (key, sequence) among good rows, by 64-bit hash.
         keys: distinct keys among good rows, by 64-bit hash.
-        low, high: range of the first key column; null without keys.
+        low, high: range of the first key column; null without keys, and for types whose values don't survive the way
+            through Python unchanged (times, floating point).
         widths: least and greatest length of a sequence of digits; null when it isn't text of digits.
     """
 
@@ -59,7 +60,7 @@ def measure(decoded: DataFrame, shape: Shape) -> Figures:
     change = good & (F.col(KIND) == "change")
     sequence = F.when(change, gddl["sequence"])
     iso = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
-    first_key = name(shape.keys[0]) if shape.keys else F.lit(None).cast("string")
+    first_key = name(shape.keys[0]) if shape.keys and _has_range(shape) else F.lit(None).cast("string")
     digits = F.when(sequence.cast("string").rlike("^[0-9]+$"), F.length(sequence.cast("string")))
     per_file = decoded.groupBy(gddl["source_file"].alias("file")).agg(
         F.count(F.lit(1)).alias("rows"),
@@ -91,12 +92,20 @@ def measure(decoded: DataFrame, shape: Shape) -> Figures:
     )
 
 
+def _has_range(shape: Shape) -> bool:
+    kind = next(str(c.type) for c in shape.data if c.name == shape.keys[0])
+    return kind in ("tinyint", "smallint", "int", "bigint", "date", "string") or kind.startswith("decimal")
+
+
 def _is_text(shape: Shape) -> bool:
     return shape.sequence_type == "string"
 
 
 def _file(row: Mapping[str, object]) -> FileFigures:
-    texts = {k: None if row[k] is None else str(row[k]) for k in ("min_sequence", "max_sequence", "min_commit_ts", "max_commit_ts")}
+    texts = {
+        k: None if row[k] is None else str(row[k])
+        for k in ("min_sequence", "max_sequence", "min_commit_ts", "max_commit_ts")
+    }
     return FileFigures(rows=int(str(row["rows"])), quarantined=int(str(row["bad"])), **texts)
 
 
@@ -110,10 +119,11 @@ def _distinct(good: DataFrame, shape: Shape) -> tuple[int, int]:
     """Distinct identities and distinct keys, by 64-bit hash: a collision only makes the batch take the longer way."""
     if not shape.keys:
         return 0, 0
-    gddl = F.col(GDDL)
     key = F.xxhash64(*(name(k) for k in shape.keys))
-    identity = F.xxhash64(gddl["sequence"], gddl["op"], *(name(k) for k in shape.keys))
+    identity = F.xxhash64(F.col(GDDL)["sequence"], *(name(k) for k in shape.keys))
     pairs = good.select(key.alias("k"), identity.alias("i")).groupBy("k", "i").agg(F.lit(1))
-    counted = pairs.groupBy("k").agg(F.count(F.lit(1)).alias("n")).agg(F.sum("n").alias("i"), F.count(F.lit(1)).alias("k"))
+    counted = (
+        pairs.groupBy("k").agg(F.count(F.lit(1)).alias("n")).agg(F.sum("n").alias("i"), F.count(F.lit(1)).alias("k"))
+    )
     row = counted.collect()[0]
     return int(row["i"] or 0), int(row["k"] or 0)

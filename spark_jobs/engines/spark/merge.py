@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import FIRST, FRESH, HAD, HAS_FORCED, LOWEST, UNSEEN, carried_name, fold, net, single
-from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of
-from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of, truth
+from spark_jobs.engines.spark.tables import Assignments, Tables
 
 REWORKED = f"{GDDL}__reworked"
 """True for keys folded anew from the whole change table; their state replaces whatever is stored."""
@@ -37,7 +37,7 @@ class Net:
     partial: bool
 
 
-def net_of_batch(changes: DataFrame, shape: Shape, schemas: set[int], keys_unique: bool) -> Net:
+def net_of_batch(changes: DataFrame, shape: Shape, schemas: frozenset[int], keys_unique: bool) -> Net:
     """Fold a batch's changes.
 
     Args:
@@ -79,10 +79,25 @@ def priors(tables: Tables, shape: Shape, paths: tuple[str, str], keys: DataFrame
     replica, tombstones = paths
     parts = [_orders(tables.read(replica), shape, is_forced(shape))]
     if tables.exists(tombstones):
-        parts.append(_orders(tables.read(tombstones), shape, F.col(FORCED) if shape.spec.force_update else F.lit(False)))
+        parts.append(
+            _orders(tables.read(tombstones), shape, F.col(FORCED) if shape.spec.force_update else F.lit(False))
+        )
     known = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
     wanted = F.broadcast(keys.select(*map(name, shape.keys)).distinct())
-    return known.join(wanted, list(shape.keys), "left_semi").groupBy(*map(name, shape.keys)).agg(F.max(ORDER).alias(ORDER))
+    return (
+        known.join(wanted, list(shape.keys), "left_semi").groupBy(*map(name, shape.keys)).agg(F.max(ORDER).alias(ORDER))
+    )
+
+
+def known_keys(tables: Tables, shape: Shape, paths: tuple[str, str], keys: DataFrame) -> DataFrame:
+    """Those of `keys` that have a row in replica or tombstones (`paths`)."""
+    columns = list(map(name, shape.keys))
+    wanted = F.broadcast(keys)
+    found = tables.read(paths[0]).select(*columns).join(wanted, list(shape.keys), "left_semi")
+    if tables.exists(paths[1]):
+        buried = tables.read(paths[1]).select(*columns).join(wanted, list(shape.keys), "left_semi")
+        found = found.unionByName(buried)
+    return found.distinct()
 
 
 def _orders(rows: DataFrame, shape: Shape, forced: Column) -> DataFrame:
@@ -134,25 +149,24 @@ def merge(tables: Tables, path: str, source: Net, shape: Shape, keys: KeyRange) 
     if keys.low is not None:
         on = on & _at(stored, shape.keys[0]).between(F.lit(keys.low), F.lit(keys.high))
     gddl = F.col(f"{stored}.{GDDL}")
-    stored_forced = F.lit(False)
-    if shape.spelled(shape.spec.force_update):
-        stored_forced = F.coalesce(_at(stored, shape.spelled(shape.spec.force_update)).cast("string").try_cast("boolean"), F.lit(False))  # fmt: skip
+    forcing = shape.spelled(shape.spec.force_update)
+    stored_forced = F.lit(False) if forcing is None else truth(_at(stored, forcing))
     newer = F.col(f"{new}.{REWORKED}") | (
         F.col(f"{new}.{ORDER}") > order_of(shape, gddl, gddl["sequence"], stored_forced)
     )
     gone = F.col(f"{new}.{OP}") == "D"
     values = {c: _value(shape, i, c, source.partial) for i, c in enumerate(shape.columns) if c not in shape.keys}
-    inserted = {_quoted(c): _at(new, c) for c in shape.columns} | {GDDL: _struct(shape, deleted=False)}
+    inserted: Assignments = {**{_quoted(c): _at(new, c) for c in shape.columns}, GDDL: _struct(shape, deleted=False)}
     builder = tables.handle(path).alias(stored).merge(source.rows.alias(new), on)
     if shape.spec.delete == "hard":
         builder = builder.whenMatchedDelete(newer & gone)
     else:
-        kept = {_quoted(c): v for c, v in values.items()}
-        builder = builder.whenMatchedUpdate(newer & gone, set=kept | {GDDL: _struct(shape, deleted=True)})
+        kept: Assignments = {**{_quoted(c): v for c, v in values.items()}, GDDL: _struct(shape, deleted=True)}
+        builder = builder.whenMatchedUpdate(newer & gone, set=kept)
         dead = F.coalesce(F.col(f"{new}.{HAD}"), F.lit(False))
-        buried = inserted | {GDDL: _struct(shape, deleted=True)}
+        buried: Assignments = inserted | {GDDL: _struct(shape, deleted=True)}
         builder = builder.whenNotMatchedInsert(gone & dead, values=buried)
-    updated = {_quoted(c): v for c, v in values.items()} | {GDDL: _struct(shape, deleted=False)}
+    updated: Assignments = {**{_quoted(c): v for c, v in values.items()}, GDDL: _struct(shape, deleted=False)}
     result = builder.whenMatchedUpdate(newer, set=updated).whenNotMatchedInsert(~gone, values=inserted).execute()
     row = result.first()
     if row is None:

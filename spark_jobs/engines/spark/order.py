@@ -17,7 +17,11 @@ def name(column: str) -> Column:
 
 def order_of(shape: Shape, gddl: Column, sequence: Column, forced: Column | None = None) -> Column:
     """Struct that grows with the order of changes; nulls are lowest."""
-    force = [] if shape.spec.force_update is None else [F.coalesce(forced, F.lit(False)).alias("forced")]
+    force = (
+        []
+        if shape.spec.force_update is None
+        else [(F.lit(False) if forced is None else F.coalesce(forced, F.lit(False))).alias("forced")]
+    )
     if shape.spec.tie_break == "delete_wins":
         tail = [(gddl["op"] == "D").alias("is_delete"), gddl["source_file"].alias("file"), gddl["position"].alias("at")]
     else:
@@ -25,12 +29,14 @@ def order_of(shape: Shape, gddl: Column, sequence: Column, forced: Column | None
     return F.struct(gddl["generation"].alias("generation"), sequence.alias("sequence"), *force, *tail)
 
 
-def is_forced(shape: Shape, row: DataFrame | None = None) -> Column:
+def is_forced(shape: Shape) -> Column:
     """Whether a change is to be applied whatever its sequence."""
     column = shape.spelled(shape.spec.force_update)
-    if column is None:
-        return F.lit(False)
-    value = name(column) if row is None else row[column]
+    return F.lit(False) if column is None else truth(name(column))
+
+
+def truth(value: Column) -> Column:
+    """A boolean that may come as text; false when it says nothing."""
     return F.coalesce(value.cast("string").try_cast("boolean"), F.lit(False))
 
 
@@ -66,9 +72,7 @@ def _old_keys(rows: DataFrame, shape: Shape) -> DataFrame:
         else:
             columns.append(F.lit(None).cast(rows.schema[column].dataType).alias(column))
     gddl = F.col(GDDL).withField("op", F.lit("D"))
-    return rows.where(F.col(MOVED)).select(
-        *columns, gddl.alias(GDDL), F.lit("D").alias(OP), F.lit(False).alias(MOVED)
-    )
+    return rows.where(F.col(MOVED)).select(*columns, gddl.alias(GDDL), F.lit("D").alias(OP), F.lit(False).alias(MOVED))
 
 
 def _ordered(rows: DataFrame, shape: Shape) -> DataFrame:

@@ -13,9 +13,9 @@ from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark.decode import ERROR, JSON_OPTIONS, KIND, RECORD, Stamp
 from spark_jobs.engines.spark.read import FILE, GENERATION, MALFORMED, POSITION, ROW_BITS
-from spark_jobs.engines.spark.tables import TableDefinition, Tables
-from spark_jobs.plan.types import parse_type
+from spark_jobs.engines.spark.tables import Assignments, TableDefinition, Tables, struct_type
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.types import parse_type
 
 NANOS = "nanoseconds of "
 """Comment of a record's column that holds a timestamp as whole nanoseconds; its type follows."""
@@ -69,7 +69,8 @@ def bad_rows(decoded: DataFrame, record_schema: str) -> DataFrame:
 def bad_files(tables: Tables, files: Sequence[Unreadable], stamp: Stamp) -> DataFrame:
     """Rows of the errors table for files that could not be read."""
     rows = [
-        (f"{stamp.batch_id}/{u.file.path}", u.code, u.reason, u.file.path, u.file.kind, u.file.generation) for u in files
+        (f"{stamp.batch_id}/{u.file.path}", u.code, u.reason, u.file.path, u.file.kind, u.file.generation)
+        for u in files
     ]
     found = tables.spark.createDataFrame(
         rows, "id string, code string, reason string, source_file string, kind string, generation int"
@@ -100,7 +101,7 @@ def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[Again]:
     groups = waiting.select("record_schema", "kind").distinct().orderBy("kind", "record_schema").collect()
     found = []
     for group in groups:
-        schema = T.StructType.fromDDL(group["record_schema"])
+        schema = struct_type(group["record_schema"])
         rows = waiting.where((F.col("record_schema") == group["record_schema"]) & (F.col("kind") == group["kind"]))
         parsed = F.from_json("record", schema, {**JSON_OPTIONS, "mode": "FAILFAST"})
         columns = [parsed[f.name].alias(f.name) for f in schema.fields]
@@ -123,10 +124,16 @@ def resolve_rows(tables: Tables, path: str, decoded: DataFrame, planned_at: str)
     """Mark the rows that are good now as resolved."""
     gddl = F.col(GDDL)
     row = gddl["position"].bitwiseAND(F.lit((1 << ROW_BITS) - 1))
-    good = decoded.where(F.col(ERROR).isNull()).select(gddl["source_file"].alias("f"), row.alias("p"), F.col(KIND).alias("k"))
-    same = (F.col("t.source_file") == F.col("s.f")) & (F.col("t.position") == F.col("s.p")) & (F.col("t.kind") == F.col("s.k"))
+    good = decoded.where(F.col(ERROR).isNull()).select(
+        gddl["source_file"].alias("f"), row.alias("p"), F.col(KIND).alias("k")
+    )
+    same = (
+        (F.col("t.source_file") == F.col("s.f"))
+        & (F.col("t.position") == F.col("s.p"))
+        & (F.col("t.kind") == F.col("s.k"))
+    )
     same = same & F.col("t.record").isNotNull() & F.col("t.resolved_at").isNull()
-    stamp = {"resolved_at": F.lit(planned_at).cast("timestamp")}
+    stamp: Assignments = {"resolved_at": F.lit(planned_at).cast("timestamp")}
     tables.handle(path).alias("t").merge(good.alias("s"), same).whenMatchedUpdate(set=stamp).execute()
 
 

@@ -55,7 +55,11 @@ def read_group(
     """
     first = files[0]
     paths = [places[f.file.path][1] for f in files]
-    rows = _read_parquet(spark, first, paths) if first.file.format == "parquet" else _read_csv(spark, first, paths, options)
+    rows = (
+        _read_parquet(spark, first, paths)
+        if first.file.format == "parquet"
+        else _read_csv(spark, first, paths, options)
+    )
     lookup = spark.createDataFrame(
         [(uri(places[f.file.path][1]), f.file.path, places[f.file.path][0], f.file.generation) for f in files],
         "_gddl__uri string, _gddl__file string, _gddl__ordinal bigint, _gddl__generation int",
@@ -74,7 +78,9 @@ def _read_parquet(spark: SparkSession, like: Probed, paths: list[str]) -> DataFr
             read_as = "bigint" if column in like.nanos else kind
             fields.append(T.StructField(column, spark_type(read_as)))
     rows = spark.read.schema(T.StructType(fields)).parquet(*paths)
-    rows = rows.select("*", F.col("_metadata.file_path").alias("_gddl__uri"), F.col("_metadata.row_index").alias("_gddl__row"))
+    rows = rows.select(
+        "*", F.col("_metadata.file_path").alias("_gddl__uri"), F.col("_metadata.row_index").alias("_gddl__row")
+    )
     for column, kind in like.columns:
         if kind == "void":
             rows = rows.withColumn(column, F.lit(None))
@@ -86,8 +92,12 @@ def _read_csv(spark: SparkSession, like: Probed, paths: list[str], options: DmsO
     for key, value in _WHOLE_FILES.items():
         spark.conf.set(key, value)
     names = [n for n, _ in like.columns]
-    schema = T.StructType([T.StructField(n, T.StringType()) for n in names] + [T.StructField(MALFORMED, T.StringType())])
-    reader = spark.read.schema(schema).option("header", like.header).option("multiLine", True).option("enforceSchema", True)
+    schema = T.StructType(
+        [T.StructField(n, T.StringType()) for n in names] + [T.StructField(MALFORMED, T.StringType())]
+    )
+    reader = (
+        spark.read.schema(schema).option("header", like.header).option("multiLine", True).option("enforceSchema", True)
+    )
     reader = reader.option("sep", options.csv_delimiter).option("quote", '"').option("escape", '"')
     reader = reader.option("nullValue", options.csv_null).option("emptyValue", "").option("encoding", "UTF-8")
     rows = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", MALFORMED).csv(paths)

@@ -14,11 +14,11 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import evolve, history, quarantine
-from spark_jobs.engines.spark.batch import HISTORY, MERGE, TOMBSTONES, transaction_app
 from spark_jobs.engines.spark.fold import fold, net
 from spark_jobs.engines.spark.merge import tombstones_of
 from spark_jobs.engines.spark.order import OP, events, name
 from spark_jobs.engines.spark.redelivery import not_yet_stored
+from spark_jobs.engines.spark.site import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.columns import Column
@@ -50,13 +50,12 @@ class Rebuild:
     tier: TierSpec
     plan: BatchPlan
     shape: Shape
-    epoch: str
     floors: tuple[str | None, ...]
     generation: int
     landed: tuple[str, ...]
 
     def app(self, step: str) -> str:
-        return transaction_app(f"refresh:{step}", self.epoch)
+        return f"refresh:{step}"
 
     def swap(self, tell: Callable[[str], None]) -> Rebuilt:
         """Carry it out; `tell` hears of each step that is durable. A repeated swap gives the same tables."""
@@ -124,13 +123,15 @@ class Rebuild:
                     where=self.living.changes,
                     remedy="restore those files, or move the change table away and refresh again",
                 )
-            self.tables.overwrite(self._fresh(), self.living.changes, self.app("changes"), self.plan.number)
+            self.tables.overwrite(self._fresh(), self.living.changes, self.app("changes"), version_of(self.plan))
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         lacking = self._lacking(self._fresh(), stored)
-        self.tables.append(lacking, self.living.changes, self.app("changes"), self.plan.number)
-        return self.tables.metrics(self.living.changes, self.app("changes"), self.plan.number).get("numOutputRows", 0)
+        self.tables.append(lacking, self.living.changes, self.app("changes"), version_of(self.plan))
+        return self.tables.metrics(self.living.changes, self.app("changes"), version_of(self.plan)).get(
+            "numOutputRows", 0
+        )
 
     def _lacking(self, fresh: DataFrame, stored: DataFrame) -> DataFrame:
         """Rebuilt changes that the living table lacks. A change is known by its place in its file, or else by its content."""
@@ -146,7 +147,11 @@ class Rebuild:
         """All changes to fold: those built beside, and living ones whose files are gone."""
         gone = self._gone()
         fresh = self._fresh()
-        return fresh if gone is None else fresh.unionByName(gone.select(*self._known(gone, fresh)), allowMissingColumns=True)
+        return (
+            fresh
+            if gone is None
+            else fresh.unionByName(gone.select(*self._known(gone, fresh)), allowMissingColumns=True)
+        )
 
     def _known(self, rows: DataFrame, like: DataFrame) -> list[SqlColumn]:
         """Columns of `rows` that `like` has, in its types; what the metadata no longer selects stays behind."""
@@ -163,7 +168,7 @@ class Rebuild:
         columns = [*(kinds[k] for k in self.shape.keys), Column(GDDL, parse_type(self.shape.gddl_type))]
         columns += [Column("_gddl__forced", ScalarType("boolean"))] if self.shape.spec.force_update else []
         self.tables.create(TableDefinition(path=self.living.tombstones, columns=tuple(columns)))
-        self.tables.overwrite(rows, self.living.tombstones, self.app(TOMBSTONES), self.plan.number)
+        self.tables.overwrite(rows, self.living.tombstones, self.app(TOMBSTONES), version_of(self.plan))
 
     def _replica(self, source: DataFrame) -> int:
         spec = self.shape.spec
@@ -182,7 +187,9 @@ class Rebuild:
                                      properties=self._vectors() | dict(spec.table_properties))  # fmt: skip
         if not self.tables.exists(path):
             self.tables.create(definition)
-        self.tables.overwrite(rows.select(*self._arranged(path, definition)), path, self.app(MERGE), self.plan.number)
+        self.tables.overwrite(
+            rows.select(*self._arranged(path, definition)), path, self.app(MERGE), version_of(self.plan)
+        )
         return self.tables.count(path)
 
     def _seen_before_delete(self, source: DataFrame) -> DataFrame:
@@ -207,7 +214,7 @@ class Rebuild:
         if not self.tables.exists(definition.path):
             self.tables.create(definition)
         rows = derived.select(*self._arranged(definition.path, definition))
-        self.tables.overwrite(rows, definition.path, self.app(HISTORY), self.plan.number)
+        self.tables.overwrite(rows, definition.path, self.app(HISTORY), version_of(self.plan))
 
     def _errors(self) -> None:
         """What the files leave in the quarantine now takes the place of what they left before."""
@@ -216,14 +223,18 @@ class Rebuild:
         if self.tables.exists(path) and self.landed:
             files = self.tables.spark.createDataFrame([(f,) for f in self.landed], "f string")
             stale = F.col("t.resolved_at").isNull() & (F.col("t.batch_id") != self.plan.batch_id)
-            builder = self.tables.handle(path).alias("t").merge(files.alias("s"), (F.col("t.source_file") == F.col("s.f")) & stale)
-            with self.tables.transaction(self.app("resolve"), self.plan.number):
+            builder = (
+                self.tables.handle(path)
+                .alias("t")
+                .merge(files.alias("s"), (F.col("t.source_file") == F.col("s.f")) & stale)
+            )
+            with self.tables.transaction(self.app("resolve"), version_of(self.plan)):
                 builder.whenMatchedUpdate(set={"resolved_at": F.lit(self.plan.planned_at).cast("timestamp")}).execute()
         if fresh is not None:
             self.tables.create(quarantine.definition(path))
             ids = F.concat_ws("/", F.lit(self.plan.batch_id), F.col("id"))
             stamped = fresh.withColumn("batch_id", F.lit(self.plan.batch_id)).withColumn("id", ids)
-            self.tables.append(stamped, path, self.app("quarantine"), self.plan.number)
+            self.tables.append(stamped, path, self.app("quarantine"), version_of(self.plan))
 
     def _vectors(self) -> dict[str, str]:
         return {"delta.enableDeletionVectors": str(self.tier.deletion_vectors).lower()}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from spark_jobs.engines.shape import GDDL
-from spark_jobs.plan.columns import Column
+from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan.types import parse_type
 from spark_jobs.session import COMPILED, INTERPRETED
+
+Assignments: TypeAlias = dict[str, str | Column]
+"""What Delta's merge builder takes for its clauses."""
 
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -25,7 +30,7 @@ class TableDefinition:
     """What a table is created with; columns beyond `_gddl` follow `columns` in order."""
 
     path: str
-    columns: tuple[Column, ...]
+    columns: tuple[plan_columns.Column, ...]
     cluster_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,12 +68,11 @@ class Tables:
         """Greatest transaction version that `app` committed to the table; -1 when none."""
         if not self.exists(path):
             return -1
-        log = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - no public way to a table's transactions
-        found = log.update(False, self._none(), self._none()).transactions().get(app)
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no public way to a table's transactions
+        none = jvm.scala.Option.empty()
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
+        found = log.update(False, none, none).transactions().get(app)
         return int(found.get()) if found.isDefined() else -1
-
-    def _none(self) -> object:
-        return self.spark._jvm.scala.Option.empty()  # noqa: SLF001 - see above
 
     @contextmanager
     def transaction(self, app: str, version: int) -> Iterator[None]:
@@ -111,10 +115,10 @@ class Tables:
         found = next((r for r in rows if r["userMetadata"] == f"gddl {app} {version}"), None)
         return {} if found is None else {k: int(v) for k, v in found["operationMetrics"].items() if v.isdigit()}
 
-    def columns(self, path: str) -> tuple[Column, ...]:
+    def columns(self, path: str) -> tuple[plan_columns.Column, ...]:
         """Columns but `_gddl`, as the table has them."""
         fields = self.read(path).schema.fields
-        return tuple(Column(f.name, parse_type(sql_text(f.dataType))) for f in fields if f.name != GDDL)
+        return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields if f.name != GDDL)
 
     def sql(self, path: str, statement: str) -> None:
         """Run `ALTER TABLE {table} ...`."""
@@ -122,8 +126,15 @@ class Tables:
         self.spark.sql(statement.replace("{table}", f"delta.`{quoted}`", 1))
 
 
+def struct_type(ddl: str) -> T.StructType:
+    """A row type from its DDL, e.g. `a int, b string`."""
+    return cast("T.StructType", T.StructType.fromDDL(ddl))
+
+
+@functools.cache
 def spark_type(text: str) -> T.DataType:
-    return T.StructType.fromDDL(f"c {text}").fields[0].dataType
+    """A type from its SQL text; cached, for Spark's parser is asked over the gateway."""
+    return struct_type(f"c {text}").fields[0].dataType
 
 
 def sql_text(kind: T.DataType) -> str:

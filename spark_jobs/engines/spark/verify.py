@@ -65,7 +65,9 @@ def verify(replica: DataFrame, changes: DataFrame, shape: Shape, swept: int, lim
     different = [r["bucket"] for r in rows if not r["same"] or r["n"] != r["m"]]
     keys: tuple[dict[str, str], ...] = ()
     if different and shape.keys:
-        keys = _differences(actual.where(F.col(_BUCKET).isin(different)), wanted.where(F.col(_BUCKET).isin(different)), shape, limit)
+        keys = _differences(
+            actual.where(F.col(_BUCKET).isin(different)), wanted.where(F.col(_BUCKET).isin(different)), shape, limit
+        )
     return Verdict(rows=sum(r["n"] for r in rows), expected_rows=sum(r["m"] for r in rows),
                    buckets_different=len(different), keys=keys)  # fmt: skip
 
@@ -97,6 +99,12 @@ def _differences(actual: DataFrame, wanted: DataFrame, shape: Shape, limit: int)
     a = actual.select(*map(name, keys), F.col(_HASH).alias("_gddl__a"))
     b = wanted.select(*map(name, keys), F.col(_HASH).alias("_gddl__b"))
     found = a.join(b, keys, "full_outer").where(~F.col("_gddl__a").eqNullSafe(F.col("_gddl__b")))
-    state = F.when(F.col("_gddl__a").isNull(), "missing").when(F.col("_gddl__b").isNull(), "extra").otherwise("different")
-    rows = found.select(F.to_json(F.struct(*map(name, keys))).alias("key"), state.alias("state")).orderBy("key").limit(limit)
+    state = (
+        F.when(F.col("_gddl__a").isNull(), "missing").when(F.col("_gddl__b").isNull(), "extra").otherwise("different")
+    )
+    rows = (
+        found.select(F.to_json(F.struct(*map(name, keys))).alias("key"), state.alias("state"))
+        .orderBy("key")
+        .limit(limit)
+    )
     return tuple({"key": r["key"], "state": r["state"]} for r in rows.collect())

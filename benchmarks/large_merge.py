@@ -1,0 +1,188 @@
+"""This engine against the hand-written job: four files of 50,000 changes into 5,000,000 rows of ten columns.
+
+    python benchmarks/large_merge.py [--scale 0.02] [--growth]
+
+Both sides run on the same files, one after the other, each in processes of its own. The last line of standard output is
+one JSON object; progress goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import handwritten
+import this_engine
+import truth
+import workload
+from measuring import Answer, Order, last_version, run_child, written_after
+from workload import Folders, Workload
+
+_ROWS, _FILES, _CHANGES_PER_FILE = 5_000_000, 4, 50_000
+_GROWTH_ROWS, _GROWTH_CHANGES = (100_000, 1_000_000, 10_000_000), 10_000
+_LEAST_ROWS, _LEAST_CHANGES = 1_000, 100
+_PROGRAMS = {this_engine.SIDE: "this_engine.py", handwritten.SIDE: "handwritten.py"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """One side on one workload. `rewritten`: rows written to the replica though nothing had changed in them."""
+
+    answer: Answer
+    rewritten: int
+    work: Workload
+
+    @property
+    def changes_per_second(self) -> float:
+        return self.work.changes / self.answer.seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """Seconds of one batch into a table of so many rows, on either side."""
+
+    rows: int
+    changes: int
+    seconds: float
+    handwritten_seconds: float
+
+
+def compare(work: Workload, root: Path) -> dict[str, Figures]:
+    """Both sides on one workload, checked: figures by side.
+
+    Raises:
+        ChildError: a side failed.
+        WrongResultError: a side's replica is not what it must be.
+    """
+    folders = Folders(root)
+    _say(f"{work.rows:,} rows, {work.files} x {work.changes_per_file:,} changes: writing the files")
+    workload.write(work, folders)
+    jars, found = "", {}
+    for side in _PROGRAMS:
+        jars = _child(side, "load", work, folders, jars).class_path
+        loaded = last_version(folders.replica(side))
+        answer = _child(side, "run", work, folders, jars)
+        rewritten = written_after(folders.replica(side), loaded).rewritten
+        found[side] = Figures(answer=answer, rewritten=rewritten, work=work)
+        _say(f"{side}: {answer.seconds:.1f} s; {truth.check(folders, side):,} rows are right")
+        shutil.rmtree(folders.exported(side))
+    return found
+
+
+def _child(side: str, phase: str, work: Workload, folders: Folders, jars: str) -> Answer:
+    _say(f"{side}: {phase}")
+    warm = Folders(folders.root / f"{side}-warm")
+    if phase == "run":
+        workload.write(replace(work, rows=_LEAST_ROWS, files=1, changes_per_file=_LEAST_CHANGES), warm)
+    order = Order(
+        phase="run" if phase == "run" else "load",
+        root=str(folders.root),
+        warm_root=str(warm.root),
+        answer=str(folders.root / f"{side}-{phase}.json"),
+        cores=this_engine.TIER.cores,
+        memory=this_engine.TIER.memory,
+        class_path=jars,
+    )
+    return run_child(_PROGRAMS[side], order)
+
+
+def measure_growth(scale: float, seed: int, root: Path) -> list[Growth]:
+    """The cost of a batch of one size as the table grows."""
+    found = []
+    for full in _GROWTH_ROWS:
+        work = scaled(full, 1, _GROWTH_CHANGES, scale, seed)
+        sides = compare(work, root / f"growth-{full}")
+        shutil.rmtree(root / f"growth-{full}")
+        mine, other = (sides[s].answer.seconds for s in _PROGRAMS)
+        found.append(Growth(rows=work.rows, changes=work.changes, seconds=mine, handwritten_seconds=other))
+    return found
+
+
+def scaled(rows: int, files: int, changes: int, scale: float, seed: int) -> Workload:
+    return Workload(
+        rows=max(_LEAST_ROWS, round(rows * scale)),
+        files=files,
+        changes_per_file=max(_LEAST_CHANGES, round(changes * scale)),
+        seed=seed,
+    )
+
+
+def report(sides: dict[str, Figures], growth: list[Growth]) -> None:
+    """Everything for a person, then the JSON line for a program."""
+    for side, figures in sides.items():
+        steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in figures.answer.steps.items())
+        print(
+            f"{side:12} {figures.answer.seconds:8.1f} s {figures.changes_per_second:10,.0f} changes/s "
+            f"{figures.rewritten / figures.work.changes:8.2f} rows rewritten/change {figures.answer.peak_mib:8,.0f} MiB"
+        )
+        print(f"{'':12} seconds by step: {steps}")
+    for g in growth:
+        print(f"{g.changes:,} changes into {g.rows:,} rows: {g.seconds:.1f} s, by hand {g.handwritten_seconds:.1f} s")
+    print(json.dumps(_summary(sides, growth)))
+
+
+def _summary(sides: dict[str, Figures], growth: list[Growth]) -> dict[str, object]:
+    mine, other = sides[this_engine.SIDE], sides[handwritten.SIDE]
+    summary: dict[str, object] = {
+        "changes_per_second": round(mine.changes_per_second, 1),
+        "baseline_changes_per_second": round(other.changes_per_second, 1),
+        "ratio": round(mine.changes_per_second / other.changes_per_second, 2),
+        "rows_rewritten_per_change": round(mine.rewritten / mine.work.changes, 4),
+        "peak_mib": round(mine.answer.peak_mib),
+    }
+    if growth:
+        summary["growth"] = [
+            {"rows": g.rows, "changes": g.changes, "seconds": round(g.seconds, 2),
+             "baseline_seconds": round(g.handwritten_seconds, 2)}
+            for g in growth
+        ]  # fmt: skip
+    return summary
+
+
+@contextmanager
+def _folder(kept: str | None) -> Iterator[Path]:
+    """`kept`, which must be new or empty, else a temporary one."""
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as folder:
+            yield Path(folder)
+        return
+    path = Path(kept).absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        raise SystemExit(f"{path} is not empty")
+    yield path
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _scale(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 10:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 10")
+    return value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--scale", type=_scale, default=1.0, help="of rows and changes; 1 is the stated work")
+    parser.add_argument("--growth", action="store_true", help="also one batch each into tables of growing size")
+    parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
+    parser.add_argument("--keep", metavar="DIR", help="work in this folder and leave everything there")
+    args = parser.parse_args()
+    with _folder(args.keep) as folder:
+        sides = compare(scaled(_ROWS, _FILES, _CHANGES_PER_FILE, args.scale, args.seed), folder / "large")
+        growth = measure_growth(args.scale, args.seed, folder) if args.growth else []
+    report(sides, growth)
+
+
+if __name__ == "__main__":
+    main()

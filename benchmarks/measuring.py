@@ -1,0 +1,164 @@
+"""Children that are timed: what they are told, what they answer, what their Delta logs say they rewrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from airflow_gddl.contract.codec import from_json, to_json
+
+HERE = Path(__file__).parent
+_LOG_LINES = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a child is to do.
+
+    Attributes:
+        phase: `load` makes the replica from the full load, `run` applies the change files and is timed.
+        root: of the workload's `Folders`.
+        warm_root: of a tiny workload that the `run` phase does first, untimed.
+        class_path: Delta's JARs for a session that doesn't find them itself; empty: it does.
+        memory: of the JVM's heap.
+        answer: file for the `Answer`.
+    """
+
+    phase: Literal["load", "run"]
+    root: str
+    warm_root: str
+    answer: str
+    cores: int
+    memory: str
+    class_path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a child found.
+
+    Attributes:
+        seconds: of the timed part; 0 for a load.
+        peak_mib: largest resident memory of the child and its JVM up to the end of the timed part.
+        steps: seconds by step, in the order in which the steps first ended.
+        class_path: Delta's JARs that it ran with.
+    """
+
+    seconds: float = 0.0
+    peak_mib: float = 0.0
+    steps: Mapping[str, float] = field(default_factory=dict)
+    class_path: str = ""
+
+
+class ChildError(Exception):
+    """A child that failed, with the end of its log."""
+
+
+def order_of_child() -> Order:
+    """The order that this process was started with."""
+    return from_json(Order, Path(sys.argv[1]).read_text(encoding="utf-8"))
+
+
+def answer(order: Order, found: Answer) -> None:
+    Path(order.answer).write_text(to_json(found), encoding="utf-8")
+
+
+def run_child(program: str, order: Order) -> Answer:
+    """Run a program of this folder in a process of its own.
+
+    Raises:
+        ChildError: it failed.
+    """
+    told, log = Path(f"{order.answer}.order"), Path(f"{order.answer}.log")
+    told.write_text(to_json(order), encoding="utf-8")
+    # What the phase before has written shall not be flushed to disk on this one's time.
+    os.sync()
+    with log.open("wb") as out:
+        ended = subprocess.run(
+            [sys.executable, str(HERE / program), str(told)],
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    if ended.returncode:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+        raise ChildError(f"{program} {order.phase} ended with status {ended.returncode}:\n{tail}")
+    return from_json(Answer, Path(order.answer).read_text(encoding="utf-8"))
+
+
+def peak_mib() -> float:
+    """Sum of the largest resident memory so far of this process and all below it (Linux)."""
+    parents = {pid: _parent(pid) for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())}
+    mine = {os.getpid()}
+    while grown := {pid for pid, parent in parents.items() if parent in mine} - mine:
+        mine |= grown
+    return sum(_high_water_kib(pid) for pid in mine) / 1024
+
+
+def _parent(pid: int) -> int:
+    return int(_status(pid).get("PPid", "0"))
+
+
+def _high_water_kib(pid: int) -> int:
+    return int(_status(pid).get("VmHWM", "0 kB").split()[0])
+
+
+def _status(pid: int) -> dict[str, str]:
+    """Of a process that may have ended meanwhile: then empty."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What commits wrote: rows in new data files, and the inserted and updated ones that called for it."""
+
+    rows: int
+    asked_for: int
+
+    @property
+    def rewritten(self) -> int:
+        """Rows written though nothing had changed in them."""
+        return self.rows - self.asked_for
+
+
+def last_version(table: Path) -> int:
+    return max(int(f.stem) for f in _commits(table))
+
+
+def written_after(table: Path, version: int) -> Written:
+    """What the commits after a version wrote, by the table's log itself.
+
+    A file that comes back under a deletion vector is no new file, so its rows don't count.
+    """
+    known: set[str] = set()
+    rows = asked_for = 0
+    for file in _commits(table):
+        actions: list[dict[str, Any]] = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        adds = [a["add"] for a in actions if "add" in a and a["add"]["path"] not in known]
+        known |= {add["path"] for add in adds}
+        if int(file.stem) > version:
+            rows += sum(int(json.loads(add["stats"])["numRecords"]) for add in adds)
+            asked_for += sum(_asked_for(a["commitInfo"]) for a in actions if "commitInfo" in a)
+    return Written(rows, asked_for)
+
+
+def _asked_for(commit: Mapping[str, Any]) -> int:
+    found = commit.get("operationMetrics", {})
+    if commit["operation"] == "WRITE":
+        return int(found.get("numOutputRows", 0))
+    return sum(int(found.get(f"numTargetRows{what}", 0)) for what in ("Inserted", "Updated"))
+
+
+def _commits(table: Path) -> list[Path]:
+    return sorted(f for f in (table / "_delta_log").glob("*.json") if f.stem.isdigit())

@@ -1,0 +1,106 @@
+"""This project's side: whole jobs, with change table, tombstones, quarantine and ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from measuring import Answer, Order, answer, order_of_child, peak_mib
+from workload import KEY, SCHEMA, TABLE, Folders
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec, TierSpec
+from spark_jobs.job import run_job
+from spark_jobs.runtime import LazySpark, Runtime, Step
+from spark_jobs.session import SessionSettings
+from spark_jobs.storage import Storage
+
+SIDE = "engine"
+TIER: TierSpec = DEFAULT_TIERS["large"]
+
+
+class JobFailedError(Exception):
+    """A job whose result is not what the workload calls for."""
+
+
+@dataclass
+class Stopwatch:
+    """Seconds by step: from the end of one step to the end of the next."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    last: float = field(default_factory=time.perf_counter)
+
+    def observe(self, step: Step) -> None:
+        now = time.perf_counter()
+        self.seconds[step.step] = self.seconds.get(step.step, 0.0) + now - self.last
+        self.last = now
+
+
+def run(folders: Folders, spark: LazySpark, observe: Callable[[Step], None], rows: int) -> JobResult:
+    """One job over what has landed.
+
+    Raises:
+        JobFailedError: it failed, or didn't apply exactly `rows` rows.
+    """
+    job = JobSpec(
+        run_id="benchmark",
+        roots=Roots(landing=str(folders.landing), lake=str(folders.lake(SIDE))),
+        tables=(TableSpec(table=TABLE, keys=(KEY,), size="large"),),
+    )
+    shown: list[JobResult] = []
+    run_job(job, Runtime(storage=Storage(), spark=spark, observe=observe), shown.append)
+    result = shown[0]
+    if result.status != "succeeded" or (result.rows_read, result.changes_written) != (rows, rows):
+        raise JobFailedError(f"{rows} rows expected: {result}")
+    return result
+
+
+def _load(folders: Folders, spark: LazySpark) -> None:
+    run(folders, spark, lambda _: None, _rows_of(folders.load_files()))
+
+
+def _apply(folders: Folders, spark: LazySpark) -> Answer:
+    """The timed part."""
+    folders.deliver()
+    rows = _rows_of(folders.change_files())
+    watch = Stopwatch()
+    started = time.perf_counter()
+    result = run(folders, spark, watch.observe, rows)
+    seconds = time.perf_counter() - started
+    print(result)
+    return Answer(seconds=seconds, peak_mib=peak_mib(), steps=watch.seconds)
+
+
+def _rows_of(files: list[Path]) -> int:
+    return sum(pq.read_metadata(f).num_rows for f in files)
+
+
+def _export(folders: Folders, spark: LazySpark) -> None:
+    session = spark.for_table()
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    rows = session.read.format("delta").load(str(folders.replica(SIDE)))
+    rows.select(*SCHEMA.names).write.parquet(str(folders.exported(SIDE)))
+
+
+def main() -> None:
+    order: Order = order_of_child()
+    folders, warm = Folders(Path(order.root)), Folders(Path(order.warm_root))
+    spark = LazySpark(SessionSettings(cores=order.cores, memory=order.memory))
+    if order.phase == "load":
+        _load(folders, spark)
+        jars = spark.for_table().sparkContext.getConf().get("spark.driver.extraClassPath", "")
+        found = Answer(class_path=jars or "")
+    else:
+        _load(warm, spark)
+        _apply(warm, spark)
+        found = _apply(folders, spark)
+        _export(folders, spark)
+    answer(order, found)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What a replica must hold, worked out without any engine, and whether one holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from workload import KEY, OPERATION, SCHEMA, SEQUENCE, Folders
+
+_SHOWN = 3
+
+
+class WrongResultError(Exception):
+    """A timed result that is not the right one."""
+
+
+def check(folders: Folders, side: str) -> int:
+    """Compare a side's exported replica with the truth, every column of every row.
+
+    Returns:
+        the rows it holds.
+
+    Raises:
+        WrongResultError: they differ; names some keys.
+    """
+    found = ds.dataset(folders.exported(side), format="parquet").to_table(columns=SCHEMA.names).cast(SCHEMA)
+    changes = pa.concat_tables(pq.read_table(f) for f in folders.change_files())
+    last = last_changes(changes)
+    touched = pa.array(last.keys(), pa.int64())
+    live = changes.take(pa.array([i for i, op in last.values() if op != "D"], pa.int64())).select(SCHEMA.names)
+    _compare(f"{side}: changed keys", live, _only(found, touched, inside=True))
+    load = pa.concat_tables(pq.read_table(f) for f in folders.load_files())
+    _compare(f"{side}: untouched keys", _only(load, touched, inside=False), _only(found, touched, inside=False))
+    return int(found.num_rows)
+
+
+def last_changes(changes: pa.Table) -> dict[int, tuple[int, str]]:
+    """Row number and operation of each key's change with the greatest sequence."""
+    best: dict[int, tuple[str, int, str]] = {}
+    columns = (changes[c].to_pylist() for c in (KEY, SEQUENCE, OPERATION))
+    for row, (key, sequence, op) in enumerate(zip(*columns, strict=True)):
+        known = best.get(key)
+        if known is None or sequence > known[0]:
+            best[key] = (sequence, row, op)
+    return {key: (row, op) for key, (_, row, op) in best.items()}
+
+
+def _only(rows: pa.Table, keys: pa.Array, *, inside: bool) -> pa.Table:
+    mask = pc.is_in(rows[KEY], value_set=keys)
+    return rows.filter(mask if inside else pc.invert(mask))
+
+
+def _compare(what: str, expected: pa.Table, found: pa.Table) -> None:
+    if expected.num_rows != found.num_rows:
+        raise WrongResultError(f"{what}: {found.num_rows} rows, {expected.num_rows} expected")
+    left, right = pc.sort_indices(expected[KEY]), pc.sort_indices(found[KEY])
+    keys = expected[KEY].take(left)
+    # Column by column: sorted copies of both whole tables would need twice the memory.
+    for column in SCHEMA.names:
+        wanted, got = expected[column].take(left), found[column].take(right)
+        if not wanted.equals(got):
+            raise WrongResultError(f"{what}: {column} differs: {_differences(keys, wanted, got)}")
+
+
+def _differences(keys: Any, wanted: Any, got: Any) -> str:
+    triples = zip(keys.to_pylist(), wanted.to_pylist(), got.to_pylist(), strict=True)
+    shown = [f"key {k}: {g!r}, expected {w!r}" for k, w, g in triples if w != g][:_SHOWN]
+    return "; ".join(shown)

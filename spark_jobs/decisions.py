@@ -1,0 +1,62 @@
+"""What a batch may, must and need not do, as far as ledger and figures tell. Decides only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.engines.spark.receive import Overlap
+from spark_jobs.intake import Intake
+from spark_jobs.ledger import Ledger
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.sequence import is_after, require_one_width
+
+_SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
+
+
+def require_sound(spec: TableSpec, intake: Intake, state: TableState) -> None:
+    """Refuse, before anything is written, what no row may decide for itself."""
+    figures = intake.figures
+    if intake.rows_by_footer is not None and intake.rows_by_footer != figures.rows:
+        raise FatalError("BATCH_UNBALANCED", f"the files' footers say {intake.rows_by_footer} rows, {figures.rows} were read",
+                         where=spec.table, remedy="report this with the job's log; nothing was written")  # fmt: skip
+    if figures.quarantined and spec.on_bad_row == "fail" and intake.schema_of:
+        bad = {path: f.quarantined for path, f in figures.files.items() if f.quarantined}
+        raise FatalError("BAD_ROWS", f"{figures.quarantined} bad rows in {', '.join(sorted(bad))}", where=spec.table,
+                         remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written")  # fmt: skip
+    require_one_width(figures.widths, state.max_sequence, spec.table)
+
+
+def is_small(plan: BatchPlan, state: TableState) -> bool:
+    """Whether batch and table are so small that planning costs more than the work."""
+    return sum(f.size for f in plan.files) < _SMALL_BYTES and state.rows < _SMALL_ROWS
+
+
+def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:
+    """Whether every file of the full load could be read: rows of a file that couldn't must not vanish for it."""
+    if any(u.file.kind == "load" for u in bad_files):
+        return False
+    planned = {f.path for f in plan.files}
+    others = (e for path, e in ledger.entries().items() if path not in planned)
+    return not any(e.kind == "load" and e.state == "unreadable" and e.generation == plan.generation for e in others)
+
+
+def floors_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
+    """Greatest sequence ingested before each generation, the plan's own included."""
+    return state.generation_floor + (state.max_sequence,) * (plan.generation - len(state.generation_floor))
+
+
+def overlap_of(intake: Intake, plan: BatchPlan, ledger: Ledger) -> Overlap:
+    """Whether the change table can hold changes of this batch already, as far as the ledger tells."""
+    lows = [f.min_sequence for f in intake.figures.files.values() if f.min_sequence is not None]
+    known = ledger.state.max_sequence
+    loads = any(
+        e.kind == "load" and e.generation == plan.generation and e.state == "committed"
+        for e in ledger.entries().values()
+    )
+    return Overlap(
+        changes=known is not None and not all(is_after(low, known) for low in lows),
+        loads=bool(intake.figures.loads) and loads,
+    )

@@ -1,0 +1,224 @@
+"""Second half of a batch: from the change table to replica and history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark import StorageLevel
+from pyspark.sql import Column as SqlColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.engines.shape import GDDL
+from spark_jobs.engines.spark import evolve, history
+from spark_jobs.engines.spark.fold import FIRST, HAD, LOWEST, UNSEEN
+from spark_jobs.engines.spark.measure import Figures
+from spark_jobs.engines.spark.merge import (
+    REWORKED,
+    KeyRange,
+    Net,
+    alive,
+    known_keys,
+    merge,
+    net_of_batch,
+    never_seen,
+    priors,
+    rework,
+    tombstones_of,
+)
+from spark_jobs.engines.spark.order import FORCED, OP, ORDER, name
+from spark_jobs.engines.spark.redelivery import sample_keys
+from spark_jobs.engines.spark.site import HISTORY, MERGE, SWEEP, TOMBSTONES, Site
+from spark_jobs.engines.spark.tables import TableDefinition
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.types import ScalarType, parse_type
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What happened to the replica."""
+
+    main: MainCounts
+    warnings: tuple[RunWarning, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applying:
+    """Attributes:
+    schemas: schema ids of the batch's change files.
+    first: no batch with rows came before, so that replica and tombstones are empty.
+    """
+
+    site: Site
+    figures: Figures
+    schemas: frozenset[int]
+    first: bool
+
+    def net(self) -> Net:
+        """Net changes of the batch, late and forced keys folded anew, kept for the steps that follow."""
+        unique = self.figures.keys == self.figures.good
+        net = net_of_batch(self.site.changes(), self.site.shape, self.schemas, unique)
+        if self._only_loads:
+            return net
+        return Net(rows=net.rows.persist(StorageLevel.MEMORY_AND_DISK), partial=net.partial)
+
+    @property
+    def _only_loads(self) -> bool:
+        """A batch of a full load may be too large to keep, and its rows are asked for once or twice only."""
+        return self.figures.loads == self.figures.good and self.figures.keys >= 0
+
+    def tombstones(self, net: Net) -> None:
+        """Remember the deletes among net changes."""
+        rows = tombstones_of(net.rows, self.site.shape)
+        if self._only_loads or rows.isEmpty():
+            return
+        kinds = {c.name: c for c in self.site.shape.data}
+        columns = [kinds[k] for k in self.site.shape.keys] + [Column(GDDL, parse_type(self.site.shape.gddl_type))]
+        columns += [Column(FORCED, ScalarType("boolean"))] if self.site.shape.spec.force_update else []
+        definition = TableDefinition(path=self.site.layout.tombstones, columns=tuple(columns))
+        evolve.retype_sequence(self.site.tables, definition.path, self.site.shape)
+        evolve.ensure(self.site.tables, definition, rewrite=True)
+        self.site.tables.append(rows, self.site.layout.tombstones, TOMBSTONES, self.site.transaction)
+
+    def merge(self, net: Net) -> Applied:
+        """Apply net changes to the replica, once."""
+        paths = (self.site.layout.replica, self.site.layout.tombstones)
+        if self.first:
+            return self._first(net)
+        buried = self.site.tables.exists(paths[1])
+        if self.site.shape.partial or self.site.shape.spec.force_update:
+            known = priors(self.site.tables, self.site.shape, paths, net.rows).persist(StorageLevel.MEMORY_AND_DISK)
+            warnings = self._unseen(net, known)
+            net = rework(
+                net, self.site.tables.read(self.site.layout.changes), known, self.site.shape, self.site.plan.generation
+            )
+        else:
+            updated = net.rows.where(F.col(FIRST) == UNSEEN).select(*map(name, self.site.shape.keys))
+            known = known_keys(self.site.tables, self.site.shape, paths, updated).persist(StorageLevel.MEMORY_AND_DISK)
+            warnings = self._unseen(net, known)
+            net = Net(rows=net.rows.withColumn(REWORKED, F.lit(False)), partial=net.partial)
+        rows = alive(net.rows, self.site.tables.read(paths[1]), self.site.shape) if buried else net.rows
+        span = (
+            KeyRange(low=self.figures.low, high=self.figures.high) if not self.site.shape.before_of_key else KeyRange()
+        )
+        with self.site.tables.transaction(MERGE, self.site.transaction):
+            counts = merge(
+                self.site.tables,
+                paths[0],
+                Net(rows=rows.drop(FIRST, LOWEST), partial=net.partial),
+                self.site.shape,
+                span,
+            )
+        known.unpersist()
+        return Applied(main=self._counts(counts), warnings=warnings)
+
+    def _first(self, net: Net) -> Applied:
+        """Fill an empty replica: nothing to compare with, so no MERGE."""
+        nothing = self.site.tables.spark.createDataFrame([], net.rows.select(*map(name, self.site.shape.keys)).schema)
+        warnings = self._unseen(net, nothing)
+        rows = net.rows
+        if self.site.shape.spec.force_update:
+            rows = rework(
+                net,
+                self.site.tables.read(self.site.layout.changes),
+                self._no_orders(net),
+                self.site.shape,
+                self.site.plan.generation,
+            ).rows
+        soft = self.site.shape.spec.delete == "soft"
+        kept = (F.col(OP) != "D") | F.col(HAD) if soft else F.col(OP) != "D"
+        live = rows.where(kept).select(*map(name, self.site.shape.columns), self._gddl(F.col(OP) == "D"))
+        self.site.tables.append(live, self.site.layout.replica, MERGE, self.site.transaction)
+        return Applied(main=self._counts({}), warnings=warnings)
+
+    def _no_orders(self, net: Net) -> DataFrame:
+        return net.rows.select(*map(name, self.site.shape.keys), ORDER).where(F.lit(False))
+
+    def append_only(self) -> Applied:
+        """A table without keys: its replica is the changes themselves."""
+        rows = self.site.changes().select(*map(name, self.site.shape.columns), self._gddl(F.lit(False)))
+        self.site.tables.append(rows, self.site.layout.replica, MERGE, self.site.transaction)
+        return Applied(main=self._counts({}))
+
+    def _gddl(self, deleted: SqlColumn) -> SqlColumn:
+        gddl = F.col(GDDL)
+        if self.site.shape.spec.delete == "soft":
+            return gddl.withField("deleted", deleted).alias(GDDL)
+        return gddl
+
+    def _counts(self, counts: dict[str, int]) -> MainCounts:
+        if not counts:
+            found = self.site.tables.metrics(self.site.layout.replica, MERGE, self.site.transaction)
+            if "numTargetRowsInserted" in found:
+                counts = {k: found.get(f"numTargetRows{k.capitalize()}", 0) for k in ("inserted", "updated", "deleted")}
+            else:
+                counts = {"inserted": found.get("numOutputRows", 0)}
+        return MainCounts(**counts)
+
+    def _unseen(self, net: Net, known: DataFrame) -> tuple[RunWarning, ...]:
+        if self._only_loads or net.rows.where(F.col(FIRST) == UNSEEN).isEmpty():
+            return ()
+        found = never_seen(net.rows, known, self.site.shape)
+        count = found.count()
+        if not count:
+            return ()
+        message = (
+            "updates of keys that were never seen were stored as they came; their earlier changes were not delivered"
+        )
+        return (
+            RunWarning(
+                code="UPDATE_WITHOUT_PRIOR", message=message, count=count, sample=sample_keys(found, self.site.shape)
+            ),
+        )
+
+    def purge_tombstones(self, before: datetime) -> None:
+        """Forget deletes that were applied before a time; later changes of their keys that are older still are then taken."""
+        if self.site.tables.exists(self.site.layout.tombstones):
+            old = F.col(GDDL)["applied_at"] < F.lit(before.isoformat()).cast("timestamp")
+            self.site.tables.handle(self.site.layout.tombstones).delete(old)
+
+    def sweep(self) -> MainCounts:
+        """Rows of older generations vanish, or are marked deleted."""
+        handle = self.site.tables.handle(self.site.layout.replica)
+        old = F.col(GDDL)["generation"] < self.site.plan.generation
+        with self.site.tables.transaction(SWEEP, self.site.transaction):
+            if self.site.shape.spec.delete == "hard" or not self.site.shape.keys:
+                handle.delete(old)
+            else:
+                gddl = F.col(GDDL).withField("deleted", F.lit(True))
+                handle.update(old & ~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)), {GDDL: gddl})
+        found = self.site.tables.metrics(self.site.layout.replica, SWEEP, self.site.transaction)
+        return MainCounts(deleted=found.get("numDeletedRows", 0) + found.get("numUpdatedRows", 0))
+
+    def history(self, net: Net, floors: tuple[str | None, ...], *, everything: bool) -> None:
+        """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`)."""
+        changes = self.site.tables.read(self.site.layout.changes)
+        touched = None
+        if not everything:
+            touched = net.rows.select(*map(name, self.site.shape.keys)).distinct().localCheckpoint()
+            changes = self._of_keys(changes, touched)
+        values = history.floor_values(self.site.tables.spark, floors, self.site.shape.sequence_type)
+        derived = history.versions(changes, self.site.shape, values)
+        if touched is not None:
+            derived = derived.join(F.broadcast(touched), list(self.site.shape.keys), "left_semi").select(
+                derived.columns
+            )
+        with self.site.tables.transaction(HISTORY, self.site.transaction):
+            history.apply(self.site.tables, self.site.layout.history, derived, touched, self.site.shape)
+
+    def _of_keys(self, changes: DataFrame, touched: DataFrame) -> DataFrame:
+        """Changes of these keys, under their new name or, by before image, their old one."""
+        keys = list(self.site.shape.keys)
+        found = changes.join(F.broadcast(touched), keys, "left_semi").select(changes.columns)
+        if not self.site.shape.before_of_key:
+            return found
+        old = {k: F.coalesce(name(self.site.shape.before_of_key[k]), name(k)) if k in self.site.shape.before_of_key else name(k)
+               for k in keys}  # fmt: skip
+        moved = changes.withColumns({f"_gddl__old_{k}": v for k, v in old.items()})
+        renamed = touched.select(*(name(k).alias(f"_gddl__old_{k}") for k in keys))
+        away = moved.join(F.broadcast(renamed), [f"_gddl__old_{k}" for k in keys], "left_semi").select(changes.columns)
+        gddl = F.col(GDDL)
+        both = found.unionByName(away).withColumns({"_gddl__b": gddl["batch_id"], "_gddl__p": gddl["position"]})
+        return both.dropDuplicates(["_gddl__b", "_gddl__p"]).drop("_gddl__b", "_gddl__p")

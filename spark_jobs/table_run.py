@@ -1,0 +1,71 @@
+"""One table in one run: what it is made of, and how its parts are opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.claim import Claim
+from spark_jobs.desk import Desk
+from spark_jobs.discovery import discover
+from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.ledger import Ledger
+from spark_jobs.plan.batching import Limits
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.runtime import Runtime, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRun:
+    """One table in one run.
+
+    Attributes:
+        beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
+    """
+
+    job: JobSpec
+    spec: TableSpec
+    runtime: Runtime
+    beside: Layout | None = None
+
+    @property
+    def options(self) -> DmsOptions:
+        return codec.decode(DmsOptions, dict(self.spec.options))
+
+    @property
+    def layout(self) -> Layout:
+        return self.beside or Layout.of(self.job.roots, self.spec)
+
+    def desk(self) -> Desk:
+        return Desk(
+            spec=self.spec,
+            options=self.options,
+            tier=self.job.tiers[self.spec.size],
+            layout=self.layout,
+            storage=self.runtime.storage,
+            tables=Tables(self.runtime.spark.for_table()),
+        )
+
+    def ledger(self) -> Ledger:
+        return Ledger.open(self.runtime.storage, self.layout.state)
+
+    def discover(self, ledger: Ledger) -> Discovery:
+        full = self.job.options.full_listing
+        return discover(self.runtime.storage, self.layout.landing, self.options, ledger, self.runtime.clock(), full)
+
+    def claim(self) -> Claim:
+        options = self.job.options
+        return Claim.acquire(
+            self.runtime.storage, self.layout.state, self.job.run_id, self.runtime.clock, options.wait_seconds
+        )
+
+    def tell(self, step: str, batch: int = 0, rows: int = 0) -> None:
+        self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
+
+    @property
+    def limits(self) -> Limits:
+        tier = self.job.tiers[self.spec.size]
+        return Limits(max_files=tier.max_files_per_batch, max_bytes=tier.max_bytes_per_batch)

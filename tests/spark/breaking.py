@@ -1,0 +1,46 @@
+"""Breaks a table's run after a step by raising, which costs no process and so allows many combinations."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_jobs.runtime import Step
+
+
+class BrokenOffError(Exception):
+    """The fault that the tests put in."""
+
+
+@dataclass(frozen=True, order=True)
+class Break:
+    """After the n-th time (from 1) that the step is told."""
+
+    step: str
+    occurrence: int = 1
+
+
+@dataclass
+class Breaker:
+    """An observer that breaks tables off.
+
+    Attributes:
+        breaks: by table.
+        done: tables that were broken off.
+    """
+
+    breaks: Mapping[str, Break]
+    done: set[str] = field(default_factory=set)
+    _told: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, told: Step) -> None:
+        with self._lock:
+            self._told[told.table, told.step] += 1
+            wanted = self.breaks.get(told.table)
+            if wanted is None or wanted != Break(told.step, self._told[told.table, told.step]):
+                return
+            self.done.add(told.table)
+        raise BrokenOffError(f"{told.table} after {wanted}")

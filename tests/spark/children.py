@@ -1,0 +1,92 @@
+"""Jobs in processes of their own, which end with their JVM whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.spec import JobSpec
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT = 240.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Attributes:
+    status: exit status; minus the signal's number when a signal ended it.
+    """
+
+    status: int
+    out: str
+    err: str
+
+
+class Child:
+    """A Python module in a process group of its own; a context manager that leaves nothing of the group alive."""
+
+    def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        deadline = time.monotonic() + 30
+        while living(self._process.pid):
+            assert time.monotonic() < deadline, f"process group {self._process.pid} won't die"
+            time.sleep(0.05)
+        for pipe in (self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def end(self, timeout: float = TIMEOUT) -> Ended:
+        """Wait for the process itself; the JVM it leaves behind holds no pipe of ours for long, being without one."""
+        out, err = self._process.communicate(timeout=timeout)
+        return Ended(self._process.returncode, out, err)
+
+
+def living(group: int) -> list[int]:
+    """Processes of the group that are not dead yet."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group and fields[0] not in ("Z", "X"):
+                found.append(int(stat.parent.name))
+    return found
+
+
+def job_child(job: JobSpec, *more: str, env: Mapping[str, str] | None = None) -> Child:
+    """`gddl-job` on this job."""
+    return Child("spark_jobs.main", ["--spec", to_json(job), *more], env)
+
+
+def killed_child(job: JobSpec, step: str, occurrence: int = 1) -> Ended:
+    """The job, killed right after the step; its JVM is dead too when this returns."""
+    with Child("tests.spark.crash_child", [to_json(job), step, str(occurrence)]) as child:
+        return child.end()

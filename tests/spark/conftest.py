@@ -1,0 +1,14 @@
+"""The engine of the session with its runtime at hand, to watch and to break it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import SparkPort
+from tests.engine_port import EnginePort
+
+
+@pytest.fixture(scope="session")
+def spark(engine: EnginePort) -> SparkPort:
+    assert isinstance(engine, SparkPort)
+    return engine

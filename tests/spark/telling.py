@@ -1,0 +1,124 @@
+"""What tables hold as sorted lines of text: as the engine left them, and as the oracle says."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import TableSpec
+from tests.oracle import Counts, Outcome
+from tests.scenarios.comparing import plain
+from tests.spark.lake import Row, read
+from tests.strategies import Case
+
+Told = Mapping[str, Sequence[str]]
+"""Name of a table to its lines."""
+
+_ROW = (1 << 40) - 1
+_WHEN = ("applied_at", "occurred_at")
+
+
+def everything(layout: Layout) -> Told:
+    """All five tables but for our own clock; paths start below the landing folder, errors are unresolved."""
+    tables = {name: read(getattr(layout, name)) for name in ("replica", "changes", "history", "tombstones", "errors")}
+    tables["errors"] = [row for row in tables["errors"] if row["resolved_at"] is None]
+    return {name: _lines(map(_timeless, rows), layout) for name, rows in tables.items()}
+
+
+def _timeless(row: Row) -> Row:
+    return {name: _timeless(v) if isinstance(v, dict) else v for name, v in row.items() if name not in _WHEN}
+
+
+def by_engine(layout: Layout) -> Told:
+    """The part of each table that the oracle has an opinion on."""
+    errors = [row for row in read(layout.errors) if row["resolved_at"] is None]
+    return {
+        "replica": _lines((_with(row, _state(row["_gddl"])) for row in read(layout.replica)), layout),
+        "changes": _lines((_with(row, _place(row["_gddl"])) for row in read(layout.changes)), layout),
+        "history": _lines((_with(row, {}) for row in read(layout.history)), layout),
+        "errors": _lines(
+            ({n: row[n] for n in ("source_file", "position", "code", "column")} for row in errors), layout
+        ),
+    }
+
+
+def _with(row: Row, gddl: Row) -> Row:
+    return {**row, "_gddl": gddl}
+
+
+def _state(gddl: Row) -> Row:
+    return {name: gddl.get(name) for name in ("op", "sequence", "generation", "deleted")}
+
+
+def _place(gddl: Row) -> Row:
+    found = {name: gddl[name] for name in ("op", "sequence", "generation", "source_file")}
+    return {**found, "row": gddl["position"] & _ROW}
+
+
+def by_oracle(outcome: Outcome, spec: TableSpec) -> Told:
+    """For tables with one sequence column."""
+    soft = spec.delete == "soft"
+    replica = [
+        {**row.columns, "_gddl": {"op": row.op, "sequence": _bare(row.sequence), "generation": row.generation,
+                                  "deleted": row.deleted if soft else None}}
+        for row in outcome.replica
+    ]  # fmt: skip
+    changes = [
+        {**c.row, "_gddl": {"op": c.op, "sequence": _bare(c.sequence), "generation": c.generation,
+                            "source_file": c.source_file, "row": c.position & _ROW}}
+        for c in outcome.changes
+    ]  # fmt: skip
+    history = [{**v.columns, "__start_at": _bare(v.start), "__end_at": _bare(v.end)} for v in outcome.history]
+    errors = [{"source_file": q.file, "position": q.position, "code": q.code, "column": q.column}
+              for q in outcome.quarantined]  # fmt: skip
+    return {
+        "replica": _lines(replica),
+        "changes": _lines(changes),
+        "history": _lines(history),
+        "errors": _lines(errors),
+    }
+
+
+def _bare(sequence: tuple[Any, ...] | None) -> Any:
+    return None if sequence is None else sequence[0]
+
+
+def _lines(rows: Iterable[Row], layout: Layout | None = None) -> list[str]:
+    """Nulls are left out; paths start below the landing folder."""
+    lines = [json.dumps(_without_nulls(plain(row)), ensure_ascii=False, sort_keys=True) for row in rows]
+    return sorted(lines if layout is None else [line.replace(f"{layout.landing}/", "") for line in lines])
+
+
+def _without_nulls(row: Row) -> Row:
+    return {n: _without_nulls(v) if isinstance(v, dict) else v for n, v in row.items() if v is not None and v != {}}
+
+
+def differences(wanted: Told, actual: Told) -> list[str]:
+    """A line for each row that is missing or extra; empty when the tables are equal."""
+    found = []
+    for table, lines in wanted.items():
+        want, have = Counter(lines), Counter(actual[table])
+        found += [f"{table} missing {line}" for line in sorted((want - have).elements())]
+        found += [f"{table} extra   {line}" for line in sorted((have - want).elements())]
+    return found
+
+
+def counts_of(result: JobResult) -> Counts:
+    return Counts(result.rows_read, result.changes_written, result.redelivered, result.quarantined)
+
+
+def readable(case: Case) -> str:
+    """The case as one would write it down."""
+    defaults = TableSpec(table=case.spec.table, keys=case.spec.keys)
+    fields = {n: v for n, v in vars(case.spec).items() if n in ("table", "keys") or v != getattr(defaults, n)}
+    lines = [", ".join(f"{name}={value!r}" for name, value in fields.items())]
+    for number, run in enumerate(case.runs):
+        lines.append(f"run {number}")
+        for file in run.files:
+            lines.append(f"  {file.name} ({', '.join(file.columns)})")
+            lines += [f"    {dict(row)}" for row in file.rows]
+    return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""SIGKILL after each step of a batch, then a rerun: the tables of an undisturbed run (design, rule 4)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from airflow_gddl.contract.result import JobResult
+from tests.conftest import SparkPort
+from tests.oracle import replay
+from tests.spark.children import Ended, killed_child
+from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
+from tests.spark.lake import Lake
+from tests.spark.telling import Told, by_engine, by_oracle, differences, everything
+
+STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
+UNDISTURBED = spec_of("undisturbed")
+
+
+@dataclass(frozen=True)
+class Played:
+    """By table.
+
+    Attributes:
+        ended: how each child ended.
+        between: the tables after the crash, before the rerun.
+    """
+
+    ended: Mapping[str, Ended]
+    between: Mapping[str, Told]
+    rerun: Mapping[str, JobResult]
+    held: Mapping[str, Told]
+
+
+@pytest.fixture(scope="module")
+def played(spark: SparkPort, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A table for each step, killed there in its second run; then one job reruns them all, in this process."""
+    lake = Lake(tmp_path_factory.mktemp("crash"))
+    broken = {step: spec_of(f"after_{step}") for step in STEPS}
+    specs = [UNDISTURBED, *broken.values()]
+    for spec in specs:
+        lake.land(spec, BEFORE, TYPES)
+    first = lake.run(spark, lake.job(specs, run_id="before"))
+    assert {result.status for result in first.values()} == {"succeeded"}, first
+    for spec in specs:
+        lake.land(spec, BROKEN, TYPES)
+    ended = {s.table: killed_child(lake.job([s], run_id=f"dies-{step}"), step) for step, s in broken.items()}
+    between = {s.table: everything(lake.layout(s)) for s in broken.values()}
+    rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
+    return Played(ended, between, rerun, {s.table: everything(lake.layout(s)) for s in specs} | {
+        "by_engine": by_engine(lake.layout(UNDISTURBED))})  # fmt: skip
+
+
+def table(step: str) -> str:
+    return spec_of(f"after_{step}").table
+
+
+def test_the_undisturbed_run_is_right(played: Played) -> None:
+    wanted = by_oracle(replay(UNDISTURBED, RUNS), UNDISTURBED)
+    assert differences(wanted, played.held["by_engine"]) == []
+    assert {name: len(lines) > 0 for name, lines in played.held[UNDISTURBED.table].items()} == dict.fromkeys(
+        ("replica", "changes", "history", "tombstones", "errors"), True
+    )
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_child_died_where_it_should(step: str, played: Played) -> None:
+    ended = played.ended[table(step)]
+    assert ended.status == -signal.SIGKILL, ended
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_rerun_right_away_goes_on(step: str, played: Played) -> None:
+    result = played.rerun[table(step)]
+    wanted = ("skipped", 0) if step == "committed" else ("succeeded", 1)
+    assert (result.status, result.batches) == wanted, result.error
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_tables_are_those_of_an_undisturbed_run(step: str, played: Played) -> None:
+    assert differences(played.held[UNDISTURBED.table], played.held[table(step)]) == []
+
+
+@pytest.mark.parametrize(("step", "tables"), [
+    ("plan", set()),
+    ("quarantine", {"errors"}),
+    ("append", {"errors", "changes"}),
+    ("tombstones", {"errors", "changes", "tombstones"}),
+    ("merge", {"errors", "changes", "tombstones", "replica"}),
+    ("history", {"errors", "changes", "tombstones", "replica", "history"}),
+])  # fmt: skip
+def test_a_step_was_durable_when_it_was_told(step: str, tables: set[str], played: Played) -> None:
+    """So that the steps above are the steps that they are called."""
+    final, between = played.held[UNDISTURBED.table], played.between[table(step)]
+    assert {name for name in final if between[name] == final[name]} == tables

@@ -1,0 +1,62 @@
+"""Random histories: engine against oracle after every run, the engine's own check, and a full refresh at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.spec import JobOptions
+from tests.conftest import SparkPort
+from tests.oracle import Run, replay
+from tests.spark.lake import Lake
+from tests.spark.playing import Stage, drawn, examples, named, play, verify
+from tests.spark.telling import Told, by_engine, by_oracle, differences
+from tests.strategies import EVERYTHING, Case, Traits, cases, dense
+
+SORTS = {
+    "everything": (dense(EVERYTHING), 12),
+    "plain": (dense(Traits(variants=False)), 8),
+    "composite": (dense(Traits(composite=True, numbered=True, renames=True)), 8),
+    "partial": (dense(Traits(partial=True, ties=False)), 8),
+    "keyless": (dense(Traits(keyless=True, bad_rows=True)), 6),
+}
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_engine_and_oracle_agree(sort: str, spark: SparkPort, tmp_path: Path) -> None:
+    traits, count = SORTS[sort]
+    stage = Stage(spark, Lake(tmp_path), named(drawn(cases(traits), examples(count))))
+    play(stage)
+    verify(stage)
+    refresh(stage)
+    assert not stage.wrong, "\n" + stage.report()
+
+
+def refresh(stage: Stage) -> None:
+    """Refresh all tables that are right so far: as if the files that are there now had come in one run.
+
+    Where a LOAD file was rewritten its older rows are gone from the files; then only the change table is looked at.
+    """
+    chosen = [case for case in stage.cases if case.spec.table not in stage.wrong]
+    before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in chosen}
+    job = stage.lake.job([case.spec for case in chosen], JobOptions(full_refresh=True), "refresh")
+    stage.blame_failures("in the full refresh", stage.lake.run(stage.port, job))
+    for case in chosen:
+        wanted = {"changes": before[case.spec.table]["changes"], **_from_files(case)}
+        found = differences(wanted, by_engine(stage.lake.layout(case.spec)))
+        stage.blame(case, "after the full refresh", found)
+
+
+def _from_files(case: Case) -> Told:
+    if _reloads(case.runs):
+        return {}
+    files = {file.name: file for run in case.runs for file in run.files}
+    told = by_oracle(replay(case.spec, [Run(tuple(files.values()))]), case.spec)
+    return {name: told[name] for name in ("replica", "history", "errors")}
+
+
+def _reloads(runs: Sequence[Run]) -> bool:
+    loads = [file for run in runs for file in run.files if file.kind == "load"]
+    return any(one.name == other.name and one != other for one in loads for other in loads)

@@ -1,0 +1,53 @@
+"""The job as a process: what it prints, and what it says when there is no Java."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_gddl.contract.spec import JobSpec
+from tests.spark.children import job_child
+from tests.spark.crash_tables import BEFORE, TYPES, spec_of
+from tests.spark.lake import Lake
+
+SPECS = (spec_of("quiet"), spec_of("silent"))
+
+
+def landed(root: Path) -> JobSpec:
+    lake = Lake(root)
+    for spec in SPECS:
+        lake.land(spec, BEFORE, TYPES)
+    return lake.job(SPECS)
+
+
+def test_standard_output_holds_results_and_standard_error_nothing(tmp_path: Path) -> None:
+    with job_child(landed(tmp_path)) as child:
+        ended = child.end()
+    assert ended.status == 0, ended
+    results = [json.loads(line) for line in ended.out.splitlines()]
+    assert {result["table"]: result["status"] for result in results} == {s.table: "succeeded" for s in SPECS}
+    assert ended.err == ""
+
+
+def test_without_java_one_line_says_so(tmp_path: Path) -> None:
+    with job_child(landed(tmp_path), env=_without_java(tmp_path / "bin")) as child:
+        ended = child.end()
+    assert ended.status == 1, ended
+    results = [json.loads(line) for line in ended.out.splitlines()]
+    assert [result["error"]["code"] for result in results] == ["JAVA_MISSING"] * len(SPECS)
+    assert all("JAVA_HOME" in result["error"]["message"] for result in results)
+    assert "Traceback" not in ended.err
+    assert len(ended.err.splitlines()) <= len(SPECS) + 1, ended.err
+
+
+def _without_java(folder: Path) -> Mapping[str, str]:
+    """The environment with all programs of the path but Java."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in Path(place).glob("*"):
+            link = folder / program.name
+            if not program.name.startswith("java") and not link.exists():
+                link.symlink_to(program)
+    return {**{n: v for n, v in os.environ.items() if n != "JAVA_HOME"}, "PATH": str(folder)}
