@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from delta.tables import DeltaTable
-from measuring import Answer, Order, answer, order_of_child, peak_mib
+from measuring import Answer, Order, answer, order_of_child, peak_mib, steps_of
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 from workload import KEY, OPERATION, SCHEMA, SEQUENCE, Folders
@@ -49,7 +49,7 @@ def apply(spark: SparkSession, folders: Folders) -> Answer:
     for file in folders.change_files():
         for step, seconds in apply_file(spark, folders, file).items():
             steps[step] += seconds
-    return Answer(seconds=time.perf_counter() - started, peak_mib=peak_mib(), steps=steps)
+    return Answer(seconds=time.perf_counter() - started, peak_mib=peak_mib(), steps=steps_of(steps))
 
 
 def apply_file(spark: SparkSession, folders: Folders, file: Path) -> dict[str, float]:

@@ -117,7 +117,7 @@ def scaled(rows: int, files: int, changes: int, scale: float, seed: int) -> Work
 def report(sides: dict[str, Figures], growth: list[Growth]) -> None:
     """Everything for a person, then the JSON line for a program."""
     for side, figures in sides.items():
-        steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in figures.answer.steps.items())
+        steps = ", ".join(f"{s.step} {s.seconds:.1f}" for s in figures.answer.steps)
         print(
             f"{side:12} {figures.answer.seconds:8.1f} s {figures.changes_per_second:10,.0f} changes/s "
             f"{figures.rewritten / figures.work.changes:8.2f} rows rewritten/change {figures.answer.peak_mib:8,.0f} MiB"

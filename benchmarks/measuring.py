@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,20 +40,33 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepSeconds:
+    """How long a step took, all batches together."""
+
+    step: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """What a child found.
 
     Attributes:
         seconds: of the timed part; 0 for a load.
         peak_mib: largest resident memory of the child and its JVM up to the end of the timed part.
-        steps: seconds by step, in the order in which the steps first ended.
+        steps: in the order in which they first ended.
         class_path: Delta's JARs that it ran with.
     """
 
     seconds: float = 0.0
     peak_mib: float = 0.0
-    steps: Mapping[str, float] = field(default_factory=dict)
+    steps: tuple[StepSeconds, ...] = ()
     class_path: str = ""
+
+
+def steps_of(seconds: Mapping[str, float]) -> tuple[StepSeconds, ...]:
+    """Seconds by step, in the mapping's order."""
+    return tuple(StepSeconds(step=step, seconds=spent) for step, spent in seconds.items())
 
 
 class ChildError(Exception):

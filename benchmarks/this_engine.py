@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from measuring import Answer, Order, answer, order_of_child, peak_mib
+from measuring import Answer, Order, answer, order_of_child, peak_mib, steps_of
 from workload import KEY, SCHEMA, TABLE, Folders
 
 from airflow_gddl.contract.result import JobResult
@@ -71,7 +71,7 @@ def _apply(folders: Folders, spark: LazySpark) -> Answer:
     result = run(folders, spark, watch.observe, rows)
     seconds = time.perf_counter() - started
     print(result)
-    return Answer(seconds=seconds, peak_mib=peak_mib(), steps=watch.seconds)
+    return Answer(seconds=seconds, peak_mib=peak_mib(), steps=steps_of(watch.seconds))
 
 
 def _rows_of(files: list[Path]) -> int:

@@ -6,7 +6,6 @@ import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -106,7 +105,7 @@ def decode_groups(desk: Desk, plan: BatchPlan, state: TableState, raws: Sequence
         decoded.append((decode(raw.rows, how, schema.shape, stamp), record_ddl(how)))
     rows = union(frame for frame, _ in decoded)
     if sum(f.size for f in plan.files) <= _KEEP_BYTES:
-        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        rows = desk.tables.keep(rows)
     kinds = zip(raws, schema.groups, strict=True)
     return Intake(
         schema=schema,

@@ -16,7 +16,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs import emptied, notices
 from spark_jobs.batch_schema import plan_batch
 from spark_jobs.claim import Claim
-from spark_jobs.decisions import floors_of, is_small, load_is_whole, overlap_of, require_sound
+from spark_jobs.decisions import floors_of, has_few_rows, is_small, load_is_whole, overlap_of, require_sound
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.emptied import NOTHING
@@ -79,8 +79,9 @@ def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
         found = found if coming.appended else found.without(plan)
         run_batch(run, desk, Batch(coming=coming, ledger=ledger, claim=claim, left=found), outcome)
     if outcome.batches and desk.tables.exists(desk.layout.replica):
-        outcome.main = replace(outcome.main, rows=desk.tables.count(desk.layout.replica))
-        outcome.version = desk.tables.version(desk.layout.replica)
+        tables = desk.tables.suited(few_rows=has_few_rows(ledger.state))
+        outcome.main = replace(outcome.main, rows=tables.count(desk.layout.replica))
+        outcome.version = tables.version(desk.layout.replica)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +122,7 @@ class Ingested:
 def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None:
     """Carry out one planned batch and commit it."""
     plan, state = batch.plan, batch.ledger.state
-    desk.tables.suit(small=is_small(plan, state))
+    desk = replace(desk, tables=desk.tables.suited(few_rows=is_small(plan, state)))
     done = resume(desk, batch) if batch.coming.appended else ingest(run, desk, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.applying is not None:

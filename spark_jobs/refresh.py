@@ -16,6 +16,7 @@ from spark_jobs.batch_schema import plan_batch
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.engines.shape import Shape
+from spark_jobs.decisions import is_small
 from spark_jobs.engines.spark.rebuild import Rebuild, Rebuilt
 from spark_jobs.engines.spark.site import version_of
 from spark_jobs.ledger import Ledger
@@ -112,6 +113,7 @@ def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]
         while (plan := _next_plan(run, ledger, found)) is not None:
             work.claim.check()
             found = found.without(plan)
+            desk = replace(desk, tables=desk.tables.suited(few_rows=is_small(plan, ledger.state)))
             batch = Batch(coming=Next(plan=plan), ledger=ledger, claim=work.claim, left=found)
             done = ingest(run, desk, batch, outcome)
             commit(run, desk, batch, done)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from spark_jobs.session import SQL_SETTINGS, SessionSettings, open_session
+from spark_jobs.session import SCRATCH, SQL_SETTINGS, SessionSettings, open_session
 from spark_jobs.storage import Storage
 
 if TYPE_CHECKING:
@@ -55,9 +57,14 @@ class LazySpark:
         return session
 
     def stop(self) -> None:
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
+        """End Spark and remove what it kept on this machine's disk."""
+        if self._session is None:
+            return
+        scratch = Path(self._session.conf.get("spark.local.dir", "") or "")
+        self._session.stop()
+        self._session = None
+        if scratch.name.startswith(SCRATCH):
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def utc_now() -> datetime:

@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from airflow_gddl.contract.errors import FatalError
 
 SCALA = "2.13"
+SCRATCH = "gddl-spark-"
+"""How the folder of an embedded Spark's temporary files begins."""
 # Delta's JARs and what they need beyond Spark's own class path; the rest of their dependencies Spark brings itself.
 _WANTED = ("io.delta_delta-spark", "io.delta_delta-storage", "io.delta_delta-kernel", "io.unitycatalog_unitycatalog")
 _EXCLUDED = ("org.apache.hadoop:*", "org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*",
@@ -60,9 +62,13 @@ SQL_SETTINGS = {
 }
 
 
-# For a batch of a few rows, compiling each plan costs more than running it interpreted.
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+# For a batch of a few rows, compiling a plan, spreading it and looking at it again costs more than just running it.
+FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ def _embedded(settings: SessionSettings) -> SparkSession:
 
 
 def _static_settings(settings: SessionSettings) -> dict[str, str]:
-    scratch = Path(tempfile.mkdtemp(prefix="gddl-spark-"))
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOG4J)
     java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"

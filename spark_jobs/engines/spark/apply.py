@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark import StorageLevel
 from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -62,7 +61,7 @@ class Applying:
         net = net_of_batch(self.site.changes(), self.site.shape, self.schemas, unique)
         if self._only_loads:
             return net
-        return Net(rows=net.rows.persist(StorageLevel.MEMORY_AND_DISK), partial=net.partial)
+        return Net(rows=self.site.tables.keep(net.rows), partial=net.partial)
 
     @property
     def _only_loads(self) -> bool:
@@ -89,14 +88,14 @@ class Applying:
             return self._first(net)
         buried = self.site.tables.exists(paths[1])
         if self.site.shape.partial or self.site.shape.spec.force_update:
-            known = priors(self.site.tables, self.site.shape, paths, net.rows).persist(StorageLevel.MEMORY_AND_DISK)
+            known = self.site.tables.keep(priors(self.site.tables, self.site.shape, paths, net.rows))
             warnings = self._unseen(net, known)
             net = rework(
                 net, self.site.tables.read(self.site.layout.changes), known, self.site.shape, self.site.plan.generation
             )
         else:
             updated = net.rows.where(F.col(FIRST) == UNSEEN).select(*map(name, self.site.shape.keys))
-            known = known_keys(self.site.tables, self.site.shape, paths, updated).persist(StorageLevel.MEMORY_AND_DISK)
+            known = self.site.tables.keep(known_keys(self.site.tables, self.site.shape, paths, updated))
             warnings = self._unseen(net, known)
             net = Net(rows=net.rows.withColumn(REWORKED, F.lit(False)), partial=net.partial)
         rows = alive(net.rows, self.site.tables.read(paths[1]), self.site.shape) if buried else net.rows

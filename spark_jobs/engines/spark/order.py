@@ -49,16 +49,16 @@ def events(changes: DataFrame, shape: Shape) -> DataFrame:
     Returns:
         the replica's columns, `_gddl`, and op, moved (the update changed its key), sequence (effective), forced, order.
     """
-    gddl = F.col(GDDL)
-    rows = changes.withColumn(OP, gddl["op"]).withColumn(MOVED, F.lit(False))
-    kept = [*(name(c) for c in shape.columns), F.col(GDDL), F.col(OP), F.col(MOVED)]
+    op = F.col(GDDL)["op"]
+    kept = [*(name(c) for c in shape.columns), F.col(GDDL), op.alias(OP)]
     if not shape.before_of_key:
-        return _ordered(rows.select(*kept), shape)
+        return _ordered(changes.select(*kept, F.lit(False).alias(MOVED)), shape)
     moved = F.lit(False)
     for key, before in shape.before_of_key.items():
         moved = moved | (F.coalesce(name(before), name(key)) != name(key))
-    rows = rows.withColumn(MOVED, (F.col(OP) == "U") & moved)
-    return _ordered(rows.select(*kept).unionByName(_old_keys(rows, shape)), shape)
+    moved = (op == "U") & moved
+    rows = changes.select(*kept, moved.alias(MOVED))
+    return _ordered(rows.unionByName(_old_keys(changes.where(moved), shape)), shape)
 
 
 def _old_keys(rows: DataFrame, shape: Shape) -> DataFrame:
@@ -72,17 +72,17 @@ def _old_keys(rows: DataFrame, shape: Shape) -> DataFrame:
         else:
             columns.append(F.lit(None).cast(rows.schema[column].dataType).alias(column))
     gddl = F.col(GDDL).withField("op", F.lit("D"))
-    return rows.where(F.col(MOVED)).select(*columns, gddl.alias(GDDL), F.lit("D").alias(OP), F.lit(False).alias(MOVED))
+    return rows.select(*columns, gddl.alias(GDDL), F.lit("D").alias(OP), F.lit(False).alias(MOVED))
 
 
 def _ordered(rows: DataFrame, shape: Shape) -> DataFrame:
     gddl = F.col(GDDL)
-    rows = rows.withColumn(FORCED, is_forced(shape) & (F.col(OP) != "R"))
     if shape.spec.force_update is None:
-        rows = rows.withColumn(SEQUENCE, gddl["sequence"])
-    else:
-        arrival = F.struct(gddl["batch_id"], gddl["position"])
-        so_far = Window.partitionBy(*map(name, shape.keys), gddl["generation"]).orderBy(arrival)
-        greatest = F.max(F.struct(gddl["sequence"].alias("s"))).over(so_far.rowsBetween(Window.unboundedPreceding, 0))
-        rows = rows.withColumn(SEQUENCE, F.when(F.col(FORCED), greatest["s"]).otherwise(gddl["sequence"]))
+        order = order_of(shape, gddl, gddl["sequence"])
+        return rows.select("*", F.lit(False).alias(FORCED), gddl["sequence"].alias(SEQUENCE), order.alias(ORDER))
+    rows = rows.withColumn(FORCED, is_forced(shape) & (F.col(OP) != "R"))
+    arrival = F.struct(gddl["batch_id"], gddl["position"])
+    so_far = Window.partitionBy(*map(name, shape.keys), gddl["generation"]).orderBy(arrival)
+    greatest = F.max(F.struct(gddl["sequence"].alias("s"))).over(so_far.rowsBetween(Window.unboundedPreceding, 0))
+    rows = rows.withColumn(SEQUENCE, F.when(F.col(FORCED), greatest["s"]).otherwise(gddl["sequence"]))
     return rows.withColumn(ORDER, order_of(shape, gddl, F.col(SEQUENCE), F.col(FORCED)))

@@ -54,7 +54,7 @@ def read_group(
         places: ledger path to (ordinal in the batch, path to read from).
     """
     first = files[0]
-    paths = [places[f.file.path][1] for f in files]
+    paths = [_literal(places[f.file.path][1]) for f in files]
     rows = (
         _read_parquet(spark, first, paths)
         if first.file.format == "parquet"
@@ -103,6 +103,11 @@ def _read_csv(spark: SparkSession, like: Probed, paths: list[str], options: DmsO
     rows = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", MALFORMED).csv(paths)
     row = F.monotonically_increasing_id().bitwiseAND(F.lit(_CSV_ROW_MASK))
     return rows.select("*", F.col("_metadata.file_path").alias("_gddl__uri"), row.alias("_gddl__row"))
+
+
+def _literal(path: str) -> str:
+    """A path without meaning for Spark's file name patterns."""
+    return "".join(f"\\{c}" if c in "{}[]*?\\" else c for c in path)
 
 
 def uri(path: str) -> str:

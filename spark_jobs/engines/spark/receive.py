@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -119,7 +118,7 @@ class Receiving:
         warnings: tuple[RunWarning, ...] = ()
         fresh = self.figures.good
         if repeats or stored is not None:
-            good = good.persist(StorageLevel.MEMORY_AND_DISK)
+            good = self.site.tables.keep(good)
             fresh = good.count()
         if keyed and (repeats or stored is not None):
             found = ties(good, stored, self.site.shape)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from delta.tables import DeltaTable
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan.types import parse_type
-from spark_jobs.session import COMPILED, INTERPRETED
+from spark_jobs.session import FOR_FEW_ROWS, SQL_SETTINGS
 
 Assignments: TypeAlias = dict[str, str | Column]
 """What Delta's merge builder takes for its clauses."""
@@ -40,11 +41,20 @@ class Tables:
     """Delta tables in one Spark session; the session is the table's own, for its transaction settings."""
 
     spark: SparkSession
+    few_rows: bool = False
 
-    def suit(self, *, small: bool) -> None:
-        """Run plans interpreted for small data, compiled otherwise."""
-        for key, value in (INTERPRETED if small else COMPILED).items():
-            self.spark.conf.set(key, value)
+    def suited(self, *, few_rows: bool) -> Tables:
+        """The same in a session whose settings suit few rows, or many."""
+        if few_rows == self.few_rows:
+            return self
+        session = self.spark.newSession()
+        for key, value in {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})}.items():
+            session.conf.set(key, value)
+        return Tables(session, few_rows)
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """The same rows for several uses; few ones as a plan without a past, which is quick to analyse again and again."""
+        return rows.localCheckpoint() if self.few_rows else rows.persist(StorageLevel.MEMORY_AND_DISK)
 
     def exists(self, path: str) -> bool:
         return bool(DeltaTable.isDeltaTable(self.spark, path))

@@ -1,0 +1,295 @@
+"""The pages say what the code says: codes, fields, defaults, commands, links, and sections that the code refers to."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from airflow_gddl.catalog import yaml_file
+from airflow_gddl.catalog.settings import FIELDS as SETTINGS
+from airflow_gddl.cli.main import app
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.result import JobResult, MainCounts
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
+from spark_jobs.engines.shape import Shape
+from tests.unit.metadata_folder import loaded
+from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
+
+CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
+CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__")
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
+REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
+UNUSED = "No effect yet"
+
+
+# Codes
+
+
+def codes(tree: ast.Module) -> Iterator[str]:
+    """Literals that are given to something that carries a code, assigned to `code`, or printed as `[CODE]`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from _carried(node)
+        elif isinstance(node, ast.Assign) and any("code" in _names(target) for target in node.targets):
+            yield from (text for text in _texts(node.value) if CODE.fullmatch(text))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("["):
+            yield from re.findall(rf"^\[({CODE.pattern})\]", node.value)
+
+
+def _carried(call: ast.Call) -> Iterator[str]:
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    if name.endswith(CARRIERS):
+        yield from [text for a in call.args for text in _texts(a, deep=False) if CODE.fullmatch(text)][:1]
+        yield from (text for k in call.keywords if k.arg == "code" for text in _texts(k.value) if CODE.fullmatch(text))
+
+
+def _texts(node: ast.AST, *, deep: bool = True) -> Iterator[str]:
+    for part in ast.walk(node) if deep else [node]:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def _names(target: ast.expr) -> list[str]:
+    return [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
+
+
+def documented_codes() -> list[list[str]]:
+    return [[bare(row[0]), *row[1:]] for row in rows(page("codes.md"))]
+
+
+def test_every_code_is_documented_and_every_documented_one_exists() -> None:
+    used = {code for tree in trees(SOURCES) for code in codes(tree)}
+    known = {row[0] for row in documented_codes()}
+    assert used - known == set(), "in the code, not in docs/codes.md"
+    assert known - used == set(), "in docs/codes.md, not in the code"
+
+
+def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:
+    found = documented_codes()
+    assert len({row[0] for row in found}) == len(found)
+    kinds = {"fatal", "passing", "problem", "row", "file", "warning"}
+    assert [row for row in found if len(row) != 4 or row[1] not in kinds or not all(row)] == []
+    tables = [re.findall(r"^\| `(\w+)`", part, re.MULTILINE) for part in page("codes.md").split("\n## ")]
+    assert all(names == sorted(names) for names in tables)
+
+
+def test_codes_that_other_pages_name_exist() -> None:
+    known = {row[0] for row in documented_codes()}
+    variables = {"AR_H_CHANGE_SEQ", "AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "JAVA_HOME", "NO_CODEGEN"}
+    for path in PAGES:
+        named = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", path.read_text(encoding="utf-8"))
+        assert {n for n in named if not n.startswith("GDDL_")} - known - variables == set(), path.name
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("raise FatalError('A_CODE', 'what')", {"A_CODE"}),
+        ("RunWarning(code='A_CODE', message='SOME TEXT')", {"A_CODE"}),
+        ("_problem(x.isNull(), 'A_CODE', None, 'why')", {"A_CODE"}),
+        ("Unreadable(file, 'A_CODE', why)", {"A_CODE"}),
+        ("code, text = ('A_CODE', 'x') if y else ('B_CODE', 'z')", {"A_CODE", "B_CODE"}),
+        ("tell(f'[A_CODE] {x}')", {"A_CODE"}),
+        ("environ['JAVA_HOME']; match(n, 'AR_H_CHANGE_SEQ')", set()),
+    ],
+)
+def test_codes_are_found_where_they_are_used(source: str, expected: set[str]) -> None:
+    assert set(codes(ast.parse(source))) == expected
+
+
+# Metadata
+
+
+def defaults_of(cls: type) -> dict[str, Any]:
+    """Field to its default in plain values, in order; `required` where there is none."""
+    required = {"table": "", "keys": ()} if cls is TableSpec else {}
+    built = cls(**required)
+    return {f.name: "required" if f.name in required else plain(getattr(built, f.name)) for f in fields(cls)}
+
+
+TABLES: Mapping[str, Mapping[str, Any]] = {
+    "Settings": {"landing": "required", "lake": "required", "runner": "local", **{name: {} for name in SETTINGS[3:]}},
+    "A row": defaults_of(TableSpec),
+    "Schema evolution": defaults_of(SchemaEvolution),
+    "DMS options": defaults_of(DmsOptions),
+    "Tiers": defaults_of(TierSpec),
+}
+
+
+def documented_fields(title: str) -> list[list[str]]:
+    return [row for row in rows(section("metadata.md", title)) if len(row) == 4]
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_every_field_is_documented_with_its_default(title: str) -> None:
+    found = {bare(row[0]): row[2] for row in documented_fields(title)}
+    assert list(found) == list(TABLES[title]), "fields and their order"
+    for name, cell in found.items():
+        expected = TABLES[title][name]
+        assert (cell if cell == "required" else yaml_file.read(bare(cell))) == expected, name
+
+
+def test_settings_are_those_of_the_catalog() -> None:
+    assert tuple(TABLES["Settings"]) == SETTINGS
+    assert SETTINGS[:2] == tuple(f.name for f in fields(Roots))
+
+
+def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
+    """A metadata folder in which one field has its example."""
+    entry = f"{name}: {example}"
+    settings, row = {"landing": "landing", "lake": "lake"}, {"table": "shop.t", "keys": "[id]"}
+    if title == "Settings":
+        settings[name] = example
+    elif title == "A row":
+        row[name] = example
+    elif title == "Tiers":
+        settings["tiers"] = f"{{large: {{{entry}}}}}"
+    else:
+        row["options" if title == "DMS options" else "schema_evolution"] = f"{{{entry}}}"
+    first = "".join(f"{key}: {value}\n" for key, value in settings.items())
+    cells = ", ".join(f"{key}: {value}" for key, value in row.items())
+    return {"gddl.yaml": first, "tables/t.yaml": f"tables:\n- {{table: shop.customers, keys: [id]}}\n- {{{cells}}}\n"}
+
+
+EXAMPLES = [(title, bare(row[0]), bare(row[3])) for title in TABLES for row in documented_fields(title)]
+
+
+@pytest.mark.parametrize(("title", "name", "example"), EXAMPLES)
+def test_examples_are_taken(title: str, name: str, example: str, tmp_path: Path) -> None:
+    files = files_with(title, name, example)
+    catalog = loaded(tmp_path, files)
+    assert [str(problem) for problem in catalog.problems] == []
+    assert len(catalog.tables) == 2
+
+
+def test_the_tiers_differ_as_documented() -> None:
+    found = {
+        bare(row[0]): yaml_file.read(bare(row[1])) for row in rows(section("metadata.md", "Tiers")) if len(row) == 2
+    }
+    usual = plain(TierSpec())
+    expected = {name: {k: v for k, v in plain(tier).items() if v != usual[k]} for name, tier in DEFAULT_TIERS.items()}
+    assert found == expected
+
+
+def test_what_has_no_effect_is_not_read() -> None:
+    """Whoever makes a field work finds this page out of date."""
+    unused = {bare(row[0]) for title in TABLES for row in documented_fields(title) if UNUSED in row[1]}
+    assert unused >= {"schedule", "workers"}
+    paths = [path for path in SOURCES if not {"contract", "catalog", "simulate"} & set(path.parts)]
+    read = {node.attr for tree in trees(paths) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert unused & read == set()
+
+
+def test_blocks_of_the_page_load(tmp_path: Path) -> None:
+    blocks = re.findall(r"```(yaml|csv)\n(.*?)```", page("metadata.md"), re.DOTALL)
+    names = ["tables/shop.yaml", "keys/found.yaml", "tables/more.csv"]
+    files = dict(zip(names, (text for _, text in blocks), strict=True))
+    catalog = loaded(tmp_path, {**files, "tables/invoices.yaml": "source: shop\ntables: [{table: shop.invoices}]\n"})
+    assert [str(problem) for problem in catalog.problems] == []
+    found = {spec.table: spec for spec in catalog.tables}
+    assert set(found) == {"shop.customers", "shop.orders", "shop.items", "shop.invoices"}
+    assert (found["shop.items"].keys, dict(found["shop.items"].mask)) == (("order_id", "line"), {"note": "null"})
+    assert (found["shop.orders"].freshness, found["shop.orders"].source) == ("30m", "shop")
+
+
+def test_variables_are_documented() -> None:
+    texts = {text for tree in trees(SOURCES) for text in _texts(tree)}
+    used = {text for text in texts if re.fullmatch(r"GDDL_[A-Z_]+[A-Z]", text)}
+    named = {name.split("__")[0] for name in re.findall(r"GDDL_[A-Z_]+", page("metadata.md"))}
+    assert used >= {"GDDL_METADATA"}
+    assert used - named == set()
+    sections = {f"GDDL_{name.upper()}" for name in SETTINGS}
+    assert named - used == sections
+
+
+# Commands and results
+
+
+def test_every_command_and_option_is_documented() -> None:
+    text = page("cli.md")
+    known = {bare(row[0]).removesuffix(" INPUT"): row for row in rows(text) if row[0].startswith("`gddl ")}
+    found = dict(commands(typer.main.get_command(app)))
+    assert set(known) == set(found)
+    shared = {"--metadata", "--table", "--json"}
+    for name, options in found.items():
+        own = options if name == "gddl simulate" else options - shared
+        place = section("cli.md", "Simulate") if name == "gddl simulate" else known[name][2]
+        assert {o for o in own if o not in place} == set(), name
+        if name != "gddl simulate":
+            assert set(re.findall(r"--[a-z-]+", place)) == own, name
+    everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--progress", "--verbose"}
+    assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
+
+
+def test_every_key_of_a_result_is_documented() -> None:
+    found = [bare(name) for row in rows(section("cli.md", "JSON of a run")) for name in row[0].split(", ")]
+    assert sorted(found) == sorted(f.name for f in fields(JobResult))
+    assert all(f"`{f.name}`" in section("cli.md", "JSON of a run") for f in fields(MainCounts))
+
+
+def test_the_struct_and_the_errors_table_are_documented() -> None:
+    found = [bare(row[0]) for row in rows(section("semantics.md", "1. A change"))]
+    shape = Shape(spec=TableSpec(table="s.t", keys=("id",)), keys=("id",), data=())
+    assert found == [*(name for name, _ in shape.gddl_fields), "deleted"]
+    tree = ast.parse((ROOT / "spark_jobs/engines/spark/quarantine.py").read_text(encoding="utf-8"))
+    columns = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.AnnAssign) and n.value)
+    named = [bare(name) for row in rows(section("semantics.md", "12. Quarantine")) for name in row[0].split(", ")]
+    assert sorted(named) == sorted(columns)
+
+
+# Links and references
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_file_names_resolve(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target, anchor in LINK.findall(text):
+        there = path.parent / target if target else path
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+    if path.name != "000-template.md":
+        assert [name for name in NAMED_FILE.findall(text) if not (ROOT / name).exists()] == []
+
+
+def test_references_from_the_code_resolve() -> None:
+    sections = {
+        name: set(re.findall(r"^## (\d+)\. ", page(f"{name}.md"), re.MULTILINE)) for name in ("semantics", "design")
+    }
+    rules = set(re.findall(r"^(\d+)\. \*\*", section("design.md", "7. Rules of correctness"), re.MULTILINE))
+    met = 0
+    for path in (*SOURCES, *TESTS):
+        for page_name, kind, numbers in REFERENCE.findall(path.read_text(encoding="utf-8")):
+            known = rules if kind == "rule" else sections[page_name]
+            assert set(re.findall(r"\d+", numbers)) <= known, f"{path}: {page_name} {kind} {numbers}"
+            met += 1
+    assert met > 15, "the pattern finds no references any more"
+
+
+def test_the_design_shows_every_package() -> None:
+    text = section("design.md", "4. Layout and direction of imports")
+    packages = [
+        p.parent for p in SOURCES if p.name == "__init__.py" and p.parent.parent.name in ("airflow_gddl", "spark_jobs")
+    ]
+    assert [p.name for p in packages if f"  {p.name}/" not in text] == []
+    assert "plan/" in text
+
+
+def test_decisions_are_numbered_in_a_row_and_have_every_part() -> None:
+    records = sorted((DOCS / "decisions").glob("*.md"))
+    assert [int(path.name[:3]) for path in records] == list(range(len(records)))
+    for path in records[1:]:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith(f"# {path.name[:3]}: ")
+        assert re.search(
+            r"^Date: \d{4}-\d\d-\d\d\. State: (proposed|accepted|replaced by \d{3})\.$", text, re.MULTILINE
+        )
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Question", "Decision", "Instead of", "Consequences"]
