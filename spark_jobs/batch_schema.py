@@ -140,6 +140,7 @@ def plan_batch(
         before_of_key=_before_of_key(spec, plan.target, images.target),
         sequence=sequence,
         sequence_type=sequence_type,
+        technical=technical,
         lacking=_lacking(spec, plan.target, schemas, technical),
     )
     warnings = list(unknown_columns([[n for n, _ in d.selectable] for d in delivered], SelectionRules.of(spec)))

@@ -16,8 +16,9 @@ from spark_jobs.batch_schema import BatchSchema, GroupSchema, plan_batch
 from spark_jobs.desk import Desk
 from spark_jobs.dialects import dms
 from spark_jobs.dialects.probe import Probed, Unreadable, probe_all
+from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark import quarantine
-from spark_jobs.engines.spark.decode import GroupDecoding, Stamp, decode
+from spark_jobs.engines.spark.decode import ERROR, KIND, GroupDecoding, Stamp, decode
 from spark_jobs.engines.spark.measure import Figures, measure
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.read import RawGroup, groups, read_group, union
@@ -190,6 +191,30 @@ def _damaged(desk: Desk, plan: BatchPlan, files: Sequence[Probed]) -> tuple[Unre
             reason = str(error).strip().splitlines()[0][:500]
             bad.append(Unreadable(found.file, "FILE_UNREADABLE", reason))
     return tuple(bad)
+
+
+def take_up(desk: Desk, plan: BatchPlan, state: TableState) -> Intake:
+    """The batch as its rows in the change table tell it, for its files no longer do."""
+    state = replace(state, schemas=plan.schemas or state.schemas)
+    schema = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state)
+    op = F.col(GDDL)["op"]
+    rows = desk.site(plan, schema.shape).changes()
+    rows = rows.withColumns({ERROR: F.lit(None).cast("string"), KIND: F.when(op == "R", "load").otherwise("change")})
+    gddl = F.col(GDDL)
+    found = (
+        rows.select(gddl["source_file"].alias("f"), gddl["schema"].alias("s"), (op != "R").alias("c"))
+        .distinct()
+        .collect()
+    )
+    return Intake(
+        schema=schema,
+        groups=(),
+        decoded=rows,
+        figures=measure(rows, schema.shape),
+        schema_ids=(),
+        change_schemas=frozenset(r["s"] for r in found if r["c"]),
+        schema_of={r["f"]: r["s"] for r in found},
+    )
 
 
 def _take_in_again(desk: Desk, plan: BatchPlan, state: TableState) -> Intake | None:

@@ -14,16 +14,14 @@ from datetime import datetime, timedelta
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs import emptied, notices
-from spark_jobs.batch_schema import plan_batch
 from spark_jobs.claim import Claim
 from spark_jobs.decisions import floors_of, has_few_rows, is_small, load_is_whole, overlap_of, require_sound
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
-from spark_jobs.emptied import NOTHING
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark.apply import Applying
 from spark_jobs.engines.spark.receive import Appended, Receiving
-from spark_jobs.intake import Intake, take_in
+from spark_jobs.intake import Intake, take_in, take_up
 from spark_jobs.ledger import Ledger
 from spark_jobs.ledger_rows import Settled, entries_of, state_of
 from spark_jobs.outcome import Outcome
@@ -108,7 +106,6 @@ class Ingested:
 
     Attributes:
         applying: null when no file could be read.
-        intake: null as well where the batch goes on from the change table.
         purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
     """
 
@@ -154,6 +151,8 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
     site = desk.site(plan, intake.schema.shape)
     receiving = Receiving(site=site, decoded=intake.decoded, figures=intake.figures)
     batch.claim.check()
+    if intake.schema.schemas != state.schemas:
+        batch.ledger.write_plan(replace(plan, schemas=intake.schema.schemas))
     receiving.ensure_tables()
     if plan.source == "files":
         receiving.quarantine(intake.groups, bad_files, _known(batch))
@@ -169,13 +168,14 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
 def resume(desk: Desk, batch: Batch) -> Ingested:
     """Go on from the change table with a batch that had appended its changes before its files changed."""
     plan, state = batch.plan, batch.ledger.state
-    schema = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state)
-    site = desk.site(plan, schema.shape)
-    written = site.changes().count()
-    everything = frozenset(range(len(state.schemas) + 1))
-    figures = replace(NOTHING, rows=written, keys=-1)
-    applying = Applying(site=site, figures=figures, schemas=everything, first=state.keys is None)
-    return Ingested(applying=applying, appended=Appended(written=written, redelivered=0))
+    intake = take_up(desk, plan, state)
+    applying = Applying(
+        site=desk.site(plan, intake.schema.shape),
+        figures=intake.figures,
+        schemas=intake.change_schemas,
+        first=state.keys is None,
+    )
+    return Ingested(applying=applying, intake=intake, appended=Appended(written=intake.figures.rows, redelivered=0))
 
 
 def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested, *, swept: bool = False, grown: int = 0) -> None:

@@ -14,9 +14,9 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.batch_schema import plan_batch
 from spark_jobs.claim import Claim
+from spark_jobs.decisions import is_small
 from spark_jobs.desk import Desk
 from spark_jobs.engines.shape import Shape
-from spark_jobs.decisions import is_small
 from spark_jobs.engines.spark.rebuild import Rebuild, Rebuilt
 from spark_jobs.engines.spark.site import version_of
 from spark_jobs.ledger import Ledger

@@ -23,6 +23,8 @@ class Shape:
         before: before-image columns, kept in the change table only.
         before_of_key: key column to its before-image column.
         sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
+        technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone opens no
+            version of the history.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
     """
 
@@ -33,6 +35,7 @@ class Shape:
     before_of_key: Mapping[str, str] = field(default_factory=dict)
     sequence: tuple[str, ...] = ()
     sequence_type: str = "string"
+    technical: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property

@@ -21,6 +21,7 @@ class BatchPlan:
             its Delta transactions, so that reruns write the same, once.
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
+        schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
         source: `quarantine` replays its unresolved rows instead of reading files.
     """
 
@@ -30,6 +31,7 @@ class BatchPlan:
     generation: int
     files: tuple[PlannedFile, ...]
     sweep: bool = False
+    schemas: tuple[dict[str, str], ...] | None = None
     source: BatchSource = "files"
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Listing
 from tests.oracle.fold import Event, State, states
 from tests.oracle.ingest import Ledger
 from tests.oracle.model import Key, Sequence, Value, Version, rank
-from tests.oracle.shape import Shape
+from tests.oracle.shape import SERVICE_COLUMNS, Shape
 
 Moment = tuple[Sequence, State]
 """From this sequence on the key has this state."""
@@ -62,5 +62,12 @@ def _same(shape: Shape, one: State, other: State) -> bool:
 
 
 def _tracked(shape: Shape, row: Mapping[str, Value]) -> dict[str, Value]:
-    untracked = {name.lower() for name in (*shape.sequence, *shape.spec.track_history_except)}
-    return {name: value for name, value in row.items() if name.lower() not in untracked}
+    control = [c for c in (shape.spec.columns_to_update, shape.spec.force_update) if c is not None]
+    untracked = {
+        name.lower() for name in (*shape.sequence, *shape.spec.track_history_except, *control, *SERVICE_COLUMNS)
+    }
+    return {
+        name: value
+        for name, value in row.items()
+        if name.lower() not in untracked and not name.lower().startswith("ar_h_")
+    }

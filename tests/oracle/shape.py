@@ -12,6 +12,8 @@ from tests.oracle.model import DeliveredFile, NotModelledError, Run
 
 _TOTAL = ("AR_H_CHANGE_SEQ", "transact_seq")
 _COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
+SERVICE_COLUMNS = (*_TOTAL, *_COMMIT_TIMES)
+"""Columns that the CDC service adds by these names."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,8 +46,8 @@ def versions(changes: DataFrame, shape: Shape, floors: tuple[object, ...]) -> Da
 
 
 def tracked_columns(shape: Shape) -> list[str]:
-    untracked = {c.lower() for c in (*shape.sequence, *shape.spec.track_history_except, *shape.keys)}
-    return [c for c in shape.columns if c.lower() not in untracked]
+    untracked = {c.lower() for c in (*shape.sequence, *shape.technical, *shape.spec.track_history_except, *shape.keys)}
+    return [c for c in shape.columns if c.lower() not in untracked and not c.lower().startswith("ar_h_")]
 
 
 def comparable(rows: DataFrame, column: str) -> Column:

@@ -17,6 +17,7 @@ from spark_jobs.engines.spark import evolve, history, quarantine
 from spark_jobs.engines.spark.fold import fold, net
 from spark_jobs.engines.spark.merge import tombstones_of
 from spark_jobs.engines.spark.order import OP, events, name
+from spark_jobs.engines.spark.read import ROW_BITS
 from spark_jobs.engines.spark.redelivery import not_yet_stored
 from spark_jobs.engines.spark.site import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
@@ -25,7 +26,8 @@ from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import ScalarType, parse_type
 
-_BATCH_SHIFT = 52
+# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, then 33 for the row.
+_BATCH_BITS, _FILE_BITS = 47, 33
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ class Rebuild:
     def _fresh(self) -> DataFrame:
         """Changes built beside, stamped as of this batch; positions stay in arrival order over its many small batches."""
         gddl = F.col(GDDL)
-        at = F.shiftleft(gddl["batch_id"].cast("bigint"), _BATCH_SHIFT) + gddl["position"]
+        batch = F.shiftleft(gddl["batch_id"].cast("bigint"), _BATCH_BITS)
+        file = F.shiftleft(F.shiftright(gddl["position"], ROW_BITS), _FILE_BITS)
+        at = batch + file + _row_in_file(gddl)
         stamped = gddl.withField("position", at).withField("batch_id", F.lit(self.plan.batch_id))
         stamped = stamped.withField("applied_at", F.lit(self.plan.planned_at).cast("timestamp"))
         rows = self.tables.read(self.beside.changes)
@@ -136,11 +140,13 @@ class Rebuild:
     def _lacking(self, fresh: DataFrame, stored: DataFrame) -> DataFrame:
         """Rebuilt changes that the living table lacks. A change is known by its place in its file, or else by its content."""
         gddl = F.col(GDDL)
-        at = [F.col(GDDL)["source_file"].alias("f"), gddl["position"].bitwiseAND(F.lit((1 << 40) - 1)).alias("p")]
-        places = stored.select(*at, F.struct(*map(name, self.shape.keys)).alias("k"), gddl["op"].alias("o"))
-        mine = fresh.withColumns({"f": gddl["source_file"], "p": gddl["position"].bitwiseAND(F.lit((1 << 40) - 1)),
-                                  "k": F.struct(*map(name, self.shape.keys)), "o": gddl["op"]})  # fmt: skip
-        unplaced = mine.join(places, ["f", "p", "k", "o"], "left_anti").drop("f", "p", "k", "o")
+        place = F.struct(
+            gddl["source_file"], _row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"],
+            F.struct(F.lit(0), *map(name, self.shape.keys)),
+        )  # fmt: skip
+        places = stored.select(place.alias("place"))
+        mine = fresh.withColumn("_gddl__place", place)
+        unplaced = mine.join(places, F.col("_gddl__place").eqNullSafe(F.col("place")), "left_anti").drop("_gddl__place")
         return not_yet_stored(unplaced, stored, self.shape)
 
     def _source(self) -> DataFrame:
@@ -238,3 +244,9 @@ class Rebuild:
 
     def _vectors(self) -> dict[str, str]:
         return {"delta.enableDeletionVectors": str(self.tier.deletion_vectors).lower()}
+
+
+def _row_in_file(gddl: SqlColumn) -> SqlColumn:
+    """Row number in the file, out of a position as ordinary batches or refreshes pack it."""
+    bits = F.when(gddl["batch_id"].endswith("r"), F.lit((1 << _FILE_BITS) - 1)).otherwise(F.lit((1 << ROW_BITS) - 1))
+    return gddl["position"].bitwiseAND(bits)
