@@ -59,8 +59,12 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     if ledger.state.keys is None:
         return totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     if ledger.plan() is not None:
-        raise FatalError("BATCH_UNFINISHED", f"{run.spec.table} has a batch that is not finished", where=run.layout.state,
-                         remedy="run the table first, then verify")  # fmt: skip
+        raise FatalError(
+            "BATCH_UNFINISHED",
+            f"{run.spec.table} has a batch that is not finished",
+            where=run.layout.state,
+            remedy="run the table first, then verify",
+        )
     require_same_identity(run.spec, ledger.state)
     desk = run.desk()
     shape = shape_of(desk, ledger.state)
@@ -71,7 +75,10 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     result = replace(result, status="succeeded", details=details)
     if verdict.equal:
         return result
-    message = f"{verdict.buckets_different} of {spark_verify.BUCKETS} buckets differ: {verdict.rows} rows, {verdict.expected_rows} expected"
+    message = (
+        f"{verdict.buckets_different} of {spark_verify.BUCKETS} buckets differ: "
+        f"{verdict.rows} rows, {verdict.expected_rows} expected"
+    )
     remedy = f"Remedy: look at details.keys; `gddl run --table {run.spec.table} --full-refresh` rebuilds the replica."
     error = ErrorInfo(code="VERIFY_DIFFERENT", message=f"[VERIFY_DIFFERENT] {message}. {remedy}")
     return replace(result, status="failed", error=error)

@@ -145,8 +145,7 @@ def plan_batch(
     )
     warnings = list(unknown_columns([[n for n, _ in d.selectable] for d in delivered], SelectionRules.of(spec)))
     if not total and any(g.kind == "change" for g in groups):
-        warnings.append(RunWarning(code="ORDER_NOT_TOTAL", message=f"changes are ordered by {sequence[0]}, a commit time that "
-                                   "several changes can share; name a total order in `sequence_by`"))  # fmt: skip
+        warnings.append(_order_not_total(sequence[0]))
     return BatchSchema(
         shape=shape,
         groups=tuple(
@@ -157,6 +156,14 @@ def plan_batch(
         before=images,
         schemas=schemas,
         warnings=tuple(warnings),
+    )
+
+
+def _order_not_total(column: str) -> RunWarning:
+    return RunWarning(
+        code="ORDER_NOT_TOTAL",
+        message=f"changes are ordered by {column}, a commit time that several changes can share; "
+        "name a total order in `sequence_by`",
     )
 
 
@@ -203,7 +210,7 @@ def _with_absent(columns: tuple[Column, ...], technical: tuple[str, ...], table:
 
 
 def _with_technical(table: Schema | None, technical: tuple[str, ...], groups: Sequence[_Delivered]) -> Schema | None:
-    """The table with the technical columns that now come for the first time: no policy of the source's schema concerns them."""
+    """The table with the technical columns that are new to it: no policy of the source's schema concerns them."""
     if table is None:
         return None
     wanted = {t.lower() for t in technical}

@@ -20,12 +20,20 @@ def require_sound(spec: TableSpec, intake: Intake, state: TableState) -> None:
     """Refuse, before anything is written, what no row may decide for itself."""
     figures = intake.figures
     if intake.rows_by_footer is not None and intake.rows_by_footer != figures.rows:
-        raise FatalError("BATCH_UNBALANCED", f"the files' footers say {intake.rows_by_footer} rows, {figures.rows} were read",
-                         where=spec.table, remedy="report this with the job's log; nothing was written")  # fmt: skip
+        raise FatalError(
+            "BATCH_UNBALANCED",
+            f"the files' footers say {intake.rows_by_footer} rows, {figures.rows} were read",
+            where=spec.table,
+            remedy="report this with the job's log; nothing was written",
+        )
     if figures.quarantined and spec.on_bad_row == "fail" and intake.schema_of:
         bad = {path: f.quarantined for path, f in figures.files.items() if f.quarantined}
-        raise FatalError("BAD_ROWS", f"{figures.quarantined} bad rows in {', '.join(sorted(bad))}", where=spec.table,
-                         remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written")  # fmt: skip
+        raise FatalError(
+            "BAD_ROWS",
+            f"{figures.quarantined} bad rows in {', '.join(sorted(bad))}",
+            where=spec.table,
+            remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
+        )
     require_one_width(figures.widths, state.max_sequence, spec.table)
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 
-_CONFLICTS = ("ConcurrentAppendException", "ConcurrentDeleteReadException", "ConcurrentTransactionException",
-              "ConcurrentWriteException", "MetadataChangedException", "ProtocolChangedException", "DELTA_CONCURRENT")  # fmt: skip
+_CONFLICTS = (
+    "ConcurrentAppendException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentTransactionException",
+    "ConcurrentWriteException",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+    "DELTA_CONCURRENT",
+)
 _MEMORY = ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError")
 _DISK = ("No space left on device",)
 

@@ -133,7 +133,7 @@ def _decoding(raw: RawGroup, landed: Landed, group: GroupSchema, options: DmsOpt
 
 
 def record_ddl(how: GroupDecoding) -> str:
-    """The DDL under which a record's JSON is read back: hashed columns are text; of nanoseconds a comment tells the type."""
+    """The DDL to read a record's JSON back with: hashed columns are text; a comment tells the type of nanoseconds."""
     fields = []
     for column, kind in how.raw:
         hashed = how.masks.get(column) == "hash"

@@ -34,7 +34,7 @@ class TableOutcome:
 
 
 def run_job(job: JobSpec, runtime: Runtime, show: Callable[[JobResult], None]) -> list[TableOutcome]:
-    """Work off every table of the job, as many at once as it has cores; `show` gets each result as soon as it is durable.
+    """Work off every table of the job, as many at once as it has cores; `show` gets each result once it is durable.
 
     The outcomes are in the order of the job's tables.
     """

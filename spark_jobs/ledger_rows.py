@@ -32,7 +32,7 @@ class Settled:
 
     @property
     def opens(self) -> bool:
-        """A generation is opened by what could be read of its load, or by a folder that is gone; not by a damaged file."""
+        """A generation is opened by what could be read of its load, or by a vanished folder; not by a damaged file."""
         return self.intake is not None or not self.unreadable
 
 

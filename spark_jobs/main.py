@@ -60,8 +60,11 @@ def read_spec(text: str) -> JobSpec:
             ) from error
     version = _version_of(text)
     if version != JobSpec.contract_version:
-        raise FatalError("CONTRACT_VERSION", f"the spec has contract version {version}, this job {JobSpec.contract_version}",
-                         remedy="install the same airflow-gddl on both sides")  # fmt: skip
+        raise FatalError(
+            "CONTRACT_VERSION",
+            f"the spec has contract version {version}, this job {JobSpec.contract_version}",
+            remedy="install the same airflow-gddl on both sides",
+        )
     return codec.from_json(JobSpec, text)
 
 

@@ -55,8 +55,16 @@ def require_tables(table: str, state: TableState, changes_exist: bool, state_pat
         FatalError: `LEDGER_MISSING`, `TABLES_MISSING`.
     """
     if changes_exist and state.batch == 0 and state.schemas == ():
-        raise FatalError("LEDGER_MISSING", f"{table}: its Delta tables exist, but its ledger has no commit", where=state_path,
-                         remedy="restore the ledger, or rebuild both with --full-refresh")  # fmt: skip
+        raise FatalError(
+            "LEDGER_MISSING",
+            f"{table}: its Delta tables exist, but its ledger has no commit",
+            where=state_path,
+            remedy="restore the ledger, or rebuild both with --full-refresh",
+        )
     if not changes_exist and state.keys is not None:
-        raise FatalError("TABLES_MISSING", f"{table}: the ledger knows {state.batch} batches, but the change table is gone",
-                         where=state_path, remedy="restore the tables, or rebuild them with --full-refresh")  # fmt: skip
+        raise FatalError(
+            "TABLES_MISSING",
+            f"{table}: the ledger knows {state.batch} batches, but the change table is gone",
+            where=state_path,
+            remedy="restore the tables, or rebuild them with --full-refresh",
+        )

@@ -1,9 +1,10 @@
 """The one page to read: a table's run, from discovery to ledger.
 
-    discover ─► plan ─► read ─► decode ─► check ─► evolve ─► quarantine ─► append ─► tombstones ─► merge ─► sweep ─► history ─► commit
+    discover ─► plan ─► read ─► decode ─► check ─► evolve ─► quarantine
+    ─► append ─► tombstones ─► merge ─► sweep ─► history ─► commit
 
-A batch is planned before it runs and committed last; every write between is idempotent under the time of its plan, so that a run
-that died is simply run again (docs/design.md, section 7, rule 4).
+A batch is planned before it runs and committed last; every write between is idempotent under the time of its plan, so
+that a run that died is simply run again (docs/design.md, section 7, rule 4).
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class Next:
 
     Attributes:
         begun: it was written by an earlier run.
-        appended: its changes are in the change table, and its files are no longer what they were when it was planned: go on from
-            the change table.
+        appended: its changes are in the change table, and its files are no longer what they were when it was planned:
+            go on from the change table.
     """
 
     plan: BatchPlan
@@ -35,7 +35,7 @@ class Next:
 def next_plan(run: TableRun, desk: Desk, found: Discovery, ledger: Ledger, *, replayed: bool) -> Next | None:
     """The batch to carry out now; None when nothing is left.
 
-    A begun batch whose files changed before it had appended anything is dropped: the files as they are now make a new one.
+    A begun batch whose files changed before it appended anything is dropped: the files as they are now make a new one.
 
     Args:
         replayed: this run has replayed the quarantine already.
@@ -58,7 +58,7 @@ def next_plan(run: TableRun, desk: Desk, found: Discovery, ledger: Ledger, *, re
 
 
 def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> datetime:
-    """The time of a new plan, later than that of every plan before it whatever the clocks say: transactions are told apart by it."""
+    """The time of a new plan, later than every plan's before, whatever the clocks say: it tells transactions apart."""
     last = ledger.last_commit()
     before = [p.planned_at for p in (dropped, last.plan if last else None) if p is not None]
     floor = [datetime.fromisoformat(text) + timedelta(microseconds=1) for text in before]

@@ -1,8 +1,9 @@
 """A full refresh: rebuild replica and history from the files, beside the living tables, and swap (rule 10).
 
-All files are ingested anew into a change table and a ledger of their own below the state folder, in the usual bounded batches, so that a
-refresh that died goes on where it stopped. Then, each step a single Delta commit: the change table gains what it lacked; replica, tombstones
-and history are overwritten with what the new change table folds to; the quarantine is settled; the ledger commits.
+All files are ingested anew into a change table and a ledger of their own below the state folder, in the usual bounded
+batches, so that a refresh that died goes on where it stopped. Then, each step a single Delta commit: the change table
+gains what it lacked; replica, tombstones and history are overwritten with what the new change table folds to; the
+quarantine is settled; the ledger commits.
 """
 
 from __future__ import annotations
@@ -83,8 +84,11 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
 def _carry_out(work: _Refresh, outcome: Outcome) -> None:
     shape, fresh = _ingest_all(work, outcome)
     if shape is None:
-        raise FatalError("NOTHING_TO_REFRESH", f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
-                         remedy="restore the files; the tables are unchanged")  # fmt: skip
+        raise FatalError(
+            "NOTHING_TO_REFRESH",
+            f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
+            remedy="restore the files; the tables are unchanged",
+        )
     work.run.tell("read", work.plan.number, outcome.rows_read)
     rebuild = Rebuild(
         tables=work.living.tables, living=work.living.layout, beside=work.beside.layout, tier=work.living.tier,
@@ -167,7 +171,7 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
 
 
 def _with_generations(found: Discovery, living: Ledger, waiting: Discovery) -> Discovery:
-    """Files have the generation that the living ledger gave them, or would give them now; in that order they are worked off."""
+    """Files have the generation that the living ledger gave them or would give now; worked off in that order."""
     known = {path: entry.generation for path, entry in living.all_entries().items()}
     known.update({file.path: file.generation for file in waiting.waiting})
 

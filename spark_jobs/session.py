@@ -148,8 +148,8 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
 def _delta_jars(scratch: Path) -> dict[str, str]:
     """Delta on the class path: from the cache of an earlier start, else resolved once from Maven Central.
 
-    Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our own
-    settings ask Central only.
+    Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our
+    own settings ask Central only.
     """
     series = ".".join(pyspark.__version__.split(".")[:2])
     try:
@@ -180,9 +180,22 @@ def _resolve(jars: Path, scratch: Path, coordinates: str) -> str:
     nothing = scratch / "nothing.py"
     nothing.write_text("")
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [str(submit), "--master", "local[1]", "--packages", coordinates, "--exclude-packages", ",".join(_EXCLUDED),
-               "--conf", f"spark.jars.ivy={scratch / 'ivy'}", "--conf", f"spark.jars.ivySettings={ivy}",
-               "--conf", "spark.ui.enabled=false", str(nothing)]  # fmt: skip
+    command = [
+        str(submit),
+        "--master",
+        "local[1]",
+        "--packages",
+        coordinates,
+        "--exclude-packages",
+        ",".join(_EXCLUDED),
+        "--conf",
+        f"spark.jars.ivy={scratch / 'ivy'}",
+        "--conf",
+        f"spark.jars.ivySettings={ivy}",
+        "--conf",
+        "spark.ui.enabled=false",
+        str(nothing),
+    ]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)  # noqa: S603 - no outside input
     jars.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(dir=jars.parent))

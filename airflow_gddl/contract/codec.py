@@ -1,7 +1,7 @@
 """Frozen dataclasses to JSON and back, strictly, with the standard library alone.
 
-`decode` refuses unknown fields, missing fields and wrong types with `SPEC_INVALID`, naming the path to the value, so that
-a job on a cluster without pydantic checks its order as strictly as the catalog did.
+`decode` refuses unknown fields, missing fields and wrong types with `SPEC_INVALID`, naming the path to the value, so
+that a job on a cluster without pydantic checks its order as strictly as the catalog did.
 """
 
 from __future__ import annotations
@@ -53,11 +53,17 @@ def decode(cls: type[T], data: Any) -> T:
 
 
 def _decode(hint: Any, data: Any, path: str) -> Any:
-    origin = get_origin(hint)
     if hint is Any:
         return data
     if dataclasses.is_dataclass(hint):
         return _decode_dataclass(typing.cast("type", hint), data, path)
+    if get_origin(hint) is None:
+        return _decode_scalar(hint, data, path)
+    return _decode_generic(hint, data, path)
+
+
+def _decode_generic(hint: Any, data: Any, path: str) -> Any:
+    origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         return _decode_union(get_args(hint), data, path)
     if origin is Literal:
@@ -65,7 +71,7 @@ def _decode(hint: Any, data: Any, path: str) -> Any:
     if origin is tuple:
         _expect(isinstance(data, (list, tuple)), data, path, "a list")
         return tuple(_decode(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(data))
-    if origin is not None and issubclass(origin, Mapping):
+    if issubclass(typing.cast("type", origin), Mapping):
         _expect(isinstance(data, Mapping), data, path, "an object")
         return {str(k): _decode(get_args(hint)[1], v, f"{path}.{k}") for k, v in data.items()}
     return _decode_scalar(hint, data, path)

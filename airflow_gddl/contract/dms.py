@@ -18,7 +18,7 @@ class DmsOptions:
     __pydantic_config__ = _STRICT
 
     date_partition: DatePartition = "none"
-    """`DatePartitionSequence`, when `DatePartitionEnabled`; folders are recognised without it, it only narrows listings."""
+    """`DatePartitionSequence`, when `DatePartitionEnabled`; folders are known without it, it only narrows listings."""
     date_delimiter: DateDelimiter = "slash"
     """`DatePartitionDelimiter`."""
     op_column: str = "Op"
@@ -30,14 +30,14 @@ class DmsOptions:
     csv_header: bool = False
     """`AddColumnName`: the first line of a CSV file holds the names."""
     csv_columns: tuple[str, ...] = ()
-    """Names of the source columns in order, for CSV without a header; the operation comes before them where there is one."""
+    """Names of the source columns in order, for CSV without a header; the operation, if any, comes before them."""
     csv_delimiter: str = ","
     """`CsvDelimiter`."""
     csv_null: str = "NULL"
     """`CsvNullValue`; an empty unquoted field is null too."""
     types: Mapping[str, str] = field(default_factory=dict)
-    """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep the type they have."""
+    """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
     lookback: str = "7d"
-    """How far behind the newest change file a late one is looked for at each run; a full listing once a day finds all."""
+    """How far behind the newest change file each run looks for a late one; a full listing once a day finds all."""
     missing_folder: Literal["report", "empty"] = "report"
     """What a vanished folder means: a warning, or that the table is empty now."""

@@ -31,7 +31,7 @@ class RunWarning:
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness:
-    """`commit_ts`: newest source commit applied (ISO 8601, UTC), null when none is known; `lag_seconds`: now minus it."""
+    """`commit_ts`: newest source commit applied (ISO 8601, UTC), null when unknown; `lag_seconds`: now minus it."""
 
     commit_ts: str | None = None
     lag_seconds: float | None = None

@@ -65,7 +65,8 @@ def resolve_sequence(
         if groups is change_columns and change_columns:
             raise FatalError(
                 "SEQUENCE_MISSING",
-                f"{spec.table}: none of {', '.join((*TOTAL_ORDER, *commit_time_names(options)))} is in its change files",
+                f"{spec.table}: none of {', '.join((*TOTAL_ORDER, *commit_time_names(options)))} "
+                "is in its change files",
                 remedy="name the columns that order its changes in `sequence_by`",
             )
     return None

@@ -23,8 +23,8 @@ class Shape:
         before: before-image columns, kept in the change table only.
         before_of_key: key column to its before-image column.
         sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
-        technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone opens no
-            version of the history.
+        technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
+            opens no version of the history.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
     """
 
@@ -55,7 +55,7 @@ class Shape:
 
     @property
     def partial(self) -> bool:
-        """Some change of the table may carry less than the whole row, so that the highest alone doesn't tell the state."""
+        """Some change of the table may carry less than the whole row, so the highest alone doesn't tell the state."""
         return bool(self.lacking) or self._overlays
 
     def carries_parts(self, schemas: frozenset[int]) -> bool:

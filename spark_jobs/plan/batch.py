@@ -17,8 +17,8 @@ class BatchPlan:
 
     Attributes:
         number: counts from 1 per table.
-        planned_at: ISO 8601 UTC with microseconds, later than that of every plan before; the batch's `applied_at` and the version of
-            its Delta transactions, so that reruns write the same, once.
+        planned_at: ISO 8601 UTC with microseconds, later than that of every plan before; the batch's `applied_at` and
+            the version of its Delta transactions, so that reruns write the same, once.
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
@@ -36,7 +36,7 @@ class BatchPlan:
 
     @property
     def batch_id(self) -> str:
-        """Sorts as the number does. A refresh takes the place of a batch that was begun and dropped, but not its name."""
+        """Sorts as the number does. A refresh takes the place of a batch begun and dropped, but not its name."""
         return f"{self.number:012d}" + ("r" if self.mode == "refresh" else "")
 
 
@@ -55,8 +55,8 @@ class TableState:
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
-        swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on may
-            stand in the replica.
+        swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
+            may stand in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
         rows: of the replica, as counted batch by batch.
     """

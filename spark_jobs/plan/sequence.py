@@ -10,7 +10,7 @@ from airflow_gddl.contract.errors import FatalError
 
 
 def sort_key(text: str) -> tuple[Any, ...]:
-    """A tuple that compares as the sequence does: text by code point, numbers as numbers, several columns left to right."""
+    """A tuple that compares as the sequence does: text by code point, numbers as numbers, columns left to right."""
     value = json.loads(text, parse_float=Decimal)
     return tuple(value.values()) if isinstance(value, dict) else (value,)
 
@@ -27,7 +27,7 @@ def is_after(first: str, second: str | None) -> bool:
 
 
 def require_one_width(widths: tuple[int, int] | None, known: str | None, table: str) -> None:
-    """Refuse digit strings of differing width: as text `9` would come after `10`, and a newer row would be lost in silence.
+    """Refuse digit strings of differing width: as text `9` comes after `10`, and a newer row would be lost in silence.
 
     Args:
         widths: least and greatest length of the batch's digit strings; null when it has none.
@@ -45,7 +45,8 @@ def require_one_width(widths: tuple[int, int] | None, known: str | None, table: 
     if len(lengths) > 1:
         raise FatalError(
             "SEQUENCE_WIDTH",
-            f"{table}: sequences are digit strings of {min(lengths)} to {max(lengths)} digits, which don't compare as text",
+            f"{table}: sequences are digit strings of {min(lengths)} to {max(lengths)} digits, "
+            "which don't compare as text",
             remedy="deliver them with a fixed width or as a number, or declare `options.types` (e.g. decimal(38,0)) "
             "for the column and run a full refresh",
         )

@@ -13,6 +13,8 @@ from tests.spark.crash_tables import BEFORE, TYPES, spec_of
 from tests.spark.lake import Lake
 
 SPECS = (spec_of("quiet"), spec_of("silent"))
+JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
+"""Said by the JVM itself, before any setting of ours counts: Spark's launcher asks for the module."""
 
 
 def landed(root: Path) -> JobSpec:
@@ -28,7 +30,7 @@ def test_standard_output_holds_results_and_standard_error_nothing(tmp_path: Path
     assert ended.status == 0, ended
     results = [json.loads(line) for line in ended.out.splitlines()]
     assert {result["table"]: result["status"] for result in results} == {s.table: "succeeded" for s in SPECS}
-    assert ended.err == ""
+    assert [line for line in ended.err.splitlines() if line != JVM] == []
 
 
 def test_without_java_one_line_says_so(tmp_path: Path) -> None:

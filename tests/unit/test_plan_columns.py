@@ -39,7 +39,11 @@ def test_landed_name(name: str, landed: str) -> None:
         ({"id": "int", "ID": "int"}, "COLUMN_NAMES_COLLIDE", ("'id'", "'ID'")),
         ({"a b": "int", "A_B": "int"}, "COLUMN_NAMES_COLLIDE", ("'a b'", "'A_B'")),
         ({"_gddl": "int", "_GDDL": "int"}, "COLUMN_NAMES_COLLIDE", ("'_gddl'", "'_GDDL'")),
-        ({"_gddl": "int", "_gddl_Source": "int"}, "COLUMN_NAME_RESERVED", ("'_gddl'", "'_gddl_Source'")),
+        (
+            {"_metadata": "int", "_metadata_Source": "int"},
+            "COLUMN_NAME_RESERVED",
+            ("'_metadata'", "'_metadata_Source'"),
+        ),
         ({"": "int"}, "COLUMN_NAME_RESERVED", ("without a name",)),
         ({"s": "array<struct<a:int,A:int>>"}, "COLUMN_NAMES_COLLIDE", ("'a'", "'A'")),
         ({"s": "map<int,struct<`a=`:int,a_:int>>"}, "COLUMN_NAMES_COLLIDE", ("'a='", "'a_'")),

@@ -173,7 +173,7 @@ class Applying:
         )
 
     def purge_tombstones(self, before: datetime) -> None:
-        """Forget deletes that were applied before a time; later changes of their keys that are older still are then taken."""
+        """Forget deletes applied before a time; late changes of their keys that are older still are then taken."""
         if self.site.tables.exists(self.site.layout.tombstones):
             old = F.col(GDDL)["applied_at"] < F.lit(before.isoformat()).cast("timestamp")
             self.site.tables.handle(self.site.layout.tombstones).delete(old)
@@ -213,8 +213,8 @@ class Applying:
         found = changes.join(F.broadcast(touched), keys, "left_semi").select(changes.columns)
         if not self.site.shape.before_of_key:
             return found
-        old = {k: F.coalesce(name(self.site.shape.before_of_key[k]), name(k)) if k in self.site.shape.before_of_key else name(k)
-               for k in keys}  # fmt: skip
+        befores = self.site.shape.before_of_key
+        old = {k: F.coalesce(name(befores[k]), name(k)) if k in befores else name(k) for k in keys}
         moved = changes.withColumns({f"_gddl__old_{k}": v for k, v in old.items()})
         renamed = touched.select(*(name(k).alias(f"_gddl__old_{k}") for k in keys))
         away = moved.join(F.broadcast(renamed), [f"_gddl__old_{k}" for k in keys], "left_semi").select(changes.columns)

@@ -62,7 +62,7 @@ class Stamp:
 
 
 def decode(rows: DataFrame, how: GroupDecoding, shape: Shape, stamp: Stamp) -> DataFrame:
-    """Columns of the change table, `_gddl`, and `ERROR` (struct code, column, reason; null for good rows), `RECORD`, `KIND`."""
+    """Columns of the change table, `_gddl`, `ERROR` (struct code, column, reason; null: good row), `RECORD`, `KIND`."""
     return _Decoder(how, shape, stamp).decode(rows)
 
 
@@ -104,13 +104,19 @@ class _Decoder:
         return delivered
 
     def _row_errors(self, op: Column, values: list[Column]) -> list[Column]:
-        """What is wrong with a row whatever its values: malformed line, unknown operation, null key, change of an append-only table."""
+        """Wrong whatever the values: malformed line, unknown operation, null key, change of an append-only table."""
         known = ("R",) if self.how.kind == "load" else _OPERATIONS
         errors = [
-            _problem(name(MALFORMED).isNotNull(), "ROW_MALFORMED", None, "the line has more or fewer fields than columns"),
-            _problem(~F.coalesce(op.isin(*known), F.lit(False)), "OP_UNKNOWN", self.how.options.op_column,
-                     "not an operation: one of I, U, D"),
-        ]  # fmt: skip
+            _problem(
+                name(MALFORMED).isNotNull(), "ROW_MALFORMED", None, "the line has more or fewer fields than columns"
+            ),
+            _problem(
+                ~F.coalesce(op.isin(*known), F.lit(False)),
+                "OP_UNKNOWN",
+                self.how.options.op_column,
+                "not an operation: one of I, U, D",
+            ),
+        ]
         for column, value in zip(self.shape.data, values, strict=True):
             if column.name in self.shape.keys:
                 source = next(a.source for a in self.how.plan.actions if a.target.name == column.name)

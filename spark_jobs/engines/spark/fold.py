@@ -1,7 +1,7 @@
 """The state of a key = the fold of its changes (docs/semantics.md, section 5), as Spark expressions.
 
-`net` is the short cut for changes that carry whole rows; `fold` is the definition. Both give one row a key: the replica's columns,
-`_gddl` of the last change (with its effective sequence), and the columns named below.
+`net` is the short cut for changes that carry whole rows; `fold` is the definition. Both give one row a key: the
+replica's columns, `_gddl` of the last change (with its effective sequence), and the columns named below.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def single(events: DataFrame) -> DataFrame:
 def fold(events: DataFrame, shape: Shape) -> DataFrame:
     """One row a key for changes that may carry a part of the row.
 
-    `FRESH` tells that the row stands by itself; otherwise columns whose carried flag is false keep what is stored. `HAD`
-    tells, of a deleted row, that its columns are those of the row that was deleted.
+    `FRESH` tells that the row stands by itself; otherwise columns whose carried flag is false keep what is stored.
+    `HAD` tells, of a deleted row, that its columns are those of the row that was deleted.
     """
     rows = _segmented(events, shape)
     columns = []

@@ -138,6 +138,6 @@ def resolve_rows(tables: Tables, path: str, decoded: DataFrame, planned_at: str)
 
 
 def resolve_files(tables: Tables, path: str, files: Sequence[str], batch_id: str, now: str) -> None:
-    """Mark what earlier versions of `files` left in the quarantine as resolved: the new version has taken their place."""
+    """Mark what earlier versions of `files` left in the quarantine as resolved: the new version takes their place."""
     condition = F.col("source_file").isin(*files) & F.col("resolved_at").isNull() & (F.col("batch_id") < batch_id)
     tables.handle(path).update(condition, {"resolved_at": F.lit(now).cast("timestamp")})

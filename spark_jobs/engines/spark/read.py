@@ -25,7 +25,7 @@ class RawGroup:
     """Rows of files with one signature.
 
     Attributes:
-        rows: the file's columns under their own names, then `FILE` (ledger path), `POSITION`, `GENERATION`, `MALFORMED`.
+        rows: the file's columns under their own names, `FILE` (ledger path), `POSITION`, `GENERATION`, `MALFORMED`.
         files: where they come from; empty for rows from the quarantine.
         nanos: timestamps that come as whole nanoseconds.
         already_masked: rows from the quarantine were masked before they were written there.

@@ -26,7 +26,7 @@ from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import ScalarType, parse_type
 
-# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, then 33 for the row.
+# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33
 
 
@@ -77,7 +77,7 @@ class Rebuild:
         return Rebuilt(rows=rows, changes_added=added)
 
     def _fresh(self) -> DataFrame:
-        """Changes built beside, stamped as of this batch; positions stay in arrival order over its many small batches."""
+        """Changes built beside, stamped as of this batch; positions keep arrival order over its many small batches."""
         gddl = F.col(GDDL)
         batch = F.shiftleft(gddl["batch_id"].cast("bigint"), _BATCH_BITS)
         file = F.shiftleft(F.shiftright(gddl["position"], ROW_BITS), _FILE_BITS)
@@ -85,9 +85,15 @@ class Rebuild:
         stamped = gddl.withField("position", at).withField("batch_id", F.lit(self.plan.batch_id))
         stamped = stamped.withField("applied_at", F.lit(self.plan.planned_at).cast("timestamp"))
         rows = self.tables.read(self.beside.changes)
-        # A literal is never null, and Spark takes a struct with such a field for another type; a case without else is nullable.
-        return rows.withColumn(GDDL, F.when(gddl.isNotNull(), F.struct(*(F.when(gddl.isNotNull(), stamped[n]).alias(n)
-                               for n, _ in self.shape.gddl_fields))))  # fmt: skip
+        # A literal is never null, and Spark takes a struct with such a field for another type;
+        # a case without else is nullable.
+        return rows.withColumn(
+            GDDL,
+            F.when(
+                gddl.isNotNull(),
+                F.struct(*(F.when(gddl.isNotNull(), stamped[n]).alias(n) for n, _ in self.shape.gddl_fields)),
+            ),
+        )
 
     def _gone(self) -> DataFrame | None:
         """Living changes whose files are no longer there."""
@@ -123,7 +129,8 @@ class Rebuild:
             if gone is not None and not gone.isEmpty():
                 raise FatalError(
                     "CHANGES_INCOMPATIBLE",
-                    "the change table holds changes of files that are gone, ordered or typed otherwise than the files now",
+                    "the change table holds changes of files that are gone, "
+                    "ordered or typed otherwise than the files now",
                     where=self.living.changes,
                     remedy="restore those files, or move the change table away and refresh again",
                 )
@@ -138,7 +145,7 @@ class Rebuild:
         )
 
     def _lacking(self, fresh: DataFrame, stored: DataFrame) -> DataFrame:
-        """Rebuilt changes that the living table lacks. A change is known by its place in its file, or else by its content."""
+        """Rebuilt changes that the living table lacks; a change is known by place in its file, else by its content."""
         gddl = F.col(GDDL)
         place = F.struct(
             gddl["source_file"], _row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"],
@@ -182,8 +189,11 @@ class Rebuild:
         if self.shape.keys:
             rows = self._state(source)
             seen = self._seen_before_delete(source) if spec.delete == "soft" else None
-            rows = rows.where(F.col(OP) != "D") if seen is None else rows.join(seen, list(self.shape.keys), "left").where(
-                (F.col(OP) != "D") | F.coalesce(F.col("_gddl__seen"), F.lit(False)))  # fmt: skip
+            keep = F.col(OP) != "D"
+            if seen is not None:
+                rows = rows.join(seen, list(self.shape.keys), "left")
+                keep |= F.coalesce(F.col("_gddl__seen"), F.lit(False))
+            rows = rows.where(keep)
         else:
             rows = source.where(gddl["generation"] == self.generation).withColumn(OP, gddl["op"])
         if spec.delete == "soft" and self.shape.keys:

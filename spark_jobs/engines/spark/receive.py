@@ -85,7 +85,7 @@ class Receiving:
     def quarantine(
         self, groups: Sequence[tuple[DataFrame, str]], files: Sequence[Unreadable], again: Sequence[str]
     ) -> None:
-        """Write bad rows and files to the errors table; what earlier versions of files (`again`) left there is resolved.
+        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there.
 
         Args:
             groups: decoded rows of each group and the DDL of its records.

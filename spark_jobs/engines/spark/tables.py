@@ -53,7 +53,7 @@ class Tables:
         return Tables(session, few_rows)
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """The same rows for several uses; few ones as a plan without a past, which is quick to analyse again and again."""
+        """The same rows for several uses; few ones as a plan without a past, which is quick to analyse repeatedly."""
         return rows.localCheckpoint() if self.few_rows else rows.persist(StorageLevel.MEMORY_AND_DISK)
 
     def exists(self, path: str) -> bool:

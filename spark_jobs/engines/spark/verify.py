@@ -59,9 +59,11 @@ def verify(replica: DataFrame, changes: DataFrame, shape: Shape, swept: int, lim
     a, b = _buckets(actual), _buckets(wanted)
     both = a.alias("a").join(b.alias("b"), F.col(f"a.{_BUCKET}") == F.col(f"b.{_BUCKET}"), "full_outer")
     rows = both.select(
-        F.coalesce(F.col(f"a.{_BUCKET}"), F.col(f"b.{_BUCKET}")).alias("bucket"), F.coalesce("a.n", F.lit(0)).alias("n"),
-        F.coalesce("b.n", F.lit(0)).alias("m"), F.col("a.s").eqNullSafe(F.col("b.s")).alias("same"),
-    ).collect()  # fmt: skip
+        F.coalesce(F.col(f"a.{_BUCKET}"), F.col(f"b.{_BUCKET}")).alias("bucket"),
+        F.coalesce("a.n", F.lit(0)).alias("n"),
+        F.coalesce("b.n", F.lit(0)).alias("m"),
+        F.col("a.s").eqNullSafe(F.col("b.s")).alias("same"),
+    ).collect()
     different = [r["bucket"] for r in rows if not r["same"] or r["n"] != r["m"]]
     keys: tuple[dict[str, str], ...] = ()
     if different and shape.keys:
