@@ -39,11 +39,14 @@ def require_sound(spec: TableSpec, intake: Intake, state: TableState) -> None:
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:
     """Whether batch and table are so small that planning costs more than the work."""
-    return sum(f.size for f in plan.files) < _SMALL_BYTES and has_few_rows(state)
+    return sum(f.size for f in plan.files) < _SMALL_BYTES and state.rows < _SMALL_ROWS
 
 
-def has_few_rows(state: TableState) -> bool:
-    return state.rows < _SMALL_ROWS
+def schema_changes(intake: Intake, state: TableState) -> bool:
+    """Whether the tables have to change for this batch."""
+    schema = intake.schema
+    planned = (*schema.plan.additions, *schema.plan.widenings, *schema.before.additions, *schema.before.widenings)
+    return bool(planned) or schema.schemas != state.schemas or schema.shape.sequence_type != state.sequence_type
 
 
 def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:

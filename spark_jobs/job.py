@@ -73,7 +73,8 @@ def _run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcom
         result, passing = act(TableRun(job=job, spec=spec, runtime=runtime), totals), False
     except Exception as error:  # noqa: BLE001 - whatever happens to one table, the next is still run
         fault = translated(error)
-        _LOG.error("%s failed", spec.table, exc_info=error)
+        # Our own errors say all there is to say; of others the log keeps the traceback.
+        _LOG.error("%s failed: %s", spec.table, fault, exc_info=None if fault is error else error)
         failed = totals.result(spec.table, job.run_id, started, runtime.clock())
         result = replace(failed, status="failed", error=ErrorInfo(code=fault.code, message=str(fault)))
         passing = isinstance(fault, RetriableError)

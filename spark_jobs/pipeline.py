@@ -16,7 +16,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs import emptied, notices
 from spark_jobs.claim import Claim
-from spark_jobs.decisions import floors_of, has_few_rows, is_small, load_is_whole, overlap_of, require_sound
+from spark_jobs.decisions import floors_of, is_small, load_is_whole, overlap_of, require_sound, schema_changes
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.engines.spark import quarantine
@@ -78,9 +78,8 @@ def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
         found = found if coming.appended else found.without(plan)
         run_batch(run, desk, Batch(coming=coming, ledger=ledger, claim=claim, left=found), outcome)
     if outcome.batches and desk.tables.exists(desk.layout.replica):
-        tables = desk.tables.suited(few_rows=has_few_rows(ledger.state))
-        outcome.main = replace(outcome.main, rows=tables.count(desk.layout.replica))
-        outcome.version = tables.version(desk.layout.replica)
+        outcome.main = replace(outcome.main, rows=ledger.state.rows)
+        outcome.version = desk.tables.version(desk.layout.replica)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +131,8 @@ def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None
         if plan.source == "quarantine":
             quarantine.resolve_rows(desk.tables, desk.layout.errors, done.intake.decoded, plan.planned_at)
         done.intake.decoded.unpersist()
-    commit(run, desk, batch, done, swept=sweeps, grown=main.inserted - main.deleted)
+    grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
+    commit(run, desk, batch, done, swept=sweeps, grown=grown)
     count(outcome, plan, done)
     outcome.count(main)
     outcome.max_commit_ts = batch.ledger.state.max_commit_ts
@@ -154,15 +154,18 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
     batch.claim.check()
     if intake.schema.schemas != state.schemas:
         batch.ledger.write_plan(replace(plan, schemas=intake.schema.schemas))
-    receiving.ensure_tables()
+    if batch.coming.begun or state.keys is None or schema_changes(intake, state):
+        receiving.ensure_tables()
     if plan.source == "files":
         receiving.quarantine(intake.groups, bad_files, _known(batch))
     run.tell("quarantine", plan.number, intake.figures.quarantined)
-    appended = receiving.append(overlap_of(intake, plan, batch.ledger))
+    appended, fresh = receiving.append(overlap_of(intake, plan, batch.ledger))
     run.tell("append", plan.number, appended.written)
     outcome.warn((*intake.schema.warnings, *appended.warnings))
     outcome.schema_changes += [c for c in intake.schema.plan.changes if c not in outcome.schema_changes]
-    applying = Applying(site=site, figures=intake.figures, schemas=intake.change_schemas, first=state.keys is None)
+    applying = Applying(
+        site=site, figures=intake.figures, schemas=intake.change_schemas, first=state.keys is None, fresh=fresh
+    )
     return Ingested(applying=applying, intake=intake, bad_files=bad_files, appended=appended)
 
 

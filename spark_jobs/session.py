@@ -37,6 +37,8 @@ _IVY = """<ivysettings>
 _LOG4J = """status = error
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

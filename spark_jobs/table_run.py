@@ -11,6 +11,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.discovery import discover
+from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batching import Limits
@@ -46,7 +47,7 @@ class TableRun:
             tier=self.job.tiers[self.spec.size],
             layout=self.layout,
             storage=self.runtime.storage,
-            tables=Tables(self.runtime.spark.for_table()),
+            tables=Tables(self.runtime.spark.for_table(), DeltaCommits(self.runtime.storage)),
         )
 
     def ledger(self) -> Ledger:

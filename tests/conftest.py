@@ -9,6 +9,7 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.job import run_job
 from spark_jobs.runtime import LazySpark, Runtime
@@ -28,7 +29,7 @@ class SparkPort:
         return [outcome.result for outcome in run_job(job, self.runtime, lambda _: None)]
 
     def read(self, path: str) -> list[dict[str, Any]]:
-        tables = Tables(self.spark.for_table())
+        tables = Tables(self.spark.for_table(), DeltaCommits(self.runtime.storage))
         if not tables.exists(path):
             return []
         return [row.asDict(recursive=True) for row in tables.read(path).collect()]

@@ -48,17 +48,23 @@ class Applying:
     """Attributes:
     schemas: schema ids of the batch's change files.
     first: no batch with rows came before, so that replica and tombstones are empty.
+    fresh: the batch's changes where they are at hand, else read back from the change table.
     """
 
     site: Site
     figures: Figures
     schemas: frozenset[int]
     first: bool
+    fresh: DataFrame | None = None
+
+    def changes(self) -> DataFrame:
+        """The batch's changes: at hand, or from the change table."""
+        return self.site.changes() if self.fresh is None else self.fresh
 
     def net(self) -> Net:
         """Net changes of the batch, late and forced keys folded anew, kept for the steps that follow."""
         unique = self.figures.keys == self.figures.good
-        net = net_of_batch(self.site.changes(), self.site.shape, self.schemas, unique)
+        net = net_of_batch(self.changes(), self.site.shape, self.schemas, unique)
         if self._only_loads:
             return net
         return Net(rows=self.site.tables.keep(net.rows), partial=net.partial)
@@ -98,7 +104,9 @@ class Applying:
             known = self.site.tables.keep(known_keys(self.site.tables, self.site.shape, paths, updated))
             warnings = self._unseen(net, known)
             net = Net(rows=net.rows.withColumn(REWORKED, F.lit(False)), partial=net.partial)
-        rows = alive(net.rows, self.site.tables.read(paths[1]), self.site.shape) if buried else net.rows
+        rows = net.rows
+        if buried:  # the merge asks for its source more than once
+            rows = self.site.tables.keep(alive(rows, self.site.tables.read(paths[1]), self.site.shape))
         span = (
             KeyRange(low=self.figures.low, high=self.figures.high) if not self.site.shape.before_of_key else KeyRange()
         )
@@ -137,7 +145,7 @@ class Applying:
 
     def append_only(self) -> Applied:
         """A table without keys: its replica is the changes themselves."""
-        rows = self.site.changes().select(*map(name, self.site.shape.columns), self._gddl(F.lit(False)))
+        rows = self.changes().select(*map(name, self.site.shape.columns), self._gddl(F.lit(False)))
         self.site.tables.append(rows, self.site.layout.replica, MERGE, self.site.transaction)
         return Applied(main=self._counts({}))
 

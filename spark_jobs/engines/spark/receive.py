@@ -105,8 +105,8 @@ class Receiving:
                     self.site.tables, path, again, self.site.plan.batch_id, self.site.plan.planned_at
                 )
 
-    def append(self, overlap: Overlap) -> Appended:
-        """Append the changes that are new to the change table."""
+    def append(self, overlap: Overlap) -> tuple[Appended, DataFrame | None]:
+        """Append the changes that are new to the change table; with few rows, these as they were appended."""
         good = self.decoded.where(F.col(ERROR).isNull()).drop(ERROR, RECORD, KIND)
         stored = self._stored(overlap)
         keyed = bool(self.site.shape.keys)
@@ -128,7 +128,6 @@ class Receiving:
         written = self.site.tables.metrics(self.site.layout.changes, APPEND, self.site.transaction).get(
             "numOutputRows", 0
         )
-        good.unpersist()
         redelivered = self.figures.good - fresh
         if self.figures.rows != written + redelivered + self.figures.quarantined:
             raise FatalError(
@@ -138,7 +137,11 @@ class Receiving:
                 where=f"batch {self.site.plan.number}",
                 remedy="report this with the job's log; nothing was merged",
             )
-        return Appended(written=written, redelivered=redelivered, warnings=warnings)
+        appended = Appended(written=written, redelivered=redelivered, warnings=warnings)
+        if self.site.tables.few_rows:
+            return appended, good
+        good.unpersist()
+        return appended, None
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""

@@ -13,6 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan.types import parse_type
@@ -41,6 +42,7 @@ class Tables:
     """Delta tables in one Spark session; the session is the table's own, for its transaction settings."""
 
     spark: SparkSession
+    log: DeltaCommits
     few_rows: bool = False
 
     def suited(self, *, few_rows: bool) -> Tables:
@@ -50,14 +52,14 @@ class Tables:
         session = self.spark.newSession()
         for key, value in {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})}.items():
             session.conf.set(key, value)
-        return Tables(session, few_rows)
+        return Tables(session, self.log, few_rows)
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """The same rows for several uses; few ones as a plan without a past, which is quick to analyse repeatedly."""
         return rows.localCheckpoint() if self.few_rows else rows.persist(StorageLevel.MEMORY_AND_DISK)
 
     def exists(self, path: str) -> bool:
-        return bool(DeltaTable.isDeltaTable(self.spark, path))
+        return self.log.exists(path)
 
     def read(self, path: str) -> DataFrame:
         return self.spark.read.format("delta").load(path)
@@ -70,9 +72,7 @@ class Tables:
         return self.read(path).count()
 
     def version(self, path: str) -> int | None:
-        if not self.exists(path):
-            return None
-        return int(self.handle(path).history(1).select("version").collect()[0][0])
+        return self.log.version(path)
 
     def last_transaction(self, path: str, app: str) -> int:
         """Greatest transaction version that `app` committed to the table; -1 when none."""
@@ -121,9 +121,7 @@ class Tables:
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
         """Operation metrics of the commit that a transaction made; empty when it made none."""
-        rows = self.handle(path).history(50).select("userMetadata", "operationMetrics").collect()
-        found = next((r for r in rows if r["userMetadata"] == f"gddl {app} {version}"), None)
-        return {} if found is None else {k: int(v) for k, v in found["operationMetrics"].items() if v.isdigit()}
+        return self.log.metrics(path, f"gddl {app} {version}")
 
     def columns(self, path: str) -> tuple[plan_columns.Column, ...]:
         """Columns but `_gddl`, as the table has them."""

@@ -1,0 +1,54 @@
+"""What Delta wrote about its own commits, read from the log's newest files: no engine is needed for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_gddl.contract.layout import join
+from spark_jobs.storage import Storage
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_LOOK_BACK = 50
+
+
+@dataclass(frozen=True)
+class DeltaCommits:
+    """The log of Delta tables, by path."""
+
+    storage: Storage
+
+    def exists(self, table: str) -> bool:
+        """Whether there is a table: its log has a commit or a checkpoint."""
+        return any(True for _ in self.storage.list(join(table, "_delta_log")))
+
+    def version(self, table: str) -> int | None:
+        """The newest version; None when there is no table."""
+        return max((number for number, _ in self._commits(table)), default=None)
+
+    def metrics(self, table: str, user_metadata: str) -> dict[str, int]:
+        """Operation metrics of the newest commit with this user metadata, out of the last 50; empty when there is none."""
+        newest = sorted(self._commits(table), reverse=True)[:_LOOK_BACK]
+        for _, path in newest:
+            info = _commit_info(self.storage.read(path))
+            if info.get("userMetadata") == user_metadata:
+                found = info.get("operationMetrics", {})
+                return {k: int(v) for k, v in found.items() if str(v).isdigit()}
+        return {}
+
+    def _commits(self, table: str) -> Iterator[tuple[int, str]]:
+        for found in self.storage.list(join(table, "_delta_log")):
+            match = _COMMIT.fullmatch(found.path.rsplit("/", 1)[-1])
+            if match:
+                yield int(match[1]), found.path
+
+
+def _commit_info(data: bytes) -> dict[str, Any]:
+    for line in data.splitlines():
+        action = json.loads(line)
+        if "commitInfo" in action:
+            return dict(action["commitInfo"])
+    return {}
