@@ -22,7 +22,7 @@ def translated(error: BaseException) -> GddlError:
     if isinstance(error, GddlError):
         return error
     text = f"{type(error).__name__}: {error}"
-    first = text.strip().splitlines()[0][:800]
+    first = _first_line(text)[:800]
     if any(name in text for name in _CONFLICTS):
         return RetriableError("DELTA_CONFLICT", first, remedy="another writer changed the table; run again")
     if any(name in text for name in _MEMORY):
@@ -30,3 +30,11 @@ def translated(error: BaseException) -> GddlError:
     if any(name in text for name in _DISK):
         return RetriableError("DISK_FULL", first, remedy="free space on the machine that runs the job, then run again")
     return FatalError("UNEXPECTED", first, remedy="see the job's log; nothing is lost, the next run resumes the batch")
+
+
+def _first_line(text: str) -> str:
+    """The line that says what happened; of a Java exception the gateway's own line comes before it."""
+    lines = text.strip().splitlines()
+    if "An error occurred while calling" in lines[0] and len(lines) > 1:
+        return lines[1].lstrip(": ")
+    return lines[0]

@@ -130,7 +130,6 @@ def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None
     if done.intake is not None:
         if plan.source == "quarantine":
             quarantine.resolve_rows(desk.tables, desk.layout.errors, done.intake.decoded, plan.planned_at)
-        done.intake.decoded.unpersist()
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
     commit(run, desk, batch, done, swept=sweeps, grown=grown)
     count(outcome, plan, done)
@@ -216,7 +215,6 @@ def apply(run: TableRun, spark: Applying, batch: Batch, outcome: Outcome, *, swe
     if run.spec.history:
         spark.history(net, floors_of(plan, batch.ledger.state), everything=sweeps)
         run.tell("history", plan.number)
-    net.rows.unpersist()
     return replace(applied.main, deleted=applied.main.deleted + swept.deleted)
 
 

@@ -121,8 +121,6 @@ def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]
             batch = Batch(coming=Next(plan=plan), ledger=ledger, claim=work.claim, left=found)
             done = ingest(run, desk, batch, outcome)
             commit(run, desk, batch, done)
-            if done.intake is not None:
-                done.intake.decoded.unpersist()
             count(outcome, plan, done)
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:

@@ -30,7 +30,7 @@ class DeltaCommits:
         return max((number for number, _ in self._commits(table)), default=None)
 
     def metrics(self, table: str, user_metadata: str) -> dict[str, int]:
-        """Operation metrics of the newest commit with this user metadata, out of the last 50; empty when there is none."""
+        """Operation metrics of the newest commit with this user metadata, out of the last 50; empty without one."""
         newest = sorted(self._commits(table), reverse=True)[:_LOOK_BACK]
         for _, path in newest:
             info = _commit_info(self.storage.read(path))

@@ -11,6 +11,8 @@ from tests.scenarios.model import Scenario
 from tests.scenarios.playing import Seen, Variant, arranged, fit, play
 
 SCENARIOS = load_all()
+# A variant is played as a whole when its first test asks for it.
+pytestmark = pytest.mark.timeout(1500)
 
 
 class Stage:

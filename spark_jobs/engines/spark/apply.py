@@ -118,7 +118,6 @@ class Applying:
                 self.site.shape,
                 span,
             )
-        known.unpersist()
         return Applied(main=self._counts(counts), warnings=warnings)
 
     def _first(self, net: Net) -> Applied:

@@ -140,7 +140,6 @@ class Receiving:
         appended = Appended(written=written, redelivered=redelivered, warnings=warnings)
         if self.site.tables.few_rows:
             return appended, good
-        good.unpersist()
         return appended, None
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:

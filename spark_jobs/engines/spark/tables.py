@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from delta.tables import DeltaTable
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
@@ -55,8 +54,8 @@ class Tables:
         return Tables(session, self.log, few_rows)
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """The same rows for several uses; few ones as a plan without a past, which is quick to analyse repeatedly."""
-        return rows.localCheckpoint() if self.few_rows else rows.persist(StorageLevel.MEMORY_AND_DISK)
+        """The same rows for several uses, as a plan without a past: quick to analyse again, and what a merge takes."""
+        return rows.localCheckpoint()
 
     def exists(self, path: str) -> bool:
         return self.log.exists(path)
