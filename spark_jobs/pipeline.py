@@ -127,9 +127,8 @@ def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None
         done = replace(done, purged_at=purge(run, done.applying, state))
     else:
         main = emptied.sweep_all(desk, plan, state, floors_of(plan, state)) if sweeps else MainCounts()
-    if done.intake is not None:
-        if plan.source == "quarantine":
-            quarantine.resolve_rows(desk.tables, desk.layout.errors, done.intake.decoded, plan.planned_at)
+    if done.intake is not None and plan.source == "quarantine":
+        quarantine.resolve_rows(desk.tables, desk.layout.errors, done.intake.decoded, plan.planned_at)
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
     commit(run, desk, batch, done, swept=sweeps, grown=grown)
     count(outcome, plan, done)
