@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,16 +199,21 @@ def _resolve(jars: Path, scratch: Path, coordinates: str) -> str:
         "spark.ui.enabled=false",
         str(nothing),
     ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)  # noqa: S603 - no outside input
+    environment = {**os.environ, "SPARK_HOME": str(submit.parent.parent), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(  # noqa: S603 - nothing in it comes from outside
+        command, check=False, capture_output=True, text=True, timeout=600, env=environment
+    )
+    said = [line.strip() for line in done.stderr.splitlines() if "not found" in line or "Exception" in line]
+    words = " / ".join(said[-3:])[:500]
     jars.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(dir=jars.parent))
     for jar in (scratch / "ivy" / "jars").glob("*.jar"):
         shutil.copy2(jar, staged / jar.name)
     if not any(staged.iterdir()):
         staged.rmdir()
-        return done.stderr[-500:]
+        return words
     try:
         staged.rename(jars)
     except OSError:  # another job was quicker
         shutil.rmtree(staged)
-    return done.stderr[-500:]
+    return words

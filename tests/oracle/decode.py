@@ -127,7 +127,7 @@ def _visible(shape: Shape, values: Mapping[str, Value]) -> dict[str, Value]:
 def _carried(shape: Shape, values: Mapping[str, Value], row: Mapping[str, Value]) -> frozenset[str]:
     columns = set(shape.replica)
     if shape.spec.schema_evolution.dropped_column == "keep":
-        columns &= set(row)
+        columns &= set(row) | shape.technical
     listed = _listed(shape, values)
     if listed is not None:
         columns &= listed
@@ -143,7 +143,7 @@ def _listed(shape: Shape, values: Mapping[str, Value]) -> set[str] | None:
     if value is None:
         return None
     names = value.split(",") if isinstance(value, str) else value
-    return {shape.names.get(name.strip().lower(), name.strip()) for name in names}
+    return {shape.names.get(name.strip().lower(), name.strip()) for name in (*names, shape.spec.columns_to_update)}
 
 
 def _forced(shape: Shape, values: Mapping[str, Value]) -> bool:

@@ -44,15 +44,15 @@ def events_by_key(changes: Iterable[Change], tie_break: TieBreak) -> dict[Key, l
 def _arrive(earlier: list[Event], change: Change, op: Op) -> None:
     sequence = change.sequence
     if change.forced:
-        sequence = max([sequence, *(e.change.sequence for e in earlier)], key=rank)
+        same_load = (e.change for e in earlier if e.change.generation == change.generation)
+        sequence = max([sequence, *(other.sequence for other in same_load)], key=rank)
     earlier.append(Event(change, op, sequence))
 
 
 def _order(event: Event, tie_break: TieBreak) -> tuple[Value, ...]:
-    """A forced change wins a tie; of two forced ones, the later."""
+    """A forced change wins a tie with one that isn't; among forced ones the tie policy decides."""
     change = event.change
-    forced = (1, *event.arrival) if change.forced else (0, 0, 0)
-    first = (change.generation, rank(event.sequence), forced)
+    first = (change.generation, rank(event.sequence), change.forced)
     if tie_break == "last_arrival":
         return (*first, *event.arrival)
     return (*first, event.op == "D", change.source_file, change.position, change.run)

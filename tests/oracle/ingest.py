@@ -18,6 +18,7 @@ class Ledger:
     Attributes:
         read: name to the last version that could be read, and its generation.
         seen: name to the last version, readable or not.
+        again: LOAD files written again as they were; a newer full load takes them along.
         floors: greatest sequence ingested before each generation, from generation 1.
         swept: generations below this one have vanished.
     """
@@ -27,6 +28,7 @@ class Ledger:
     floors: list[Sequence] = field(default_factory=list)
     read: dict[str, tuple[DeliveredFile, int]] = field(default_factory=dict)
     seen: dict[str, DeliveredFile] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
     changes: list[Change] = field(default_factory=list)
     identities: set[Hashable] = field(default_factory=set)
     quarantined: list[Quarantined] = field(default_factory=list)
@@ -48,7 +50,8 @@ def _ingest_run(shape: Shape, ledger: Ledger, number: int, run: Run) -> None:
     read = _ingest_files(shape, ledger, number, early, 0)
     if run.files and (opening or ledger.generation == 0):
         _open(ledger)
-    read += _ingest_files(shape, ledger, number, [file for file in run.files if file not in early], len(early))
+    late = [file for file in run.files if file not in early] + (_along(ledger, run) if opening else [])
+    read += _ingest_files(shape, ledger, number, late, len(early))
     appended = len(ledger.changes) - before[0]
     faults = sum(fault.position is not None for fault in ledger.quarantined[before[1] :])
     ledger.counts.append(Counts(read, appended, read - faults - appended, faults))
@@ -69,12 +72,20 @@ def _open(ledger: Ledger) -> None:
     ledger.floors.append(max((c.sequence for c in ledger.changes), key=rank, default=None))
 
 
+def _along(ledger: Ledger, run: Run) -> list[DeliveredFile]:
+    """LOAD files that earlier runs found written again: left out, their rows would vanish with the older load."""
+    return [ledger.read[name][0] for name in sorted(ledger.again - {file.name for file in run.files})]
+
+
 def _ingest_files(shape: Shape, ledger: Ledger, number: int, files: Iterable[DeliveredFile], first: int) -> int:
     """Rows read."""
     read = 0
-    waiting = [file for file in arrival_order(files) if _waits(ledger, file)]
+    ordered = arrival_order(files)
+    waiting = [file for file in ordered if _waits(ledger, file)]
+    ledger.again.update(file.name for file in ordered if file.kind == "load" and file not in waiting)
     for ordinal, file in enumerate(waiting, start=first):
         ledger.seen[file.name] = file
+        ledger.again.discard(file.name)
         if file.damage is not None:
             ledger.quarantined.append(Quarantined(file.name, None, file.damage))
             continue

@@ -23,7 +23,7 @@ def _row(shape: Shape, ledger: Ledger, events: Listing[Event]) -> ReplicaRow | N
     generation = last.change.generation
     state, kept = _fold(shape, events)
     deleted = state is None or generation < ledger.swept
-    if deleted and (shape.spec.delete == "hard" or kept is None):
+    if deleted and (shape.spec.delete == "hard" or kept is None or not shape.keys):
         return None
     columns = state if state is not None else kept
     assert columns is not None, "a row that is not deleted has columns"

@@ -55,6 +55,13 @@ class Shape:
             changes=changes,
         )
 
+    @property
+    def technical(self) -> frozenset[str]:
+        """Columns of the replica that tell of the change and not of the row; full loads lack them by nature."""
+        named = (*self.sequence, *_times(self.options), *_TOTAL, self.spec.columns_to_update, self.spec.force_update)
+        wanted = {name.lower() for name in named if name is not None}
+        return frozenset(n for n in self.replica if n.lower() in wanted or n.lower().startswith("ar_h_"))
+
     def before(self, column: str) -> str | None:
         """The before-image column of a column, in the table's spelling."""
         prefix = self.spec.before_image_prefix
