@@ -87,15 +87,19 @@ def _segmented(events: DataFrame, shape: Shape) -> DataFrame:
     """Changes of each key's last segment: a reset starts one, a delete ends one (soft deletes keep its columns)."""
     keys = [name(k) for k in shape.keys]
     by_key = Window.partitionBy(*keys)
-    upto = by_key.orderBy(ORDER).rowsBetween(Window.unboundedPreceding, 0)
-    before = by_key.orderBy(ORDER).rowsBetween(Window.unboundedPreceding, -1)
-    starts = F.sum(F.col(OP).isin("R", "I").cast("int")).over(upto)
-    ends = F.coalesce(F.sum((F.col(OP) == "D").cast("int")).over(before), F.lit(0))
-    rows = events.withColumn(_SEGMENT, starts + ends)
+    rows = with_segment(events, shape, _SEGMENT)
     first = F.min_by(F.struct(OP, MOVED), F.col(ORDER)).over(by_key)
     rows = rows.withColumn(FIRST, _first_of(first[OP], first[MOVED]))
     rows = rows.withColumn(LOWEST, F.min(ORDER).over(by_key)).withColumn(HAS_FORCED, F.max(FORCED).over(by_key))
     return rows.withColumn("_gddl__last", F.max(_SEGMENT).over(by_key)).where(F.col(_SEGMENT) == F.col("_gddl__last"))
+
+
+def with_segment(events: DataFrame, shape: Shape, column: str) -> DataFrame:
+    """Number each key's segments: a reset starts one, and so does what follows a delete, unless it is a delete itself."""
+    ordered = Window.partitionBy(*(name(k) for k in shape.keys)).orderBy(ORDER)
+    revived = (F.col(OP) != "D") & F.coalesce(F.lag(OP).over(ordered) == "D", F.lit(False))
+    rows = events.withColumn(column, (F.col(OP).isin("R", "I") | revived).cast("int"))
+    return rows.withColumn(column, F.sum(column).over(ordered.rowsBetween(Window.unboundedPreceding, 0)))
 
 
 def _span() -> list[Column]:

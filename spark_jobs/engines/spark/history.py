@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_jobs.engines.shape import GDDL, Shape
-from spark_jobs.engines.spark.fold import carries
+from spark_jobs.engines.spark.fold import carries, with_segment
 from spark_jobs.engines.spark.order import OP, ORDER, SEQUENCE, events, name
 from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type
 
@@ -89,11 +89,7 @@ def _states(happened: DataFrame, shape: Shape) -> DataFrame:
     keys = [name(k) for k in shape.keys]
     by_key = Window.partitionBy(*keys).orderBy(ORDER)
     if shape.partial:
-        upto = by_key.rowsBetween(Window.unboundedPreceding, 0)
-        before = by_key.rowsBetween(Window.unboundedPreceding, -1)
-        starts = F.sum(F.col(OP).isin("R", "I").cast("int")).over(upto)
-        ends = F.coalesce(F.sum((F.col(OP) == "D").cast("int")).over(before), F.lit(0))
-        happened = happened.withColumn(_SEG, starts + ends)
+        happened = with_segment(happened, shape, _SEG)
         running = Window.partitionBy(*keys, _SEG).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, 0)
         for column in shape.columns:
             if column not in shape.keys:
