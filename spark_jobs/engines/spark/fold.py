@@ -95,7 +95,7 @@ def _segmented(events: DataFrame, shape: Shape) -> DataFrame:
 
 
 def with_segment(events: DataFrame, shape: Shape, column: str) -> DataFrame:
-    """Number each key's segments: a reset starts one, and so does what follows a delete, unless it is a delete itself."""
+    """Number the segments of each key: a reset starts one, and so does what follows a delete, but another delete."""
     ordered = Window.partitionBy(*(name(k) for k in shape.keys)).orderBy(ORDER)
     revived = (F.col(OP) != "D") & F.coalesce(F.lag(OP).over(ordered) == "D", F.lit(False))
     rows = events.withColumn(column, (F.col(OP).isin("R", "I") | revived).cast("int"))
