@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One run of pytest has one closing line; the quick tests come first in it, those with Spark after them.
 QUICK := tests/architecture tests/unit
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-deep lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -14,6 +14,10 @@ demo: $(VENV)/.demo
 
 test: lint
 	$(BIN)/python -m pytest $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+
+# Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort.
+test-deep: $(VENV)/.dev
+	$(BIN)/python -m pytest -m deep tests/spark
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
