@@ -24,13 +24,10 @@ AirflowException = _first("AirflowException", "airflow.sdk.exceptions", "airflow
 AirflowFailException = _first("AirflowFailException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowSkipException = _first("AirflowSkipException", "airflow.sdk.exceptions", "airflow.exceptions")
 BaseHook = _first("BaseHook", "airflow.sdk", "airflow.hooks.base")
-_TriggerRule = _first("TriggerRule", "airflow.sdk", "airflow.utils.trigger_rule")
+DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exceptions", "airflow.exceptions")
 
 STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
 """Whether a task can start in the triggerer with its run's params: only a trigger that renders templates gets them."""
-
-AFTER_ALL_IF_ONE_SUCCEEDED = getattr(_TriggerRule, "ALL_DONE_MIN_ONE_SUCCESS", _TriggerRule.ALL_DONE)
-"""Run after everything upstream has ended, unless all of it was skipped; where there is no such rule, skipped or not."""
 
 
 def gauge(name: str, value: float, tags: dict[str, str]) -> None:

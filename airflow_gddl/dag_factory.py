@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, get_parsing_context
 
 from airflow_gddl import configuration
-from airflow_gddl.capabilities import AFTER_ALL_IF_ONE_SUCCEEDED, deadline
+from airflow_gddl.capabilities import deadline
 from airflow_gddl.form import documentation, params
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
@@ -21,6 +21,8 @@ from airflow_gddl.topology import Pipeline, Timing
 _LOG = logging.getLogger(__name__)
 # Any fixed past moment: nothing in a DAG may depend on when it is parsed.
 _START = datetime(2024, 1, 1, tzinfo=UTC)
+# Runs when initial_load was skipped, but not when all was: where nothing is new, no worker is to start.
+_AFTER = "none_failed_min_one_success"
 
 
 def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
@@ -80,7 +82,7 @@ def build_dag(pipeline: Pipeline, metadata: str) -> DAG:
         )
         initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
         increments = GddlIncrementalLoadOperator(
-            task_id="incremental_load", pool=pipeline.pool, trigger_rule=AFTER_ALL_IF_ONE_SUCCEEDED, **common
+            task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
         )
         landed >> initial >> increments
         landed >> increments

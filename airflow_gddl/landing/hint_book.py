@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.landing import hints
-from airflow_gddl.landing.hints import TableHint
+from airflow_gddl.landing.hints import Hints, TableHint
 from airflow_gddl.stores import open_store
 
 WRITE_EVERY = 1.0
@@ -50,8 +50,14 @@ class HintBook:
         before = self._hints.tables.get(table)
         if hint.announce is None and before is not None:
             hint = replace(hint, announce=before.announce)
-        self._hints = self._hints.taken(table, hint)
-        self._dirty = True
+        self._change(self._hints.taken(table, hint))
+
+    def fail(self, table: str, run: str) -> None:
+        """Remember a table that could not be loaded."""
+        self._change(self._hints.not_taken(table, run))
+
+    def _change(self, changed: Hints) -> None:
+        self._hints, self._dirty = changed, True
         if self._clock() - self._written >= WRITE_EVERY:
             self.write()
 

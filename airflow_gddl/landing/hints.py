@@ -36,14 +36,26 @@ class TableHint:
 
 @dataclass(frozen=True, kw_only=True)
 class Hints:
-    """A table that is in `tables` has a replica. `finished`: task to the run in which it last succeeded."""
+    """What is remembered of a pipeline.
+
+    Attributes:
+        tables: those that were loaded, which therefore have a replica.
+        failed: tables whose first load failed, and the run in which it did.
+        finished: task to the run in which it last succeeded.
+    """
 
     tables: Mapping[str, TableHint] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
     finished: Mapping[str, str] = field(default_factory=dict)
     format: int = 1
 
     def taken(self, table: str, hint: TableHint) -> Hints:
-        return replace(self, tables={**self.tables, table: hint})
+        failed = {name: run for name, run in self.failed.items() if name != table}
+        return replace(self, tables={**self.tables, table: hint}, failed=failed)
+
+    def not_taken(self, table: str, run: str) -> Hints:
+        """A table could not be loaded."""
+        return self if table in self.tables else replace(self, failed={**self.failed, table: run})
 
     def announced(self) -> Hints:
         """All events sent."""

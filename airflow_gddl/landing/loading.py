@@ -113,7 +113,9 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.hearer.on_result(result)
-        if result.status != "failed":
+        if result.status == "failed":
+            self.book.fail(result.table, self.order.run)
+        else:
             hint = TableHint(
                 token=self._tokens[result.table],
                 looked_at=self.order.work.looked_at,

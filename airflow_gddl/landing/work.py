@@ -130,10 +130,18 @@ def _is_loaded(other: Dependency, since: str, seen: Seen) -> bool:
 
 
 def _initial(ready: Mapping[str, TableSpec], asked: Asked, seen: Seen) -> set[str]:
-    """Tables for the first task. One that depends on a table of the second goes there too, after it."""
+    """Tables for the first task.
+
+    One that depends on a table of the second goes there too, after it; so does one whose first load has failed before:
+    the second task does not start after the first one failed, and a broken table must not keep the others waiting.
+    """
     if asked.full_refresh:
         return set(ready)
-    first = {name for name, spec in ready.items() if name not in seen.hints.tables and not seen.exists(spec)}
+    first = {name for name, spec in ready.items() if _is_new(name, seen) and not seen.exists(spec)}
     while late := {name for name in first if any(d in ready and d not in first for d in ready[name].depends_on)}:
         first -= late
     return first
+
+
+def _is_new(table: str, seen: Seen) -> bool:
+    return table not in seen.hints.tables and table not in seen.hints.failed

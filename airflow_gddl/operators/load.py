@@ -20,7 +20,7 @@ from airflow_gddl.landing.loading import Loading, Order, Stage
 from airflow_gddl.landing.observing import Question, observe
 from airflow_gddl.landing.work import Work
 from airflow_gddl.links import AssetsLink, JobLogLink
-from airflow_gddl.operators.reporting import SHOWN, Reporter, explained, summary
+from airflow_gddl.operators.reporting import Reporter, explained, summary
 from airflow_gddl.runners.base import Runner
 from airflow_gddl.runners.registry import RunnerSettings, make_runner
 from airflow_gddl.snapshot import PipelineDocument
@@ -80,7 +80,6 @@ class _LoadOperator(BaseOperator):
             raise AirflowException("the job was told to stop; the next try goes on where it stopped")
         if loading.failed:
             raise AirflowException(explained(loading.failed, len(loading.results)))
-        self._check(loading)
         if not loading.results and not loading.order.tokens:
             raise AirflowSkipException(f"nothing for {self.task_id}")
         add_events(context, self.pipeline, loading.book.finish(self.task_id, context["run_id"]))
@@ -90,9 +89,6 @@ class _LoadOperator(BaseOperator):
         specs = loading.todo()
         if specs:
             loading.load(self._runner(document), specs, loading.order.tokens)
-
-    def _check(self, loading: Loading) -> None:
-        """A last word of the stage on the whole run."""
 
     def _document(self) -> PipelineDocument:
         snapshot = configuration.snapshot(self.metadata)
@@ -106,14 +102,9 @@ class _LoadOperator(BaseOperator):
 
     def _work(self, context: Context) -> Work:
         answer = context["ti"].xcom_pull(task_ids=self.sensor)
-        if answer:
-            return decode(Work, answer)
-        # Where no trigger rule tells "all skipped" from "failed", this task starts in both cases.
-        run_id = context["run_id"]
-        states = context["ti"].get_task_states(dag_id=self.pipeline, task_ids=[self.sensor], run_ids=[run_id])
-        if states.get(run_id, {}).get(self.sensor) == "skipped":
-            raise AirflowSkipException("no table has work")
-        raise AirflowFailException(f"{self.sensor} gave no answer; clear it to look again")
+        if not answer:
+            raise AirflowFailException(f"{self.sensor} gave no answer; clear it to look again")
+        return decode(Work, answer)
 
     def _order(self, context: Context, document: PipelineDocument, work: Work) -> Order:
         attempt = f"{self.pipeline} {context['run_id']} {self.task_id} {context['ti'].try_number}"
@@ -163,11 +154,3 @@ class GddlIncrementalLoadOperator(_LoadOperator):
         late = [spec for spec in document.specs if spec.table in tokens]
         if late:
             loading.load(self._runner(document), late, tokens)
-
-    def _check(self, loading: Loading) -> None:
-        """The run is red when the first load left a table behind, though this task had no part in it."""
-        work, run = loading.order.work, loading.order.run
-        left = [name for name, token in work.initial.items() if not loading.book.is_done(name, token, run)]
-        if left:
-            shown = ", ".join(left[:SHOWN]) + (f" and {len(left) - SHOWN} more" if len(left) > SHOWN else "")
-            raise AirflowFailException(f"first load of {len(left)} tables failed: {shown}. Clear it, with downstream.")

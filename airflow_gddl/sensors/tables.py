@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.triggers.base import StartTriggerArgs
 
 from airflow_gddl import configuration
 from airflow_gddl.announcing import announce
-from airflow_gddl.capabilities import STARTS_FROM_TRIGGER, AirflowException, AirflowFailException, AirflowSkipException
+from airflow_gddl.assets import alias_of
+from airflow_gddl.capabilities import (
+    STARTS_FROM_TRIGGER,
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+)
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.landing.asked import from_params
@@ -35,10 +42,9 @@ class GddlTablesSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("asked", "run_id")
     ui_color = "#dcefe6"
-    operator_extra_links: ClassVar[tuple[Any, ...]] = ()
 
     def __init__(self, *, metadata: str, pipeline: str, forever: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(outlets=[alias_of(pipeline)], **kwargs)
         self.metadata = metadata
         self.pipeline = pipeline
         self.forever = forever
@@ -57,11 +63,15 @@ class GddlTablesSensor(BaseSensorOperator):
         """
         self.defer(trigger=self._trigger(), method_name="looked")
 
-    def looked(self, context: Context, event: Mapping[str, Any] | str) -> dict[str, Any]:
+    def looked(self, context: Context, event: Mapping[str, Any] | str) -> None:
         """Back from the triggerer.
 
         Args:
             event: see `GddlTablesTrigger`; a text when the trigger ended the task itself and somebody asks all the same.
+
+        Raises:
+            DownstreamTasksSkipped: the task succeeded, and there is nothing for initial_load.
+            AirflowSkipException, AirflowException, AirflowFailException.
         """
         if isinstance(event, str):
             raise AirflowSkipException("no table has work")
@@ -71,7 +81,13 @@ class GddlTablesSensor(BaseSensorOperator):
         self._tell(work)
         if work.pending:
             announce(context, self.metadata, self.pipeline)
-        return dict(plain(work))
+        context["ti"].xcom_push(key="return_value", value=plain(work))
+        if not work.initial:
+            # Spares the start of a task that would only skip itself. Not so the other: a run is as red as its last task.
+            raise DownstreamTasksSkipped(tasks=self._tasks_of("initial"))
+
+    def _tasks_of(self, stage: str) -> list[str]:
+        return [task.task_id for task in self.get_direct_relatives() if getattr(task, "stage", None) == stage]
 
     def poke(self, context: Context) -> bool:
         """For `airflow tasks test` and the like: whether any table has work now."""
