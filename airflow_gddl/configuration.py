@@ -63,6 +63,10 @@ def metadata_place(given: str | Path | None = None, beside: str | Path | None = 
     return chosen.rstrip("/") if "://" in chosen else str(Path(chosen).absolute())
 
 
+def dags_folder() -> str:
+    return str(conf.get("core", "dags_folder"))
+
+
 def snapshot(metadata: str) -> Snapshot:
     """The snapshot that serves now.
 

@@ -42,7 +42,7 @@ def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | N
     for pipeline in wanted_pipelines(metadata):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, metadata)
-        except Exception:  # whatever is wrong with one pipeline, the others are built
+        except Exception:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are built
             _LOG.exception("%s can't be built", pipeline.dag_id)
     return dags
 

@@ -39,8 +39,9 @@ def documentation(pipeline: Pipeline) -> str:
     what = f"`{pipeline.tables[0]}`" if pipeline.tables else "a pack of tables"
     return (
         f"Brings {what} into Delta Lake.\n\n{about}\n\n"
-        "`landed` looks which tables have new files, `initial_load` loads those that have no replica, `incremental_load` "
-        "brings the others up to date. Trigger it with *tables* to run some alone, with *full refresh* to rebuild them. "
+        "`landed` looks which tables have new files, `initial_load` loads those that have no replica, "
+        "`incremental_load` brings the others up to date. Trigger it with *tables* to run some alone, with *full "
+        "refresh* to rebuild them. "
         "Clear a failed task to go on where it stopped; each table's result is in the task's log and XCom."
     )
 

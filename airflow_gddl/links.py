@@ -14,7 +14,7 @@ class JobLogLink(BaseOperatorLink):
 
     name = "Job log"
 
-    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
         """Empty when no job was started."""
         place = getattr(operator, "job_log", None)
         if not place:
@@ -27,8 +27,8 @@ class AssetsLink(BaseOperatorLink):
 
     name = "Assets"
 
-    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
         base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
-        schemas = getattr(operator, "loaded", ())
-        search = f"?name_pattern={quote(schemas[0])}" if len(schemas) == 1 else ""
+        loaded: tuple[str, ...] = getattr(operator, "loaded", ())
+        search = f"?name_pattern={quote(loaded[0])}" if len(loaded) == 1 else ""
         return f"{base}/assets{search}"

@@ -9,34 +9,23 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
     "metadata": (
         "string",
         "",
-        "Metadata folder, local or s3://. Empty: GDDL_METADATA, else a folder `metadata` beside the DAG file or beside "
-        "its folder.",
+        "Metadata folder, local or s3://. Empty: GDDL_METADATA, else `metadata` near the DAG file.",
     ),
     "cache_dir": ("string", "", "Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME."),
     "refresh_seconds": ("float", "30", "Metadata in an object store is listed no more often than this."),
-    "poll_seconds": ("float", "60", "How often `continuous` pipelines, and those that wait for others, look again."),
+    "poll_seconds": ("float", "60", "Time between two looks of pipelines that are `continuous` or wait for others."),
     "dependency_wait_seconds": (
         "float",
         "300",
-        "How long a run that has nothing else to do waits for tables named in depends_on.",
+        "How long a run with nothing else to do waits for tables of depends_on.",
     ),
     "claim_wait_seconds": ("float", "90", "How long a job waits for a table that another run holds."),
-    "job_command": (
-        "string",
-        "",
-        'Program and first arguments of the embedded job as a JSON list, e.g. ["/opt/spark-venv/bin/gddl-job"]. '
-        "Empty: this Python.",
-    ),
+    "job_command": ("string", "", "The embedded job's program and first arguments, a JSON list. Empty: this Python."),
     "sensor_pool": ("string", "default_pool", "Pool of the sensors; loads use the pools of their tiers."),
-    "retries": ("integer", "2", "Tries of a failed load after the first."),
+    "retries": ("integer", "2", "Tries of a failed task after the first."),
     "retry_delay_seconds": ("float", "60", "Time between two tries."),
     "paused_upon_creation": ("boolean", "False", "Whether new DAGs start paused."),
-    "notify_connection": (
-        "string",
-        "",
-        "Airflow connection of the webhook that is told of failed loads and of tables later than their freshness. "
-        "Empty: nobody.",
-    ),
+    "notify_connection": ("string", "", "Connection of a webhook to tell of failures and late runs. Empty: nobody."),
 }
 DEFAULTS = {name: default for name, (_, default, _) in _OPTIONS.items()}
 

@@ -71,7 +71,9 @@ def decide(document: PipelineDocument, asked: Asked, run: str, seen: Seen) -> Wo
     A table has work when its files or its row are not those that were last taken, or when it is asked for. A run that
     was finished and is cleared does again what it did.
     """
-    again = {name for name, hint in seen.hints.tables.items() if hint.run == run and run in seen.hints.finished.values()}
+    again = {
+        name for name, hint in seen.hints.tables.items() if hint.run == run and run in seen.hints.finished.values()
+    }
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
     tokens = {spec.table: token(spec, seen.looks[spec.table]) for spec in document.specs}
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, tokens, seen, asked, forced)}
@@ -94,9 +96,7 @@ def decide(document: PipelineDocument, asked: Asked, run: str, seen: Seen) -> Wo
     )
 
 
-def _has_work(
-    spec: TableSpec, tokens: Mapping[str, str], seen: Seen, asked: Asked, forced: Collection[str]
-) -> bool:
+def _has_work(spec: TableSpec, tokens: Mapping[str, str], seen: Seen, asked: Asked, forced: Collection[str]) -> bool:
     if asked.is_some:
         in_window = asked.window is None or seen.looks[spec.table].in_window
         return spec.table in forced and in_window

@@ -70,7 +70,9 @@ class _LoadOperator(BaseOperator):
     def _execute(self, context: Context) -> dict[str, Any]:
         document = self._document()
         work = self._work(context)
-        loading = Loading(self._order(context, document, work), HintBook(document.roots, self.pipeline), self._hearer(document))
+        loading = Loading(
+            self._order(context, document, work), HintBook(document.roots, self.pipeline), self._hearer(document)
+        )
         self._load(loading, document)
         self.job_log = loading.log
         self.loaded = tuple(result.table for result in loading.results)
@@ -122,9 +124,7 @@ class _LoadOperator(BaseOperator):
         return Reporter(self.log, {spec.table: spec for spec in document.specs})
 
     def _runner(self, document: PipelineDocument) -> Runner:
-        settings = RunnerSettings(
-            command=configuration.job_command(), environ=os.environ, own=document.runner_settings
-        )
+        settings = RunnerSettings(command=configuration.job_command(), environ=os.environ, own=document.runner_settings)
         return make_runner(self.runner or document.runner, settings)
 
 
@@ -136,7 +136,7 @@ class GddlInitialLoadOperator(_LoadOperator):
 
 
 class GddlIncrementalLoadOperator(_LoadOperator):
-    """Brings tables that have a replica up to date; at the end also those that `depends_on` held back, if it can now."""
+    """Brings tables that have a replica up to date, at the end also those that `depends_on` held back, if it can."""
 
     stage = "increments"
     ui_color = "#e3eefa"

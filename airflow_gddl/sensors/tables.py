@@ -55,7 +55,7 @@ class GddlTablesSensor(BaseSensorOperator):
             trigger_cls=_TRIGGER, trigger_kwargs=self._trigger().serialize()[1], next_method="looked"
         )
 
-    def execute(self, context: Context) -> None:
+    def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
         """Only where a task can't start in the triggerer.
 
         Raises:
@@ -67,7 +67,7 @@ class GddlTablesSensor(BaseSensorOperator):
         """Back from the triggerer.
 
         Args:
-            event: see `GddlTablesTrigger`; a text when the trigger ended the task itself and somebody asks all the same.
+            event: see `GddlTablesTrigger`; a text when the trigger ended the task itself, as in `DAG.test`.
 
         Raises:
             DownstreamTasksSkipped: the task succeeded, and there is nothing for initial_load.
@@ -83,7 +83,7 @@ class GddlTablesSensor(BaseSensorOperator):
             announce(context, self.metadata, self.pipeline)
         context["ti"].xcom_push(key="return_value", value=plain(work))
         if not work.initial:
-            # Spares the start of a task that would only skip itself. Not so the other: a run is as red as its last task.
+            # Spares the start of a task that would only skip itself. Not the other: a run is as red as its last task.
             raise DownstreamTasksSkipped(tasks=self._tasks_of("initial"))
 
     def _tasks_of(self, stage: str) -> list[str]:

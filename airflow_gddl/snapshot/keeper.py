@@ -73,7 +73,9 @@ class Keeper:
         if state is not None and state.signature == signature.text and not afresh:
             return state, generation  # another process was faster
         try:
-            compiled = self._bounded(lambda: _compile(self.settings, cache.read_specs(generation) if generation else ()))
+            compiled = self._bounded(
+                lambda: _compile(self.settings, cache.read_specs(generation) if generation else ())
+            )
         except MetadataError as error:
             return self._stale(state, generation, signature.text, error)
         except (GddlError, OSError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.snapshot import cache
@@ -41,7 +41,8 @@ class Snapshot:
 
     def pipelines(self) -> tuple[Pipeline, ...]:
         """All, sorted by DAG id; those that are packs without their tables."""
-        return tuple(pipeline_of(entry) for entry in self._read(cache.read_index, []))
+        nothing: list[dict[str, Any]] = []
+        return tuple(pipeline_of(entry) for entry in self._read(cache.read_index, nothing))
 
     def pipeline(self, dag_id: str) -> PipelineDocument | None:
         """One pipeline and its tables; None when there is no such one."""

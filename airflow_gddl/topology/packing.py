@@ -1,7 +1,7 @@
 """Which tables share a pack: an extendible-hash trie over the tables' names.
 
-A leaf is split by the next bit of the hash only when it outgrows the limit, so a new row moves the tables of one leaf at
-most, and no other leaf changes its name. The answer depends on the set of names alone, not on their order or history.
+A leaf is split by the next bit of the hash only when it outgrows the limit, so a new row moves the tables of one leaf
+at most, and no other leaf changes its name. The answer depends on the set of names alone, not on order or history.
 """
 
 from __future__ import annotations

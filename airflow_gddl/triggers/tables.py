@@ -65,7 +65,7 @@ class GddlTablesTrigger(BaseTrigger):
         poll_seconds: float,
         patience_seconds: float,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
         self.metadata, self.pipeline, self.asked, self.run_id = metadata, pipeline, asked, run_id
         self.forever, self.poll_seconds, self.patience_seconds = forever, poll_seconds, patience_seconds
 

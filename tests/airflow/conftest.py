@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,13 +39,12 @@ os.environ |= {
 
 
 @pytest.fixture(scope="session")
-def database() -> Iterator[None]:
+def database() -> None:
     """Airflow's tables, in SQLite."""
-    from airflow.utils.db import initdb
+    from airflow.utils.db import initdb  # noqa: PLC0415 - not before the settings above
 
     with contextlib.redirect_stdout(io.StringIO()):
         initdb()
-    yield
 
 
 @pytest.fixture
