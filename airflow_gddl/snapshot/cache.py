@@ -52,8 +52,9 @@ class Cache:
         (generation / "pipelines").mkdir()
         for document in compiled.documents:
             _write(_place(generation, document.pipeline.dag_id), plain(document))
-        _write(generation / _PROBLEMS, list(compiled.problems))
-        _write(generation / _INDEX, [plain(index_entry(document.pipeline)) for document in compiled.documents])
+        _write(generation / _PROBLEMS, {"problems": compiled.problems})
+        entries = [plain(index_entry(document.pipeline)) for document in compiled.documents]
+        _write(generation / _INDEX, {"pipelines": entries})
         return generation
 
     def clean(self, serving: Path) -> None:
@@ -79,12 +80,10 @@ class Cache:
 def read_index(generation: Path) -> list[dict[str, Any]]:
     """
     Raises:
-        OSError, ValueError: it is gone or damaged.
+        OSError, ValueError, KeyError, TypeError: it is gone or damaged.
     """
-    index = json.loads((generation / _INDEX).read_bytes())
-    if not isinstance(index, list):
-        raise ValueError("the index is no list")  # noqa: TRY004 - damage is one kind of error to the caller
-    return index
+    entries: list[dict[str, Any]] = json.loads((generation / _INDEX).read_bytes())["pipelines"]
+    return entries
 
 
 def read_document(generation: Path, dag_id: str) -> PipelineDocument | None:
@@ -93,10 +92,8 @@ def read_document(generation: Path, dag_id: str) -> PipelineDocument | None:
     Raises:
         GddlError, ValueError: it is damaged.
     """
-    try:
-        return decode(PipelineDocument, json.loads(_place(generation, dag_id).read_bytes()))
-    except FileNotFoundError:
-        return None
+    data = _document(generation, dag_id)
+    return None if data is None else decode(PipelineDocument, data)
 
 
 def read_entry(generation: Path, dag_id: str) -> Pipeline | None:
@@ -105,15 +102,12 @@ def read_entry(generation: Path, dag_id: str) -> Pipeline | None:
     Raises:
         ValueError, KeyError, TypeError: it is damaged.
     """
-    try:
-        data = json.loads(_place(generation, dag_id).read_bytes())
-    except FileNotFoundError:
-        return None
-    return index_entry(pipeline_of(data["pipeline"]))
+    data = _document(generation, dag_id)
+    return None if data is None else index_entry(pipeline_of(data["pipeline"]))
 
 
 def read_problems(generation: Path) -> tuple[str, ...]:
-    return tuple(json.loads((generation / _PROBLEMS).read_bytes()))
+    return tuple(json.loads((generation / _PROBLEMS).read_bytes())["problems"])
 
 
 def read_specs(generation: Path) -> Iterator[TableSpec]:
@@ -121,6 +115,16 @@ def read_specs(generation: Path) -> Iterator[TableSpec]:
     for path in sorted((generation / "pipelines").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, GddlError):
             yield from decode(PipelineDocument, json.loads(path.read_bytes())).specs
+
+
+def _document(generation: Path, dag_id: str) -> Any:
+    """Its JSON; None when there is no such pipeline, as opposed to a lost file."""
+    try:
+        return json.loads(_place(generation, dag_id).read_bytes())
+    except FileNotFoundError:
+        if any(entry["dag_id"] == dag_id for entry in read_index(generation)):
+            raise
+        return None
 
 
 def _place(generation: Path, dag_id: str) -> Path:

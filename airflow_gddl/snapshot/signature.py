@@ -64,5 +64,8 @@ def _local(metadata: str) -> Iterator[tuple[str, int, str, float]]:
 
 
 def _remote(metadata: str) -> Iterator[tuple[str, int, str, float]]:
-    for found in open_store(metadata).list(metadata.rstrip("/")):
-        yield found.name, found.size, found.tag, found.modified
+    try:
+        for found in open_store(metadata).list(metadata.rstrip("/")):
+            yield found.name, found.size, found.tag, found.modified
+    except RetriableError as error:
+        raise RetriableError("METADATA_UNREACHABLE", error.what, where=metadata, remedy=error.remedy) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.stores.port import Found
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import ClientConfig, S3Store
 
 _SCHEME = "s3://"
 
@@ -28,7 +29,7 @@ class BucketStore:
         bucket, key = _parts(folder)
         offset = f"{key}/{after}" if after else None
         with _translated(folder):
-            for page in obstore.list(_client(bucket), key or None, offset=offset, chunk_size=1000):
+            for page in obstore.list(client(bucket), key or None, offset=offset, chunk_size=1000):
                 for meta in page:
                     name = meta["path"][len(key) :].lstrip("/")
                     if name > after:
@@ -40,26 +41,35 @@ class BucketStore:
 
         bucket, key = _parts(path)
         with _translated(path):
-            return bytes(obstore.get(_client(bucket), key).bytes())
+            return bytes(obstore.get(client(bucket), key).bytes())
 
     def write(self, path: str, data: bytes) -> None:
         import obstore  # noqa: PLC0415 - as above
 
         bucket, key = _parts(path)
         with _translated(path):
-            obstore.put(_client(bucket), key, data, use_multipart=False)
+            obstore.put(client(bucket), key, data, use_multipart=False)
 
 
 @functools.cache
-def _client(bucket: str) -> S3Store:
+def client(bucket: str) -> S3Store:
+    """The process's one client of a bucket."""
     from obstore.store import S3Store  # noqa: PLC0415 - as above
 
     # The client's own retries may take minutes; whoever looks tries again by itself.
     return S3Store(
         bucket,
-        client_options={"timeout": "30s", "connect_timeout": "5s"},
+        client_options=client_options(),
         retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=60)},
     )
+
+
+def client_options() -> ClientConfig:
+    """Time limits, and what of the environment giving any options would make void (`AWS_ALLOW_HTTP`)."""
+    options: ClientConfig = {"timeout": "30s", "connect_timeout": "5s"}
+    if os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1"):
+        options["allow_http"] = True
+    return options
 
 
 def _parts(path: str) -> tuple[str, str]:

@@ -9,11 +9,14 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from airflow_gddl.stores.s3 import client as s3_client
 from tests.airflow.stage import Stage
+from tests.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -50,3 +53,16 @@ def database() -> None:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """An S3 bucket named `bucket`, reached as the environment says."""
+    made = Bucket()
+    with serving(made) as url:
+        settings = {"ENDPOINT_URL": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1"}
+        for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        s3_client.cache_clear()
+        yield made
+        s3_client.cache_clear()
