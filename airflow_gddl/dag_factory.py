@@ -16,6 +16,7 @@ from airflow_gddl.form import documentation, params
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
 from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.snapshot import Snapshot
 from airflow_gddl.topology import Pipeline, Timing
 
 _LOG = logging.getLogger(__name__)
@@ -38,22 +39,25 @@ def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | N
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
     """
     metadata = configuration.metadata_place(metadata_dir, beside)
-    dags = {}
-    for pipeline in wanted_pipelines(metadata):
+    snapshot = configuration.snapshot(metadata)
+    running = get_parsing_context().dag_id
+    dags, unbuilt = {}, []
+    for pipeline in _wanted(snapshot, running):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, metadata)
-        except Exception:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are built
+        except Exception as error:
             _LOG.exception("%s can't be built", pipeline.dag_id)
+            unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
+    if running is None:
+        snapshot.note_unbuilt(tuple(unbuilt))
     return dags
 
 
-def wanted_pipelines(metadata: str) -> Iterable[Pipeline]:
+def _wanted(snapshot: Snapshot, running: str | None) -> Iterable[Pipeline]:
     """All, or in a worker the one whose DAG it runs."""
-    snapshot = configuration.snapshot(metadata)
-    dag_id = get_parsing_context().dag_id
-    if dag_id is None:
+    if running is None:
         return snapshot.pipelines()
-    entry = snapshot.entry(dag_id)
+    entry = snapshot.entry(running)
     return () if entry is None else (entry,)
 
 

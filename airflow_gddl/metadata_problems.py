@@ -14,10 +14,11 @@ class MetadataState:
     """How the metadata stands.
 
     Attributes:
-        tables: how many pipelines serve.
+        pipelines: how many serve.
         problems: a line for each wrong row.
         stale_since: ISO 8601 UTC since when what serves is older than what is there; null when it isn't.
         why: why newer metadata can't be read; empty otherwise.
+        unbuilt: a line for each pipeline that can't be made a DAG, as of the last parse.
         carried: tables kept because a file that may hold them can't be read.
     """
 
@@ -26,10 +27,11 @@ class MetadataState:
     stale_since: str | None
     why: str
     carried: tuple[str, ...]
+    unbuilt: tuple[str, ...]
 
     @property
     def is_good(self) -> bool:
-        return not self.problems and self.stale_since is None
+        return not self.problems and not self.unbuilt and self.stale_since is None
 
     def __str__(self) -> str:
         lines = []
@@ -39,6 +41,9 @@ class MetadataState:
         if self.problems:
             lines += [f"{len(self.problems)} problems in the metadata; every other row is scheduled:"]
             lines += [f"  {problem}" for problem in self.problems]
+        if self.unbuilt:
+            lines += [f"{len(self.unbuilt)} pipelines can't be made DAGs; change their rows, the others are scheduled:"]
+            lines += [f"  {line}" for line in self.unbuilt]
         if self.carried:
             lines += [f"{len(self.carried)} tables are kept as they were, because a file can't be read."]
         return "\n".join(lines)
@@ -62,6 +67,7 @@ def metadata_state(metadata_dir: str | Path | None = None, *, beside: str | Path
         stale_since=state.stale_since,
         why=state.why,
         carried=state.carried,
+        unbuilt=snapshot.unbuilt(),
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from airflow_gddl.catalog import Catalog
+from airflow_gddl.catalog import Catalog, Problem
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.snapshot.documents import Compiled, Dependency, PipelineDocument
 from airflow_gddl.topology import Pipeline, pipelines
 
 # A file with one of these brings no rows at all: perhaps it is being written just now.
 _UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
+_SHOWN = 5
 
 
 def compile_catalog(catalog: Catalog, before: Iterable[TableSpec]) -> Compiled:
@@ -27,9 +29,22 @@ def compile_catalog(catalog: Catalog, before: Iterable[TableSpec]) -> Compiled:
     by_name = {spec.table: spec for spec in specs}
     return Compiled(
         documents=tuple(_document(pipeline, catalog, by_name, by_table) for pipeline in made),
-        problems=tuple(str(problem) for problem in catalog.problems),
+        problems=tuple(_lines(catalog.problems)),
         carried=tuple(spec.table for spec in carried),
     )
+
+
+def _lines(problems: Iterable[Problem]) -> Iterator[str]:
+    """A line a problem; of many that are alike in one row, or in one file outside rows, the first few in full."""
+    alike: defaultdict[tuple[str, str | None, str], list[Problem]] = defaultdict(list)
+    for problem in problems:
+        alike[problem.file, problem.table, problem.code].append(problem)
+    for (file, table, code), found in alike.items():
+        yield from (str(problem) for problem in found[:_SHOWN])
+        if len(found) > _SHOWN:
+            lines = dict.fromkeys(str(problem.line) for problem in found[_SHOWN:] if problem.line is not None)
+            where = f" in lines {', '.join(lines)}" if lines else ""
+            yield f"{file}: [{code}] {table or ''} and {len(found) - _SHOWN} more of these{where}."
 
 
 def _carried(catalog: Catalog, before: Iterable[TableSpec]) -> Iterator[TableSpec]:

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.snapshot.documents import Compiled, PipelineDocument, State, index_entry, pipeline_of
 from airflow_gddl.topology import Pipeline
 
-_STATE, _LOCK, _INDEX, _PROBLEMS = "state.json", "lock", "index.json", "problems.json"
+_STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
 _KEPT = 3
 
 
@@ -108,6 +108,20 @@ def read_entry(generation: Path, dag_id: str) -> Pipeline | None:
 
 def read_problems(generation: Path) -> tuple[str, ...]:
     return tuple(json.loads((generation / _PROBLEMS).read_bytes())["problems"])
+
+
+def read_unbuilt(generation: Path) -> tuple[str, ...]:
+    """What `write_unbuilt` noted; empty when nothing was."""
+    try:
+        return tuple(json.loads((generation / _UNBUILT).read_bytes())["unbuilt"])
+    except FileNotFoundError:
+        return ()
+
+
+def write_unbuilt(generation: Path, lines: tuple[str, ...]) -> None:
+    """Note pipelines that can't be made DAGs; nothing is written when that is known already."""
+    if lines != read_unbuilt(generation):
+        _replace(generation / _UNBUILT, {"unbuilt": lines})
 
 
 def read_specs(generation: Path) -> Iterator[TableSpec]:

@@ -56,6 +56,15 @@ class Snapshot:
         """A line for each wrong row, ready to be shown."""
         return self._read(cache.read_problems, ())
 
+    def unbuilt(self) -> tuple[str, ...]:
+        """A line for each pipeline that could not be made a DAG."""
+        return self._read(cache.read_unbuilt, ())
+
+    def note_unbuilt(self, lines: tuple[str, ...]) -> None:
+        """Remember them for those who show them."""
+        if self.generation is not None:
+            cache.write_unbuilt(self.generation, lines)
+
     def _read(self, read: Callable[[Path], T], nothing: T) -> T:
         """Rebuilt once when a file turns out to be gone or damaged."""
         if self.generation is None:
