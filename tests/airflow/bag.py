@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
@@ -14,17 +15,18 @@ ROOT = Path(__file__).parents[2]
 def parse(folder: Path = ROOT / "dags") -> Any:
     """A DagBag: `dags` by id and `import_errors` by file."""
     for module in ("airflow.dag_processing.dagbag", "airflow.models.dagbag"):
-        bag = getattr(importlib.import_module(module), "DagBag", None)
-        if bag is not None:
-            return bag(str(folder))
-    raise ImportError("no DagBag")
+        with contextlib.suppress(ImportError, AttributeError):
+            bag = importlib.import_module(module).DagBag
+            break
+    return bag(str(folder))
 
 
 def serialised(dag: Any) -> str:
-    """The DAG's JSON as Airflow stores it."""
+    """The DAG as JSON, as Airflow compares it with the version it has."""
     module = importlib.import_module("airflow.serialization.serialized_objects")
     codec = getattr(module, "DagSerialization", None) or module.SerializedDAG
-    return json.dumps(codec.to_dict(dag))
+    # Airflow itself iterates over sets of field names; it sorts the keys before it compares two versions.
+    return json.dumps(codec.to_dict(dag), sort_keys=True)
 
 
 if __name__ == "__main__":

@@ -165,13 +165,16 @@ def test_a04_serialised_dags_are_equal_byte_by_byte(stage: Stage) -> None:
     rows += ["{table: shop.after, keys: [id], schedule: {assets: [shop.t1, 's3://b/x', shop.t2]}}"]
     stage.rows(*rows)
     first = dumped("1")
-    assert len(first) == 15 + 6
+    assert len(first) == 15 + 5
     stage.rows(*reversed(rows[:20]), file="tables/shop.yaml")
     stage.rows(*reversed(rows[20:]), file="tables/a_second_file.yaml")
     stage.write(
         "tables/a_second_file.yaml", "source: shop\n" + (stage.metadata / "tables/a_second_file.yaml").read_text()
     )
-    assert dumped("2") == first
+    second = dumped("2")
+    assert second.keys() == first.keys()
+    for dag_id, stored in first.items():
+        assert second[dag_id] == stored
 
 
 def test_a05_a_worker_builds_only_the_dag_it_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
