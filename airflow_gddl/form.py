@@ -9,6 +9,8 @@ from airflow.sdk import Param
 from airflow_gddl.topology import Pipeline
 
 _TABLE = r"^[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}\.[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}$"
+# `format` alone is not checked where a validator of RFC 3339 is not installed; the form's own picker goes by it.
+_MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$"
 
 
 def params() -> dict[str, Param]:
@@ -47,5 +49,5 @@ def documentation(pipeline: Pipeline) -> str:
 
 
 def _moment(title: str, description: str) -> Param:
-    schema: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+    schema: dict[str, Any] = {"type": ["null", "string"], "format": "date-time", "pattern": _MOMENT}
     return Param(None, title=title, description=description, **schema)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.standalone import processes
 from airflow_gddl.standalone.home import Home, HomeSettings
 from airflow_gddl.standalone.part import MIGRATION, PARTS, Part
@@ -45,13 +45,16 @@ class Standalone:
     """An Airflow of one machine: `airflow standalone`, but a dead part is noticed, and nothing outlives it.
 
     A context manager: leaving it ends every process. Use it from the main thread.
+
+    Attributes:
+        mark: what its processes have in their environment, see `processes`.
     """
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self.rest = Rest(order.settings.url)
         self._parts: dict[str, Part] = {}
-        self._mark = f"{os.getpid()}:{order.home.root}"
+        self.mark = f"{os.getpid()}:{order.home.root}"
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +114,9 @@ class Standalone:
             if part.exit_status is not None and part.spec != MIGRATION:
                 raise _died(part)
 
-    def wait(self, what: str, done: Callable[[], bool], seconds: float | None = None) -> None:
+    def wait(
+        self, what: str, done: Callable[[], bool], seconds: float | None = None, pause: float = _PAUSE_SECONDS
+    ) -> None:
         """Return when it is done, and no part has died. Null seconds: as long as starting may take.
 
         Raises:
@@ -119,12 +124,12 @@ class Standalone:
         """
         limit = self.order.ready_seconds if seconds is None else seconds
         deadline = time.monotonic() + limit
-        while not done():
+        while not _passed(done):
             self.check()
             if time.monotonic() > deadline:
                 remedy = f"see the logs in {self.order.home.logs}; a busy machine may just need more time"
                 raise FatalError("STANDALONE_SLOW", f"waited {limit:g} s for {what}", remedy=remedy)
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(pause)
 
     def pid(self, name: str) -> int:
         """Process id of a part."""
@@ -143,13 +148,13 @@ class Standalone:
                 part.ask_to_end()
             # Java ends with the job that it belongs to.
             processes.end(
-                [process for process in processes.marked(self._mark) if "java" not in process.name()], _GRACE_SECONDS
+                [process for process in processes.marked(self.mark) if "java" not in process.name()], _GRACE_SECONDS
             )
         finally:
             with unstoppable():
                 for part in self._parts.values():
                     part.kill()
-                while left := processes.marked(self._mark):
+                while left := processes.marked(self.mark):
                     processes.kill(left)
                 self._parts = {}
 
@@ -165,15 +170,20 @@ class Standalone:
             "SCARF_ANALYTICS": "false",
             "AIRFLOW_HOME": str(self.order.home.root),
             **self.order.own,
-            processes.MARK: self._mark,
+            processes.MARK: self.mark,
         }
 
     def _is_healthy(self) -> bool:
-        try:
-            health = self.rest.get("monitor/health")
-        except GddlError:
-            return False
+        health = self.rest.get("monitor/health")
         return all(health[name]["status"] == "healthy" for name in _HEALTHY)
+
+
+def _passed(done: Callable[[], bool]) -> bool:
+    """Whether it is done; a server that is silent is asked again, unless `check` finds it dead."""
+    try:
+        return done()
+    except RetriableError:
+        return False
 
 
 def _died(part: Part) -> FatalError:
