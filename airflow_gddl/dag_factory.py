@@ -45,7 +45,7 @@ def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | N
     for pipeline in _wanted(snapshot, running):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, metadata)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are built
             _LOG.exception("%s can't be built", pipeline.dag_id)
             unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
     if running is None:

@@ -30,18 +30,18 @@ class HintBook:
         self._hints = hints.read(self._store, self._lake, dag_id)
         self._written, self._dirty = clock(), False
 
-    def is_done(self, table: str, token: str, run: str) -> bool:
+    def is_done(self, table: str, mark: str, run: str) -> bool:
         """Whether this run has loaded these very files already."""
         hint = self._hints.tables.get(table)
-        return hint is not None and hint.run == run and hint.token == token
+        return hint is not None and hint.run == run and hint.mark == mark
 
-    def is_finished(self, task: str, run: str) -> bool:
-        return self._hints.finished.get(task) == run
+    def is_finished(self, stage: str, run: str) -> bool:
+        return self._hints.finished.get(stage) == run
 
-    def reopen(self, task: str, tables: Iterable[str]) -> None:
+    def reopen(self, stage: str, tables: Iterable[str]) -> None:
         """Forget that a run did these tables, so that it does them again."""
         open_ = {name: replace(self._hints.tables[name], run="") for name in tables if name in self._hints.tables}
-        finished = {name: run for name, run in self._hints.finished.items() if name != task}
+        finished = {name: run for name, run in self._hints.finished.items() if name != stage}
         self._hints = replace(self._hints, tables={**self._hints.tables, **open_}, finished=finished)
         self.write()
 
@@ -61,12 +61,17 @@ class HintBook:
         if self._clock() - self._written >= WRITE_EVERY:
             self.write()
 
-    def finish(self, task: str, run: str) -> dict[str, Mapping[str, Any]]:
-        """The task succeeded; the events to be sent, by table."""
+    def finish(self, stage: str, run: str) -> dict[str, Mapping[str, Any]]:
+        """The stage is done with all its tables; the events to be sent, by table."""
         pending = self._hints.pending
-        self._hints = self._hints.announced().after(task, run)
+        self._hints = self._hints.announced().after(stage, run)
         self.write()
         return pending
+
+    def pass_by(self, stage: str, run: str) -> None:
+        """The stage had nothing to do; its task is skipped, so that no event can be sent with it."""
+        self._hints = self._hints.after(stage, run)
+        self.write()
 
     def write(self) -> None:
         hints.write(self._store, self._lake, self._dag_id, self._hints)

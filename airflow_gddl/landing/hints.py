@@ -22,13 +22,13 @@ class TableHint:
     """What was last taken of a table.
 
     Attributes:
-        token: of the files and the row that were loaded; see `work.token`.
+        mark: of the files and the row that were loaded; see `work.mark`.
         looked_at: ISO 8601 UTC: every file that was there by then is loaded.
         run: Airflow's id of the run that did it.
         announce: extra of the asset event that is still to be sent; null when there is none.
     """
 
-    token: str
+    mark: str
     looked_at: str
     run: str
     announce: Mapping[str, Any] | None = None
@@ -41,7 +41,7 @@ class Hints:
     Attributes:
         tables: those that were loaded, which therefore have a replica.
         failed: tables whose first load failed, and the run in which it did.
-        finished: task to the run in which it last succeeded.
+        finished: stage (`initial`, `increments`) to the last run in which it was done with all its tables.
     """
 
     tables: Mapping[str, TableHint] = field(default_factory=dict)
@@ -61,8 +61,8 @@ class Hints:
         """All events sent."""
         return replace(self, tables={name: replace(hint, announce=None) for name, hint in self.tables.items()})
 
-    def after(self, task: str, run: str) -> Hints:
-        return replace(self, finished={**self.finished, task: run})
+    def after(self, stage: str, run: str) -> Hints:
+        return replace(self, finished={**self.finished, stage: run})
 
     @property
     def pending(self) -> dict[str, Mapping[str, Any]]:

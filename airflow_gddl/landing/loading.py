@@ -25,7 +25,6 @@ class Order:
 
     Attributes:
         run: Airflow's run id.
-        task: task id.
         job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
         wait_seconds: how long a job waits for a table that another run holds.
     """
@@ -34,12 +33,11 @@ class Order:
     work: Work
     stage: Stage
     run: str
-    task: str
     job_id: str
     wait_seconds: float
 
     @property
-    def tokens(self) -> Mapping[str, str]:
+    def marks(self) -> Mapping[str, str]:
         return self.work.initial if self.stage == "initial" else self.work.increments
 
 
@@ -71,26 +69,26 @@ class Loading:
     results: list[JobResult] = field(default_factory=list)
     log: str | None = None
     stopped: bool = False
-    _tokens: dict[str, str] = field(default_factory=dict)
+    _marks: dict[str, str] = field(default_factory=dict)
 
     def todo(self) -> tuple[TableSpec, ...]:
         """The order's tables but for those that this run has done; all, when it was finished and is cleared."""
-        tokens = self.order.tokens
-        if self.book.is_finished(self.order.task, self.order.run):
-            self.book.reopen(self.order.task, tokens)
+        marks = self.order.marks
+        if self.book.is_finished(self.order.stage, self.order.run):
+            self.book.reopen(self.order.stage, marks)
         return tuple(
             spec
             for spec in self.order.document.specs
-            if spec.table in tokens and not self.book.is_done(spec.table, tokens[spec.table], self.order.run)
+            if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], self.order.run)
         )
 
-    def load(self, runner: Runner, specs: Sequence[TableSpec], tokens: Mapping[str, str]) -> None:
+    def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
         """Load tables, one after those that it depends on and only if they were loaded.
 
         Raises:
             GddlError: a job could not be started.
         """
-        self._tokens.update(tokens)
+        self._marks.update(marks)
         try:
             for wave in waves(specs):
                 bad = {result.table for result in self.failed}
@@ -117,7 +115,7 @@ class Loading:
             self.book.fail(result.table, self.order.run)
         else:
             hint = TableHint(
-                token=self._tokens[result.table],
+                mark=self._marks[result.table],
                 looked_at=self.order.work.looked_at,
                 run=self.order.run,
                 announce=self.hearer.event_of(result),

@@ -20,8 +20,8 @@ class Work:
 
     Attributes:
         looked_at: ISO 8601 UTC, before the listing.
-        initial: table to token, for the task that loads tables that have no replica, and full refreshes.
-        increments: table to token, for the task that brings the others up to date.
+        initial: table to mark, for the task that loads tables that have no replica, and full refreshes.
+        increments: table to mark, for the task that brings the others up to date.
         held: table to the tables that it waits for.
         unmet: table to tables that it depends on and that nothing loads; it does not wait for them.
         pending: whether asset events of an earlier run are still to be sent.
@@ -60,7 +60,7 @@ class Seen:
     since: Mapping[str, str] = field(default_factory=dict)
 
 
-def token(spec: TableSpec, seen: Look) -> str:
+def mark(spec: TableSpec, seen: Look) -> str:
     """Changes with the table's files and with its row: a new row is for the job to judge, even without new files."""
     return hashlib.blake2b(f"{seen.digest}\n{to_json(spec)}".encode(), digest_size=8).hexdigest()
 
@@ -71,12 +71,11 @@ def decide(document: PipelineDocument, asked: Asked, run: str, seen: Seen) -> Wo
     A table has work when its files or its row are not those that were last taken, or when it is asked for. A run that
     was finished and is cleared does again what it did.
     """
-    again = {
-        name for name, hint in seen.hints.tables.items() if hint.run == run and run in seen.hints.finished.values()
-    }
+    finished = seen.hints.finished.get("increments") == run
+    again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run}
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
-    tokens = {spec.table: token(spec, seen.looks[spec.table]) for spec in document.specs}
-    busy = {spec.table: spec for spec in document.specs if _has_work(spec, tokens, seen, asked, forced)}
+    marks = {spec.table: mark(spec, seen.looks[spec.table]) for spec in document.specs}
+    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
     unmet = {name: missing for name, spec in busy.items() if (missing := _unmet(document, spec))}
     held = {
         name: waiting
@@ -87,8 +86,8 @@ def decide(document: PipelineDocument, asked: Asked, run: str, seen: Seen) -> Wo
     first = _initial(ready, asked, seen)
     return Work(
         looked_at=seen.looked_at,
-        initial={name: tokens[name] for name in sorted(first)},
-        increments={name: tokens[name] for name in sorted(ready.keys() - first)},
+        initial={name: marks[name] for name in sorted(first)},
+        increments={name: marks[name] for name in sorted(ready.keys() - first)},
         held=held,
         unmet=unmet,
         asked=asked,
@@ -96,7 +95,7 @@ def decide(document: PipelineDocument, asked: Asked, run: str, seen: Seen) -> Wo
     )
 
 
-def _has_work(spec: TableSpec, tokens: Mapping[str, str], seen: Seen, asked: Asked, forced: Collection[str]) -> bool:
+def _has_work(spec: TableSpec, marks: Mapping[str, str], seen: Seen, asked: Asked, forced: Collection[str]) -> bool:
     if asked.is_some:
         in_window = asked.window is None or seen.looks[spec.table].in_window
         return spec.table in forced and in_window
@@ -105,7 +104,7 @@ def _has_work(spec: TableSpec, tokens: Mapping[str, str], seen: Seen, asked: Ask
     hint = seen.hints.tables.get(spec.table)
     if hint is None:
         return seen.looks[spec.table].files > 0
-    return hint.token != tokens[spec.table]
+    return hint.mark != marks[spec.table]
 
 
 def _unmet(document: PipelineDocument, spec: TableSpec) -> tuple[str, ...]:
@@ -126,7 +125,7 @@ def _is_loaded(other: Dependency, since: str, seen: Seen) -> bool:
     hint = hints.tables.get(other.table)
     if hint is None or other.spec is None:
         return False
-    return hint.looked_at >= since or hint.token == token(other.spec, seen.looks[other.table])
+    return hint.looked_at >= since or hint.mark == mark(other.spec, seen.looks[other.table])
 
 
 def _initial(ready: Mapping[str, TableSpec], asked: Asked, seen: Seen) -> set[str]:

@@ -82,15 +82,16 @@ class _LoadOperator(BaseOperator):
             raise AirflowException("the job was told to stop; the next try goes on where it stopped")
         if loading.failed:
             raise AirflowException(explained(loading.failed, len(loading.results)))
-        if not loading.results and not loading.order.tokens:
+        if not loading.results and not loading.order.marks:
+            loading.book.pass_by(self.stage, context["run_id"])
             raise AirflowSkipException(f"nothing for {self.task_id}")
-        add_events(context, self.pipeline, loading.book.finish(self.task_id, context["run_id"]))
+        add_events(context, self.pipeline, loading.book.finish(self.stage, context["run_id"]))
         return counts
 
     def _load(self, loading: Loading, document: PipelineDocument) -> None:
         specs = loading.todo()
         if specs:
-            loading.load(self._runner(document), specs, loading.order.tokens)
+            loading.load(self._runner(document), specs, loading.order.marks)
 
     def _document(self) -> PipelineDocument:
         snapshot = configuration.snapshot(self.metadata)
@@ -115,7 +116,6 @@ class _LoadOperator(BaseOperator):
             work=work,
             stage=self.stage,
             run=context["run_id"],
-            task=self.task_id,
             job_id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}",
             wait_seconds=configuration.number("claim_wait_seconds"),
         )
@@ -148,9 +148,9 @@ class GddlIncrementalLoadOperator(_LoadOperator):
             return
         question = Question(run=loading.order.run, now=utc_now(), since=dict.fromkeys(work.held, work.looked_at))
         now = observe(document, question)
-        tokens = {name: token for name, token in {**now.initial, **now.increments}.items() if name in work.held}
-        for table in sorted(work.held.keys() - tokens.keys()):
+        marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in work.held}
+        for table in sorted(work.held.keys() - marks.keys()):
             self.log.warning("%s still waits for %s", table, ", ".join(work.held[table]))
-        late = [spec for spec in document.specs if spec.table in tokens]
+        late = [spec for spec in document.specs if spec.table in marks]
         if late:
-            loading.load(self._runner(document), late, tokens)
+            loading.load(self._runner(document), late, marks)

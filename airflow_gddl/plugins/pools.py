@@ -38,11 +38,11 @@ class GddlPlugin(AirflowPlugin):
 def create_missing_pools() -> list[str]:
     """The pools that were created, sorted. Needs Airflow's database."""
     # Every task loads this plugin; only Airflow's own processes need the rest.
-    from airflow.models.pool import Pool  # noqa: PLC0415
-    from airflow.utils.session import create_session  # noqa: PLC0415
+    from airflow.models.pool import Pool  # noqa: PLC0415 - as said above
+    from airflow.utils.session import create_session  # noqa: PLC0415 - as said above
 
-    from airflow_gddl import configuration  # noqa: PLC0415
-    from airflow_gddl.topology import pools  # noqa: PLC0415
+    from airflow_gddl import configuration  # noqa: PLC0415 - as said above
+    from airflow_gddl.topology import pools  # noqa: PLC0415 - as said above
 
     place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
     wanted = pools(configuration.snapshot(place).pipelines())
