@@ -32,7 +32,9 @@ def populate(site: Site) -> None:
     site.rows("real", "{table: real.orders, keys: [id]}", source="real")
     site.rows("shop", "{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}", source="shop")
     urgency = ("low", "normal", "high", "critical")
-    site.rows("queue", *(f"{{table: queue.{p}, keys: [id], size: solo, priority: {p}}}" for p in urgency), source="queue")
+    site.rows(
+        "queue", *(f"{{table: queue.{p}, keys: [id], size: solo, priority: {p}}}" for p in urgency), source="queue"
+    )
     site.rows("stream", "{table: stream.a, keys: [id], size: solo, schedule: continuous}", source="stream")
 
 

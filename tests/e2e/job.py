@@ -1,7 +1,7 @@
 """The job of the end-to-end tests: the real one for tables of the schema `real`, else a stand-in that is done at once.
 
-The stand-in obeys the folder E2E_JOB: it adds a line to `jobs.jsonl` when it starts and when it ends, and waits as long as
-there is a file `hold-<table>`. It can't be outlived by its task: it ends with it, as the real one does.
+The stand-in obeys the folder E2E_JOB: it adds a line to `jobs.jsonl` when it starts and when it ends, and waits as long
+as there is a file `hold-<table>`. It ends with its task, as the real one does.
 """
 
 import importlib

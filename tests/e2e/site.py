@@ -81,7 +81,10 @@ def order(root: Path) -> Order:
     job = json.dumps([sys.executable, str(Path(__file__).with_name("job.py"))])
     more = {
         "gddl": {**_OPTIONS, "metadata": str(root / "metadata"), "job_command": job},
-        "scheduler": {"task_instance_heartbeat_timeout": "20", "task_instance_heartbeat_timeout_detection_interval": "5"},
+        "scheduler": {
+            "task_instance_heartbeat_timeout": "20",
+            "task_instance_heartbeat_timeout_detection_interval": "5",
+        },
         "triggerer": {"triggerer_health_check_threshold": "8", "job_heartbeat_sec": "2"},
         "dag_processor": {"min_file_process_interval": "2", "stale_dag_threshold": "2"},
     }

@@ -24,7 +24,9 @@ ORDERS = 400
 
 def orders() -> pa.Table:
     ids = list(range(ORDERS))
-    return pa.table({"id": pa.array(ids, pa.int32()), "note": [f"note {n}" for n in ids], "price": [n / 4 for n in ids]})
+    return pa.table(
+        {"id": pa.array(ids, pa.int32()), "note": [f"note {n}" for n in ids], "price": [n / 4 for n in ids]}
+    )
 
 
 def commits(table: Path) -> int:
@@ -69,7 +71,9 @@ def test_a_worker_killed_in_the_middle_of_a_job_loses_and_repeats_nothing(site: 
     simulator.land_round(1)
     before = commits(site.lake / "real" / "orders__changes")
     run = site.runs.trigger(REAL)
-    site.running.wait("changes to be appended", lambda: commits(site.lake / "real" / "orders__changes") > before, 120, 0.05)
+    site.running.wait(
+        "changes to be appended", lambda: commits(site.lake / "real" / "orders__changes") > before, 120, 0.05
+    )
     kill_worker(site)
     site.running.wait("the job to end with its worker", lambda: not jobs(site), 20)
     site.runs.finish([run], 240)
@@ -87,7 +91,7 @@ def test_a_killed_triggerer_is_noticed_and_a_new_one_goes_on_waiting(site: Site)
     (waiting,) = site.running.rest.get("dags/gddl.stream.a/dagRuns", state="running")["dag_runs"]
     assert site.jobs("stream") == []
     os.kill(site.running.pid("triggerer"), signal.SIGKILL)
-    with pytest.raises(FatalError, match="triggerer was ended by SIGKILL; its last lines:\n.*") as caught:
+    with pytest.raises(FatalError, match="triggerer was ended by SIGKILL; its last lines:") as caught:
         site.running.wait("somebody to notice", lambda: False, 10)
     assert caught.value.code == "PART_DIED"
     site.land("stream.a")

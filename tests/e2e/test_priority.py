@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.site import Site
 
+
 def test_the_most_urgent_starts_first_when_slots_are_short(site: Site) -> None:
     urgency = ("low", "normal", "high", "critical")
     for name in urgency:
