@@ -95,9 +95,9 @@ class AirflowDemonstration:
         runs = Runs(airflow, self.around.screen.say)
         runs.create_pools(pools(made))
         runs.wait_for([pipeline.dag_id for pipeline in made])
-        for number in range(self.wish.rounds + 1):
-            if number:
-                self._say(source.land(number))
+        runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
+        for number in range(1, self.wish.rounds + 1):
+            self._say(source.land(number))
             runs.finish([runs.trigger(pipeline.dag_id) for pipeline in made])
 
     def _conclude(self, source: DemoSource, catalog: Catalog) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,16 @@ class Runs:
         body = {"logical_date": None, "conf": dict(conf or {})}
         run = self.airflow.rest.post(f"dags/{quote(dag_id, safe='')}/dagRuns", body)
         return RunRef(dag_id, run["dag_run_id"])
+
+    def first(self, dag_id: str, seconds: float = 10) -> RunRef:
+        """The run that a new DAG's schedule starts; one of ours when it starts none in so many seconds."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = self.airflow.rest.get(f"dags/{quote(dag_id, safe='')}/dagRuns", limit=1)["dag_runs"]
+            if found:
+                return RunRef(dag_id, found[0]["dag_run_id"])
+            time.sleep(1)
+        return self.trigger(dag_id)
 
     def finish(self, runs: Iterable[RunRef], seconds: float = 900) -> None:
         """Wait until all have succeeded.

@@ -1,0 +1,87 @@
+"""`gddl demo --airflow`, stopped in the middle: the verdict of a whole one is for `make demo-check`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_gddl.standalone import processes
+from airflow_gddl.standalone.home import Home
+from airflow_gddl.standalone.supervisor import Standalone
+from tests.e2e.site import ROOT, order
+
+SECONDS = 180
+COMMAND = [sys.executable, "-m", "airflow_gddl.cli.main", "demo", "--airflow", "--scale", "0.001", "--rounds", "1"]
+ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*COMMAND, "--dir", str(folder), "--port", "0"],
+        env=ENVIRON,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def told(process: subprocess.Popen[str], text: str) -> str:
+    """What it said up to a line that has this text; all, when there is none."""
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if text in line:
+            break
+    return "".join(said)
+
+
+def of(folder: Path) -> list[str]:
+    """Command lines of processes that belong to a demonstration in this folder."""
+    here = [mark for mark in processes.marks() if mark.endswith(f"{folder}/airflow")]
+    return [" ".join(process.cmdline()) for mark in here for process in processes.marked(mark)]
+
+
+def wait(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_nothing_outlives_a_demonstration(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    with demo(folder) as first:
+        said = told(first, "initial_load")
+        wait(lambda: any("java" in line for line in of(folder)))
+        again = subprocess.run(
+            [*COMMAND, "--dir", str(folder)], env=ENVIRON, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (again.returncode, "[STANDALONE_BUSY]" in again.stderr) == (2, True), again.stderr
+        first.send_signal(signal.SIGINT)
+        rest, _ = first.communicate(timeout=60)
+        assert first.returncode == 130, said + rest
+        assert of(folder) == []
+        assert "Traceback" not in rest
+    with demo(folder) as second:
+        told(second, "starting Airflow")
+        wait(lambda: bool(of(folder)))
+        second.kill()
+        second.wait(10)
+        assert of(folder) != []
+        Standalone(replace(order(tmp_path), home=Home(folder / "airflow"))).take_over()
+        assert of(folder) == []
