@@ -11,8 +11,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.discovery import discover
-from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.choosing import engine_of
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batching import Limits
 from spark_jobs.plan.discover import Discovery
@@ -47,7 +46,7 @@ class TableRun:
             tier=self.job.tiers[self.spec.size],
             layout=self.layout,
             storage=self.runtime.storage,
-            tables=Tables(self.runtime.spark.for_table(), DeltaCommits(self.runtime.storage)),
+            engine=engine_of(self),
         )
 
     def ledger(self) -> Ledger:

@@ -58,6 +58,14 @@ class Unreadable:
     reason: str
 
 
+def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
+    """Files by signature, groups in the order of their first file."""
+    found: dict[tuple[object, ...], list[Probed]] = {}
+    for file in files:
+        found.setdefault(file.signature, []).append(file)
+    return [tuple(group) for group in found.values()]
+
+
 def probe_all(
     storage: Opens, files: Iterable[PlannedFile], options: DmsOptions
 ) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:

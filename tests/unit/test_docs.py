@@ -240,7 +240,7 @@ def test_the_struct_and_the_errors_table_are_documented() -> None:
     found = [bare(row[0]) for row in rows(section("semantics.md", "1. A change"))]
     shape = Shape(spec=TableSpec(table="s.t", keys=("id",)), keys=("id",), data=())
     assert found == [*(name for name, _ in shape.gddl_fields), "deleted"]
-    tree = ast.parse((ROOT / "spark_jobs/engines/spark/quarantine.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "spark_jobs/engines/errors_table.py").read_text(encoding="utf-8"))
     columns = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.AnnAssign) and n.value)
     named = [bare(name) for row in rows(section("semantics.md", "12. Quarantine")) for name in row[0].split(", ")]
     assert sorted(named) == sorted(columns)

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.engines.figures import Applied, Figures
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark import evolve, history
 from spark_jobs.engines.spark.fold import FIRST, HAD, LOWEST, UNSEEN
-from spark_jobs.engines.spark.measure import Figures
 from spark_jobs.engines.spark.merge import (
     REWORKED,
     KeyRange,
@@ -33,14 +33,6 @@ from spark_jobs.engines.spark.site import HISTORY, MERGE, SWEEP, TOMBSTONES, Sit
 from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import ScalarType, parse_type
-
-
-@dataclass(frozen=True, kw_only=True)
-class Applied:
-    """What happened to the replica."""
-
-    main: MainCounts
-    warnings: tuple[RunWarning, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

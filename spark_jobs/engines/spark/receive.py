@@ -11,38 +11,16 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.engines.figures import Appended, Figures, Overlap
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import evolve, history, quarantine
 from spark_jobs.engines.spark.decode import ERROR, KIND, RECORD
-from spark_jobs.engines.spark.measure import Figures
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.redelivery import distinct_in_batch, not_yet_stored, ties
 from spark_jobs.engines.spark.site import APPEND, QUARANTINE, Site
 from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.types import StructType, parse_type
-
-
-@dataclass(frozen=True, kw_only=True)
-class Appended:
-    """What reached the change table."""
-
-    written: int
-    redelivered: int
-    warnings: tuple[RunWarning, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overlap:
-    """What of the change table can hold changes of this batch.
-
-    Attributes:
-        changes: the batch's sequences may have come before.
-        loads: full-load rows of this generation have come before.
-    """
-
-    changes: bool
-    loads: bool
 
 
 @dataclass(frozen=True, kw_only=True)
