@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +20,7 @@ from spark_jobs.engines.figures import NOTHING, Appended, Applied, Overlap, Rebu
 from spark_jobs.engines.shape import Shape
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark import verify as verifying
-from spark_jobs.engines.spark.apply import Applying
+from spark_jobs.engines.spark.apply import Applying, Looked
 from spark_jobs.engines.spark.decode import Stamp
 from spark_jobs.engines.spark.intake import Decoded, Intaking
 from spark_jobs.engines.spark.merge import Net
@@ -35,11 +36,12 @@ from spark_jobs.plan.columns import Column
 
 @dataclass
 class SparkWork:
-    """See `Work`. `net` is found by `tombstones`."""
+    """See `Work`."""
 
     decoded: Decoded
     applying: Applying
     _net: Net | None = field(default=None, init=False)
+    _looked: Looked | None = field(default=None, init=False)
 
     @property
     def intake(self) -> Intake:
@@ -56,20 +58,38 @@ class SparkWork:
         self._receiving.quarantine(self.decoded.groups, files, again)
 
     def append(self, overlap: Overlap) -> Appended:
-        appended, fresh = self._receiving.append(overlap)
-        self.applying = replace(self.applying, fresh=fresh)
+        receiving = self._receiving
+        fresh = receiving.fresh(overlap)
+        self.applying = replace(self.applying, apart=not (overlap.changes or overlap.loads))
+        if not self.decoded.kept:
+            return receiving.append(fresh)
+        self.applying = replace(self.applying, fresh=fresh.rows)
+        if not self.applying.site.shape.keys or self.applying.site.tables.few_rows:
+            return receiving.append(fresh)
+        # Much of either is the driver planning: side by side the cores have something to do meanwhile.
+        with ThreadPoolExecutor(1, thread_name_prefix="net") as aside:
+            looking = aside.submit(self._look)
+            appended = receiving.append(fresh)
+            looking.result()
         return appended
+
+    def _look(self) -> tuple[Net, Looked]:
+        """The net changes, and how they meet the tables; found once."""
+        if self._net is None or self._looked is None:
+            self._net = self.applying.net()
+            self._looked = self.applying.look(self._net)
+        return self._net, self._looked
 
     def resolve_rows(self) -> None:
         site = self.applying.site
         quarantine.resolve_rows(site.tables, site.layout.errors, self.decoded.rows, site.plan.planned_at)
 
     def tombstones(self) -> None:
-        self._net = self.applying.net()
-        self.applying.tombstones(self._net)
+        net, _ = self._look()
+        self.applying.tombstones(net)
 
     def merge(self) -> Applied:
-        return self.applying.merge(self._found_net())
+        return self.applying.merge(*self._look())
 
     def append_only(self) -> Applied:
         return self.applying.append_only()

@@ -37,11 +37,13 @@ class Decoded:
     Attributes:
         groups: decoded rows and record DDL of each group, for the quarantine.
         rows: all rows.
+        kept: they are at hand, and needn't be decoded again when they are asked for again.
     """
 
     intake: Intake
     groups: tuple[tuple[DataFrame, str], ...]
     rows: DataFrame
+    kept: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,8 @@ class Intaking:
             ddl = record_ddl(how.raw, how.masks, how.nanos)
             decoded.append((decode(raw.rows, how, schema.shape, stamp), ddl))
         rows = union(frame for frame, _ in decoded)
-        if sum(f.size for f in self.plan.files) <= _KEEP_BYTES:
+        kept = sum(f.size for f in self.plan.files) <= _KEEP_BYTES
+        if kept:
             rows = self.tables.keep(rows)
         kinds = zip(raws, schema.groups, strict=True)
         intake = Intake(
@@ -105,7 +108,7 @@ class Intaking:
             schema_ids=tuple(g.schema_id for g in schema.groups),
             change_schemas=frozenset(group.schema_id for (_, landed), group in kinds if landed.kind == "change"),
         )
-        return Decoded(intake=intake, groups=tuple(decoded), rows=rows)
+        return Decoded(intake=intake, groups=tuple(decoded), rows=rows, kept=kept)
 
     def _landed(self, raw: RawGroup) -> Landed:
         probed = raw.files[0]
