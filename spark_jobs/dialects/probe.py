@@ -121,8 +121,8 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed
 
 
 def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: DmsOptions) -> Probed:
-    lines = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-    first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
+    with io.TextIOWrapper(stream, encoding="utf-8", newline="") as lines:
+        first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = first if options.csv_header else _named(len(first), file, options)
