@@ -3,7 +3,9 @@ VENV ?= .venv
 PYTHON ?=
 DEMO ?=
 BIN := $(VENV)/bin
-# One run of pytest has one closing line; the quick tests come first in it, those with Spark after them.
+# One run of pytest has one closing line; the quick tests come first in it, those with Spark after them. Two processes
+# keep two cores busy (a test leaves Spark waiting for its driver most of the time); WORKERS=0 runs all in one.
+WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
 .PHONY: demo test test-deep lint clean
@@ -13,7 +15,7 @@ demo: $(VENV)/.demo
 	$(BIN)/gddl demo $(DEMO)
 
 test: lint
-	$(BIN)/python -m pytest $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
 
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort.
 test-deep: $(VENV)/.dev

@@ -16,6 +16,15 @@ from spark_jobs.runtime import LazySpark, Runtime
 from spark_jobs.session import SessionSettings
 from spark_jobs.storage import Storage
 from tests.engine_port import EnginePort
+from tests.lanes import group_of
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tell which tests must share a process."""
+    for item in items:
+        group = group_of(item, config.rootpath / "tests")
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 class SparkPort:
