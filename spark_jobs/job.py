@@ -14,7 +14,8 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs import actions
+from spark_jobs import actions, notices
+from spark_jobs.engines.base import DeclinedError
 from spark_jobs.faults import translated
 from spark_jobs.outcome import Outcome
 from spark_jobs.pipeline import run_table
@@ -70,7 +71,7 @@ def _run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcom
     started = runtime.clock()
     totals = Outcome(mode="refresh" if job.options.full_refresh else "incremental")
     try:
-        result, passing = act(TableRun(job=job, spec=spec, runtime=runtime), totals), False
+        result, passing = _on_some_engine(TableRun(job=job, spec=spec, runtime=runtime), totals), False
     except Exception as error:  # noqa: BLE001 - whatever happens to one table, the next is still run
         fault = translated(error)
         # Our own errors say all there is to say; of others the log keeps the traceback.
@@ -83,8 +84,18 @@ def _run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcom
     return TableOutcome(result, passing)
 
 
+def _on_some_engine(run: TableRun, totals: Outcome) -> JobResult:
+    """On the tier's engine; on Spark where that declines. What the one has begun the other goes on with."""
+    try:
+        return act(run, totals)
+    except DeclinedError as declined:
+        totals.warn([notices.of_fallback(run.engine, declined.reason)])
+        return act(replace(run, instead="spark"), totals)
+
+
 def act(run: TableRun, totals: Outcome) -> JobResult:
     """The action that the job asks for."""
+    totals.engine = run.engine
     match run.job.options.action:
         case "plan":
             return actions.show_plan(run, totals)

@@ -18,7 +18,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job import exit_status, run_job
 from spark_jobs.runtime import LazySpark, Runtime, Step
-from spark_jobs.session import SessionSettings
+from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 
 PROGRESS = "GDDL-PROGRESS "

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from spark_jobs.session import SCRATCH, SQL_SETTINGS, SessionSettings, open_session
+from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class LazySpark:
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self) -> SparkSession:
+        from spark_jobs.session import SQL_SETTINGS, open_session  # noqa: PLC0415 - a job without work imports no Spark
+
         with self._starting:
             if self._session is None:
                 self._session = open_session(self.settings)
@@ -60,6 +62,8 @@ class LazySpark:
         """End Spark and remove what it kept on this machine's disk."""
         if self._session is None:
             return
+        from spark_jobs.session import SCRATCH  # noqa: PLC0415 - as above
+
         scratch = Path(self._session.conf.get("spark.local.dir", "") or "")
         self._session.stop()
         self._session = None

@@ -20,7 +20,7 @@ NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
 TypeChangePolicy = Literal["widen", "rescue", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
-EngineName = Literal["spark"]
+EngineName = Literal["spark", "delta_rs"]
 DialectName = Literal["dms"]
 Action = Literal["run", "plan", "verify", "errors_list", "errors_replay"]
 
@@ -133,6 +133,12 @@ class TierSpec:
     """A batch holds at most so many bytes, but always one file."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
+    delta_rs_max_bytes: int = 256 * 1024**2
+    """Under `delta_rs`, a table or batch with more bytes is left to `spark`."""
+    delta_rs_memory: str = "1g"
+    """Under `delta_rs`, memory of each table that is worked on."""
+    delta_rs_timeout: str = "1h"
+    """Under `delta_rs`, longest time that one table may take in a job."""
     cores: int = 2
     """Cores of an embedded or cluster job."""
     memory: str = "4g"
