@@ -58,7 +58,7 @@ class Lake:
         """Results by table."""
         if not job.tables:
             return {}
-        outcomes = run_job(job, replace(port.runtime, observe=observe), lambda _: None)
+        outcomes = run_job(port.tiered(job), replace(port.runtime, observe=observe), lambda _: None)
         return {outcome.result.table: outcome.result for outcome in outcomes}
 
 

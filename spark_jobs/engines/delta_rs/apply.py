@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from spark_jobs.engines.delta_rs import evolve
+from spark_jobs.engines.delta_rs import evolve, quick
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.fold import FIRST, HAS_FORCED, UNSEEN, fold, net, single
 from spark_jobs.engines.delta_rs.merge import ACTION, AT, Known, Net, decided, never_seen, replaced, to_rework
 from spark_jobs.engines.delta_rs.order import FORCED, OP, events
+from spark_jobs.engines.delta_rs.quick import QuickNet
 from spark_jobs.engines.delta_rs.redelivery import sample_keys
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.site import Found, Site, find
 from spark_jobs.engines.delta_rs.sql import query
-from spark_jobs.engines.delta_rs.tables import DataFile
+from spark_jobs.engines.delta_rs.tables import DataFile, Snapshot
 from spark_jobs.engines.delta_rs.versions import changes_of_keys, update_history
 from spark_jobs.engines.figures import Applied, Figures
 from spark_jobs.engines.shape import GDDL, Shape
@@ -43,6 +44,8 @@ class Applying:
     schemas: frozenset[int]
     first: bool
     changes: pa.Table
+    _graves: pa.Table | None = field(default=None, init=False)
+    _found: QuickNet | None = field(default=None, init=False)
     _net: Net | None = field(default=None, init=False)
 
     @property
@@ -53,32 +56,42 @@ class Applying:
     def net(self) -> Net:
         """Net changes of the batch, late and forced keys not yet folded anew."""
         if self._net is None:
-            happened = events("changes", self.shape)
-            unique = self.figures.keys == self.figures.good and not self.shape.before_of_key
-            partial = self.shape.carries_parts(self.schemas)
-            how = fold if partial else single if unique else net
-            self._net = Net(rows=query(how(happened, self.shape), {"changes": self.changes}), partial=partial)
+            self._net = self._quick_net() if quick.suits(self.changes, self.shape) else self._full_net()
         return self._net
 
+    def _quick_net(self) -> Net:
+        self._found = quick.net(self.changes, self.shape)
+        return Net(rows=self._found.rows, partial=False)
+
+    def _full_net(self) -> Net:
+        happened = events("changes", self.shape)
+        unique = self.figures.keys == self.figures.good and not self.shape.before_of_key
+        partial = self.shape.carries_parts(self.schemas)
+        how = fold if partial else single if unique else net
+        return Net(rows=query(how(happened, self.shape), {"changes": self.changes}), partial=partial)
+
     def tombstones(self) -> None:
-        """Remember the deletes among net changes."""
-        rows = self.net.rows
-        dead = rows.filter(pc.equal(rows.column(OP), "D"))
-        if not dead.num_rows:
+        """Remember the deletes among net changes, and look up what is remembered of the batch's keys."""
+        rows, site, path = self.net.rows, self.site, self.site.layout.tombstones
+        dies = pc.any(pc.equal(rows.column(OP), "D")).as_py()
+        if dies:
+            evolve.retype_sequence(site.tables, path, self.shape)
+            evolve.ensure(site.tables, evolve.TableDefinition(path=path, columns=tombstone_columns(self.shape)))
+        snapshot = site.tables.snapshot(path)
+        if snapshot is None:
             return
-        site, path = self.site, self.site.layout.tombstones
-        evolve.retype_sequence(site.tables, path, self.shape)
-        evolve.ensure(site.tables, evolve.TableDefinition(path=path, columns=tombstone_columns(self.shape)))
-        if site.tables.last_transaction(path, TOMBSTONES) >= site.transaction:
+        found = find(site.tables, snapshot, rows.select(self.shape.keys), self.shape.keys)
+        self._graves = found.rows
+        if not dies or site.tables.last_transaction(path, TOMBSTONES) >= site.transaction:
             return
-        kept, removed = self._with_smallest(path)
-        buried = by_name(tombstones_of(rows, self.shape), site.tables.existing(path).schema.arrow)
+        kept, removed = self._with_smallest(snapshot)
+        buried = by_name(tombstones_of(rows, self.shape), snapshot.schema.arrow)
         whole = pa.concat_tables([kept, buried]) if kept is not None else buried
         site.tables.commit(path, site.write(TOMBSTONES, [whole], removed))
+        self._graves = pa.concat_tables([found.rows, buried])
 
-    def _with_smallest(self, path: str) -> tuple[pa.Table | None, list[DataFile]]:
+    def _with_smallest(self, snapshot: Snapshot) -> tuple[pa.Table | None, list[DataFile]]:
         """Rows of the smallest file, to be written again with others, where it is small."""
-        snapshot = self.site.tables.existing(path)
         smallest = min(snapshot.files, key=lambda f: f.size, default=None)
         if smallest is None or smallest.size > _SMALL_FILE:
             return None, []
@@ -90,19 +103,18 @@ class Applying:
         keys = self.net.rows.select(self.shape.keys)
         found = find(site.tables, site.tables.existing(path), keys, self.shape.keys)
         numbered = found.rows.append_column(AT, pa.array(range(found.rows.num_rows), pa.int64()))
-        known = Known(stored=numbered, graves=self._graves(keys))
+        known = Known(stored=numbered, graves=self._graves)
         warnings = self._unseen(known)
         done = self.net
         if self.shape.partial or self.shape.spec.force_update:
             done = self._reworked(known)
         if site.tables.last_transaction(path, MERGE) >= site.transaction:
             return Applied(main=self._counts(MERGE), warnings=warnings)
-        outcome = decided(done, known, self.shape)
+        if self._found is None:
+            outcome = decided(done, known, self.shape)
+        else:
+            outcome = quick.decided(self._found, found.rows, self._graves, self.shape)
         return Applied(main=self._put(found, outcome), warnings=warnings)
-
-    def _graves(self, keys: pa.Table) -> pa.Table | None:
-        snapshot = self.site.tables.snapshot(self.site.layout.tombstones)
-        return None if snapshot is None else find(self.site.tables, snapshot, keys, self.shape.keys).rows
 
     def _reworked(self, known: Known) -> Net:
         """Late and forced keys folded anew from all their changes."""
@@ -128,7 +140,7 @@ class Applying:
         if fresh.num_rows and added:
             added[-1] = pa.concat_tables([added[-1], fresh])
         elif fresh.num_rows:
-            kept, small = self._with_smallest(path)
+            kept, small = self._with_smallest(snapshot)
             added.append(pa.concat_tables([kept, fresh]) if kept is not None else fresh)
             removed += small
         metrics = {f"numTargetRows{name.capitalize()}": n for name, n in counts.items()}
@@ -139,7 +151,8 @@ class Applying:
         """A table without keys: its replica is the changes themselves."""
         site, path = self.site, self.site.layout.replica
         if site.tables.last_transaction(path, MERGE) < site.transaction:
-            added = [self.changes] if self.changes.num_rows else []
+            rows = undeleted(self.changes) if self.shape.spec.delete == "soft" else self.changes
+            added = [rows] if rows.num_rows else []
             metrics = {"numTargetRowsInserted": self.changes.num_rows}
             site.tables.commit(path, site.write(MERGE, added, metrics=metrics))
         return Applied(main=self._counts(MERGE))
@@ -156,7 +169,10 @@ class Applying:
     def _unseen(self, known: Known) -> tuple[RunWarning, ...]:
         if not pc.any(pc.equal(self.net.rows.column(FIRST), UNSEEN)).as_py():
             return ()
-        found = never_seen(self.net, known, self.shape)
+        if self._found is None:
+            found = never_seen(self.net, known, self.shape)
+        else:
+            found = quick.never_seen(self._found, list(known.relations.values()), self.shape)
         if not found.num_rows:
             return ()
         message = (
@@ -212,6 +228,14 @@ class Applying:
         """See `Work.history`."""
         touched = None if everything else self.net.rows.select(self.shape.keys)
         update_history(self.site, touched, floors)
+
+
+def undeleted(rows: pa.Table) -> pa.Table:
+    """With `_gddl.deleted` false."""
+    gddl = rows.column(GDDL).combine_chunks()
+    parts = [*gddl.flatten(), pa.repeat(False, rows.num_rows)]
+    struct = pa.StructArray.from_arrays(parts, fields=[*gddl.type, pa.field("deleted", pa.bool_())])
+    return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, struct)
 
 
 def _marked(rows: pa.Table, old: pa.ChunkedArray) -> pa.Table:

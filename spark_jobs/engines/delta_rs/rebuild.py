@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.engines.base import RebuildOrder
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.apply import tombstone_columns, tombstones_of
+from spark_jobs.engines.delta_rs.apply import tombstone_columns, tombstones_of, undeleted
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.arrow_schema import TableSchema
 from spark_jobs.engines.delta_rs.evolve import TableDefinition
@@ -185,6 +185,7 @@ class Rebuild:
         else:
             old = pc.struct_field(source.column(GDDL), "generation")
             rows = source.filter(pc.equal(old, self.order.generation))
+            rows = undeleted(rows) if spec.delete == "soft" else rows
         properties = PLAIN | dict(spec.table_properties)
         self._replace(self.order.living.layout.replica, columns, rows, MERGE, properties)
         return rows.num_rows

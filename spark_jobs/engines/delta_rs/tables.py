@@ -93,6 +93,8 @@ class Tables:
         self.storage, self._clock = storage, clock
         self.log = DeltaCommits(storage)
         self._snapshots: dict[str, Snapshot | None] = {}
+        self._transactions: dict[tuple[str, str], int] = {}
+        self._there: set[str] = set()
 
     def snapshot(self, path: str) -> Snapshot | None:
         """The newest version; None where there is no table.
@@ -125,12 +127,22 @@ class Tables:
         return found
 
     def exists(self, path: str) -> bool:
-        return self.snapshot(path) is not None
+        if path not in self._there and self.snapshot(path) is not None:
+            self._there.add(path)
+        return path in self._there
 
     def last_transaction(self, path: str, app: str) -> int:
-        found = self.snapshot(path)
-        version = None if found is None else found.delta.transaction_version(app)
-        return -1 if version is None else version
+        """See `Engine.last_transaction`."""
+        if (path, app) not in self._transactions:
+            found = self.snapshot(path)
+            version = None if found is None else found.delta.transaction_version(app)
+            self._transactions[path, app] = -1 if version is None else version
+        return self._transactions[path, app]
+
+    def _forget(self, path: str) -> None:
+        """What is known of a table that is about to change."""
+        self._snapshots.pop(path, None)
+        self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
@@ -170,14 +182,14 @@ class Tables:
             return
         schema = Schema.from_json(TableSchema(tuple(columns)).to_json())
         DeltaTable.create(path, schema, mode="ignore", configuration=dict(properties), raise_if_key_not_exists=False)
-        self._snapshots.pop(path, None)
+        self._forget(path)
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
         """New columns at the end, null in all rows there are."""
         fields = json.loads(TableSchema(tuple(columns)).to_json())["fields"]
         made = Schema.from_json(json.dumps({"type": "struct", "fields": fields})).fields
         self.existing(path).delta.alter.add_columns(made)
-        self._snapshots.pop(path, None)
+        self._forget(path)
 
     def commit(self, path: str, write: Write) -> None:
         """Make one commit, or none where its transaction has been made before.
@@ -194,7 +206,7 @@ class Tables:
         actions += [RemoveAction(f.path, True, now, f.size, {}) for f in write.removed or ()]
         mode = "overwrite" if write.removed is None else "append"
         told = Schema.from_json(schema.to_json())
-        self._snapshots.pop(path, None)
+        self._forget(path)
         try:
             snapshot.delta.create_write_transaction(actions, mode, told, commit_properties=_properties(write))
         except CommitFailedError as error:
@@ -213,10 +225,6 @@ class Tables:
             size = Path(path, name).stat().st_size
         written = int(self._clock().timestamp() * 1000)
         return AddAction(name, size, {}, written, True, statistics(rows, write.indexed))
-
-    def append(self, path: str, write: Write) -> None:
-        """Add rows in a file of their own; none at all still makes the commit."""
-        self.commit(path, write)
 
 
 def _properties(write: Write) -> CommitProperties:
