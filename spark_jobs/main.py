@@ -15,10 +15,12 @@ from typing import TextIO
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job import exit_status, run_job
-from spark_jobs.runtime import LazySpark, Runtime, Step
+from spark_jobs.runtime import LazySpark, Runtime, Step, silent
 from spark_jobs.session_settings import SessionSettings
+from spark_jobs.spread_local import LocalSpread
 from spark_jobs.storage import Storage
 
 PROGRESS = "GDDL-PROGRESS "
@@ -37,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     spark = LazySpark(_settings(job, args.verbose))
-    runtime = Runtime(storage=Storage(), spark=spark, observe=_progress if args.progress else _nothing)
+    observe = _progress if args.progress else silent
+    runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=LocalSpread(observe))
     try:
         outcomes = run_job(job, runtime, _printer(results))
     finally:
@@ -95,15 +98,9 @@ def _settings(job: JobSpec, verbose: bool) -> SessionSettings:
     tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
     if not tiers:
         return SessionSettings(verbose=verbose)
-    largest = max(tiers, key=lambda tier: _bytes(tier.memory))
+    largest = max(tiers, key=lambda tier: size_bytes(tier.memory))
     brief = all(tier.tables_per_job > 1 for tier in tiers)
     return SessionSettings(cores=max(t.cores for t in tiers), memory=largest.memory, verbose=verbose, brief=brief)
-
-
-def _bytes(memory: str) -> int:
-    units = {"k": 1, "m": 2, "g": 3, "t": 4}
-    unit = memory[-1:].lower()
-    return int(memory[:-1]) * int(1024 ** units[unit]) if unit in units else int(memory)
 
 
 def _printer(out: TextIO) -> Callable[[JobResult], None]:
@@ -115,10 +112,6 @@ def _printer(out: TextIO) -> Callable[[JobResult], None]:
 
 def _progress(step: Step) -> None:
     print(PROGRESS + json.dumps(asdict(step)), file=sys.stderr, flush=True)
-
-
-def _nothing(_: Step) -> None:
-    return None
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,9 @@ from spark_jobs.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from airflow_gddl.contract.spec import JobSpec, TableSpec
+    from spark_jobs.table_job import Declined, TableOutcome
 
 Clock = Callable[[], datetime]
 
@@ -79,14 +82,27 @@ def silent(_: Step) -> None:
     """Tell nobody."""
 
 
+class Spread(Protocol):
+    """Works on many small tables at once, each in a task of its own."""
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+        """Each table's outcome as soon as it is durable; those that the engine can't take come as declined."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Everything a job uses that isn't in its JobSpec."""
+    """Everything a job uses that isn't in its JobSpec.
+
+    Attributes:
+        spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
+    """
 
     storage: Storage
     spark: SparkSource
     clock: Clock = utc_now
     observe: Observer = silent
+    spread: Spread | None = None
 
 
 def iso(moment: datetime) -> str:

@@ -185,10 +185,11 @@ class Applying:
         """See `Work.purge_tombstones`."""
         path, tables = self.site.layout.tombstones, self.site.tables
         snapshot = tables.snapshot(path)
+        if snapshot is None:
+            return
         added: list[pa.Table] = []
         removed: list[DataFile] = []
-        for file in snapshot.files if snapshot is not None else ():
-            assert snapshot is not None  # it has files
+        for file in snapshot.files:
             rows = tables.read_files(snapshot, [file])
             left = rows.filter(pc.greater_equal(pc.struct_field(rows.column(GDDL), "applied_at"), pa.scalar(before)))
             if left.num_rows < rows.num_rows:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -184,8 +185,8 @@ class _Decoder:
         if len(self.shape.sequence) == 1:
             fitted = self._sequence_part(self.shape.sequence[0], target)
             return fitted.values, fitted.misfit
-        assert isinstance(target, StructType)  # several columns make a struct
-        parts = [self._sequence_part(c, f.type) for c, f in zip(self.shape.sequence, target.fields, strict=True)]
+        fields = cast("StructType", target).fields  # several columns make a struct
+        parts = [self._sequence_part(c, f.type) for c, f in zip(self.shape.sequence, fields, strict=True)]
         misfit: Mask = None
         for part in parts:
             misfit = either(misfit, part.misfit)
@@ -238,10 +239,10 @@ class _Decoder:
         rescued: list[tuple[str, pa.Array, SqlType]] = []
         for action in actions:
             target = action.target.type
-            if action.source not in self.how.types or action.source_type is None:
+            source = action.source
+            if source is None or source not in self.how.types or action.source_type is None:
                 values.append(self._nulls(target))
                 continue
-            source = action.source
             found, kind = self._delivered(source)
             where = but(found.misfit, deletes)
             problems.append(Problem(where, "CAST_FAILED", source, "the value doesn't fit its declared type"))
@@ -342,6 +343,7 @@ def _first_of(problems: Sequence[Problem], rows: int) -> tuple[tuple[int, ...], 
     """Numbers of the rows with a problem, and the first problem of each."""
     first = np.full(rows, -1)
     for number, problem in enumerate(problems):
-        first[(first < 0) & problem.where] = number
+        if problem.where is not None:
+            first[(first < 0) & problem.where] = number
     bad = tuple(int(row) for row in np.flatnonzero(first >= 0))
     return bad, tuple(problems[first[row]] for row in bad)

@@ -206,6 +206,6 @@ def split_ddl(ddl: str) -> list[tuple[str, str]]:
     found = []
     for part in filter(None, parts):
         end = re.match(r"`((?:[^`]|``)+)` ", part)
-        assert end is not None  # `record_ddl` quotes every name
-        found.append((end[1].replace("``", "`"), part[end.end() :]))
+        if end is not None:  # `record_ddl` quotes every name
+            found.append((end[1].replace("``", "`"), part[end.end() :]))
     return found

@@ -104,7 +104,7 @@ def decided(found: QuickNet, stored: pa.Table, graves: pa.Table | None, shape: S
         if key in buried and buried[key] > order:
             continue
         place = places.get(key)
-        if place is None and ops[row] == "D" or place is not None and order <= known[place]:
+        if (place is None and ops[row] == "D") or (place is not None and order <= known[place]):
             continue
         picked.append(row)
         at.append(place)

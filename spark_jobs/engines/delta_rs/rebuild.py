@@ -137,7 +137,7 @@ class Rebuild:
                     remedy="restore those files, or move the change table away and refresh again",
                 )
             self.tables.commit(path, self._write("changes", fresh, None, TableSchema(columns)))
-            return fresh.num_rows
+            return int(fresh.num_rows)
         skipping = {"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.shape)}
         evolve.ensure(self.tables, TableDefinition(path=path, columns=columns, properties=PLAIN | skipping))
         app, version = "refresh:changes", version_of(self.order.plan)
@@ -146,7 +146,7 @@ class Rebuild:
         stored = self._stored()
         lacking = fresh if stored is None else self._lacking(fresh, by_name(stored, change_schema(self.shape)))
         self.tables.commit(path, self._write("changes", lacking, metrics={"numOutputRows": lacking.num_rows}))
-        return lacking.num_rows
+        return int(lacking.num_rows)
 
     def _lacking(self, fresh: pa.Table, stored: pa.Table) -> pa.Table:
         """Rebuilt changes that the living table lacks; a change is known by place in its file, else by its content."""
@@ -188,7 +188,7 @@ class Rebuild:
             rows = undeleted(rows) if spec.delete == "soft" else rows
         properties = PLAIN | dict(spec.table_properties)
         self._replace(self.order.living.layout.replica, columns, rows, MERGE, properties)
-        return rows.num_rows
+        return int(rows.num_rows)
 
     def _kept(self, rows: pa.Table, source: pa.Table) -> pa.Table:
         """Without deleted rows; under soft deletes those that had a row at some time stay, marked."""

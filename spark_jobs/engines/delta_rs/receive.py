@@ -103,7 +103,7 @@ class Receiving:
             return site.tables.metrics(path, APPEND, site.transaction).get("numOutputRows", 0)
         added = [good] if good.num_rows else []
         site.tables.commit(path, site.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))
-        return good.num_rows
+        return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""

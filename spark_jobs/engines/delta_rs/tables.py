@@ -118,6 +118,7 @@ class Tables:
                 return None
             raise require_known(error) from error
         require_known(delta)
+        self._there.add(path)
         return Snapshot(path, delta, schema_of(delta.schema().to_json()))
 
     def existing(self, path: str) -> Snapshot:

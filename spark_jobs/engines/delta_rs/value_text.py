@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -36,12 +36,12 @@ def _moment_text(value: datetime) -> str:
 
 
 def real_text(value: float, *, single: bool) -> str:
-    """As Java writes a float or a double: the shortest digits that tell it, an exponent below 10^-3 and from 10^7 on."""
+    """As Java writes a float or double: the shortest digits that tell it, an exponent below 10^-3 and from 10^7 on."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     shortest = str(pa.scalar(value, pa.float32()).cast(pa.string()).as_py()) if single else repr(value)
-    sign, digits, exponent = Decimal(shortest).as_tuple()
-    assert isinstance(exponent, int)  # it is finite
+    sign, digits, scale = Decimal(shortest).as_tuple()
+    exponent = cast("int", scale)  # text only of infinite values
     text = "".join(map(str, digits)).rstrip("0") or "0"
     point = exponent + len(digits)  # value = 0.text * 10^point
     mark = "-" if sign else ""
