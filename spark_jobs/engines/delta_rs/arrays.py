@@ -30,17 +30,17 @@ def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
         return values
     if pt.is_null(source):
         return pa.nulls(len(values), target)
+    if pt.is_nested(target):
+        return _recast_nested(values, target)
+    if pt.is_timestamp(target) and not pt.is_string(source):  # by way of the unit, then of the zone
+        values = values.cast(pa.timestamp("us", source.tz if pt.is_timestamp(source) else None))
+    return values.cast(target)
+
+
+def _recast_nested(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pt.is_struct(target):
         return _recast_struct(values, target)
-    if pt.is_list(target):
-        return _recast_list(values, target)
-    if pt.is_map(target):
-        return _recast_map(values, target)
-    if pt.is_timestamp(target) and pt.is_date(source):
-        return values.cast(pa.timestamp("us")).cast(target)
-    if pt.is_timestamp(target) and pt.is_timestamp(source) and source.unit != "us":
-        return values.cast(pa.timestamp("us", source.tz)).cast(target)
-    return values.cast(target)
+    return _recast_map(values, target) if pt.is_map(target) else _recast_list(values, target)
 
 
 def _recast_struct(values: pa.StructArray, target: pa.StructType) -> pa.Array:

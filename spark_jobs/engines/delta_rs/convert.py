@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.spec import MaskMethod
+from spark_jobs.engines.delta_rs import exact_numbers
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
-from spark_jobs.engines.delta_rs.scalars import BITS, day, decimal_of, reader, real, rounded
-from spark_jobs.engines.delta_rs.value_text import as_text, real_text
+from spark_jobs.engines.delta_rs.scalars import BITS, day, decimal_of, reader, real
+from spark_jobs.engines.delta_rs.value_text import as_text
 from spark_jobs.plan.types import DecimalType, ScalarType, SqlType
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]] | None
@@ -98,17 +99,9 @@ def _converter(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
         return _from_text(target)
     if target == _STRING:
         return lambda value: _to_text(value, source)
-    if str(source) == "boolean" or str(target) == "boolean":
-        return lambda value: _boolean(value, source, target)
     if _is_time(source) and _is_time(target):
         return lambda value: _time(value, target)
-    if isinstance(target, DecimalType):
-        return lambda value: _to_decimal(value, source, target)
-    if str(target) in BITS:
-        return lambda value: _to_whole(value, BITS[str(target)])
-    if str(target) in ("float", "double"):
-        return lambda value: _to_real(value, source, single=str(target) == "float")
-    return lambda _: None
+    return exact_numbers.converter(source, target)
 
 
 def _from_text(target: SqlType) -> Callable[[str], Any]:
@@ -142,16 +135,6 @@ def _to_text(value: Any, source: SqlType) -> str | None:
         return None
 
 
-def _boolean(value: Any, source: SqlType, target: SqlType) -> Any:
-    if str(source) == "boolean":
-        return (Decimal(int(value)) if isinstance(target, DecimalType) else int(value)) if _holds_one(target) else None
-    return bool(value) if value in (0, 1) else None
-
-
-def _holds_one(target: SqlType) -> bool:
-    return not isinstance(target, DecimalType) or target.precision > target.scale
-
-
 def _is_time(kind: SqlType) -> bool:
     return isinstance(kind, ScalarType) and kind.name in ("date", "timestamp", "timestamp_ntz")
 
@@ -160,37 +143,6 @@ def _time(value: datetime, target: SqlType) -> Any:
     if str(target) != "date":
         return value
     return value.date() if (value.hour, value.minute, value.second, value.microsecond) == (0, 0, 0, 0) else None
-
-
-def _to_decimal(value: Any, source: SqlType, target: DecimalType) -> Decimal | None:
-    if isinstance(value, float):
-        if not np.isfinite(value):
-            return None
-        found = rounded(Decimal(real_text(value, single=False)), target)
-        back = None if found is None else _as_real(found, single=str(source) == "float")
-        return found if back == value else None
-    found = rounded(Decimal(value), target)
-    return found if found == value else None
-
-
-def _to_whole(value: Any, bits: int) -> int | None:
-    if not np.isfinite(float(value)) or value != int(value):
-        return None
-    return int(value) if -(2 ** (bits - 1)) <= int(value) < 2 ** (bits - 1) else None
-
-
-def _to_real(value: Any, source: SqlType, *, single: bool) -> float | None:
-    found = _as_real(value, single=single)
-    if isinstance(value, float):
-        return found if found == value or (np.isnan(found) and np.isnan(value)) else None
-    if isinstance(source, DecimalType):
-        back = rounded(Decimal(real_text(found, single=False)), source) if np.isfinite(found) else None
-        return found if back == value else None
-    return found if np.isfinite(found) and int(found) == value and abs(found) < 2**63 else None
-
-
-def _as_real(value: Any, *, single: bool) -> float:
-    return float(np.float32(float(value))) if single else float(value)
 
 
 def masked(values: pa.Array, source: SqlType, method: MaskMethod) -> pa.Array:

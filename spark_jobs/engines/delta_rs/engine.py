@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
-from spark_jobs.engines.base import RebuildOrder
+from spark_jobs.engines.base import DeclinedError, RebuildOrder
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.apply import Applying
 from spark_jobs.engines.delta_rs.intake import Decoded, Intaking
@@ -106,14 +106,33 @@ class DeltaRsEngine:
     def take_in(
         self, desk: Desk, plan: BatchPlan, state: TableState
     ) -> tuple[DeltaRsWork | None, tuple[Unreadable, ...]]:
+        self._require_small(desk, "the batch", sum(f.size for f in plan.files))
+        self._require_small_tables(desk, desk.layout.replica, desk.layout.history)
         decoded, unreadable = self._intaking(desk, plan, state).take_in()
         return (None if decoded is None else self._work(desk, plan, state, decoded)), unreadable
 
     def take_up(self, desk: Desk, plan: BatchPlan, state: TableState) -> DeltaRsWork:
+        self._require_small_tables(desk, desk.layout.replica, desk.layout.history)
         return self._work(desk, plan, state, self._intaking(desk, plan, state).take_up())
 
     def without_rows(self, desk: Desk, plan: BatchPlan, state: TableState) -> DeltaRsWork:
+        self._require_small_tables(desk, desk.layout.replica, desk.layout.history)
         return self._work(desk, plan, state, self._intaking(desk, plan, state).without_rows())
+
+    def _require_small_tables(self, desk: Desk, *paths: str) -> None:
+        """
+        Raises:
+            DeclinedError: one of them is too large for a process's memory.
+        """
+        for path in paths:
+            snapshot = self.tables.snapshot(path)
+            if snapshot is not None:
+                self._require_small(desk, f"the table {path.rpartition('/')[2]}", snapshot.size)
+
+    def _require_small(self, desk: Desk, what: str, size: int) -> None:
+        if size > desk.tier.delta_rs_max_bytes:
+            limit = f"more than its tier's delta_rs_max_bytes ({desk.tier.delta_rs_max_bytes})"
+            raise DeclinedError(f"{what} has {size} bytes, {limit}")
 
     def _intaking(self, desk: Desk, plan: BatchPlan, state: TableState) -> Intaking:
         return Intaking(tables=self.tables, desk=desk, plan=plan, state=state)
@@ -132,9 +151,11 @@ class DeltaRsEngine:
         quarantine.forget(self.tables, path, batch_id)
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+        self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
         return Rebuild(self.tables, order).swap(tell)
 
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
+        self._require_small_tables(desk, desk.layout.replica, desk.layout.changes)
         replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
         return verify(replica, changes, shape, swept, limit)
 

@@ -18,13 +18,26 @@ NTZ = "timestampNtz"
 _READER = {NTZ}
 _WRITER = {NTZ, "appendOnly", "invariants"}
 # Older protocols name no features; these settings and column properties stand for them.
-_REFUSED_SETTINGS = ("delta.constraints.", "delta.columnmapping.", "delta.enablechangedatafeed", "delta.appendonly",
-                     "delta.enablerowtracking", "delta.enabletypewidening", "delta.enableincommittimestamps")  # fmt: skip
+_REFUSED_SETTINGS = (
+    "delta.constraints.",
+    "delta.columnmapping.",
+    "delta.enablechangedatafeed",
+    "delta.appendonly",
+    "delta.enablerowtracking",
+    "delta.enabletypewidening",
+    "delta.enableincommittimestamps",
+)
 _REFUSED_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants", "delta.columnMapping")
 _HARMLESS = {"", "false", "none"}
 # Settings that ask nothing of a writer but what this engine does.
-_CREATABLE = {"delta.logretentionduration", "delta.deletedfileretentionduration", "delta.checkpointinterval",
-              "delta.dataskippingnumindexedcols", "delta.dataskippingstatscolumns", "delta.enableexpiredlogcleanup"}  # fmt: skip
+_CREATABLE = {
+    "delta.logretentionduration",
+    "delta.deletedfileretentionduration",
+    "delta.checkpointinterval",
+    "delta.dataskippingnumindexedcols",
+    "delta.dataskippingstatscolumns",
+    "delta.enableexpiredlogcleanup",
+}
 
 
 def require_known(found: DeltaTable | Exception) -> DeclinedError:

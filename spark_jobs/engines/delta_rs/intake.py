@@ -15,7 +15,8 @@ from spark_jobs.dialects.probe import Probed, Unreadable, groups, probe_all
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
-from spark_jobs.engines.delta_rs.decode import DecodedGroup, GroupDecoding, decode
+from spark_jobs.engines.delta_rs.decode import DecodedGroup, decode
+from spark_jobs.engines.delta_rs.delivery import GroupDecoding
 from spark_jobs.engines.delta_rs.measure import measure
 from spark_jobs.engines.delta_rs.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables

@@ -62,7 +62,7 @@ class Snapshot:
     @property
     def size(self) -> int:
         """Bytes of its data files."""
-        return sum(self.delta.get_add_actions().column("size_bytes").to_pylist())
+        return sum(pa.table(self.delta.get_add_actions()).column("size_bytes").to_pylist())
 
 
 @dataclass(frozen=True, kw_only=True)

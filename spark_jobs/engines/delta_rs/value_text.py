@@ -92,17 +92,17 @@ def _scalar_writer(kind: SqlType, times: str) -> Json:
     if isinstance(kind, DecimalType):
         return str
     name = kind.name if isinstance(kind, ScalarType) else ""
-    if name in ("float", "double"):
-        return lambda value: _real_json(real_text(value, single=name == "float"))
-    if name == "timestamp":
-        return lambda value: _quoted(_iso(value, times) + "Z")
-    if name == "timestamp_ntz":
-        return lambda value: _quoted(_iso(value, times))
-    if name == "binary":
-        return lambda value: _quoted(base64.b64encode(value).decode())
-    if name == "boolean":
-        return lambda value: str(value).lower()
-    return (lambda value: _quoted(str(value))) if name in ("string", "date") else str
+    writers: dict[str, Json] = {
+        "float": lambda value: _real_json(real_text(value, single=True)),
+        "double": lambda value: _real_json(real_text(value, single=False)),
+        "timestamp": lambda value: _quoted(_iso(value, times) + "Z"),
+        "timestamp_ntz": lambda value: _quoted(_iso(value, times)),
+        "binary": lambda value: _quoted(base64.b64encode(value).decode()),
+        "boolean": lambda value: str(value).lower(),
+        "string": _quoted,
+        "date": lambda value: _quoted(str(value)),
+    }
+    return writers.get(name, str)
 
 
 def _real_json(text: str) -> str:
@@ -130,16 +130,22 @@ def read_json(value: Any, kind: SqlType) -> Any:
         return [read_json(v, kind.element) for v in value]
     if isinstance(kind, MapType):
         return [(_key(k, kind.key), read_json(v, kind.value)) for k, v in value.items()]
+    return _read_scalar(value, kind)
+
+
+def _read_scalar(value: Any, kind: SqlType) -> Any:
     if isinstance(kind, DecimalType):
         return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
-    name = kind.name if isinstance(kind, ScalarType) else ""
-    if name in ("float", "double"):
-        return float(value)
-    if name.startswith("timestamp"):
-        return datetime.fromisoformat(value)
-    if name == "date":
-        return date.fromisoformat(value)
-    return base64.b64decode(value) if name == "binary" else value
+    readers: dict[str, Callable[[Any], Any]] = {
+        "float": float,
+        "double": float,
+        "timestamp": datetime.fromisoformat,
+        "timestamp_ntz": datetime.fromisoformat,
+        "date": date.fromisoformat,
+        "binary": base64.b64decode,
+    }
+    read = readers.get(str(kind))
+    return value if read is None else read(value)
 
 
 def _key(text: str, kind: SqlType) -> Any:
