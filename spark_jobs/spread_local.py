@@ -18,10 +18,12 @@ from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.runtime import Observer, Step, silent
 from spark_jobs.table_job import Declined, TableOutcome
-from spark_jobs.worker import Answer, Look, Task, Work, serve
+from spark_jobs.worker import READY, Answer, Look, Task, Work, serve
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AT_ONCE = 100
+_START_SECONDS = 120.0
+"""How long a process may take to be up."""
 _DIED: Answer = []
 """By identity: the worker is gone."""
 _TABLES_PER_WORKER = 2_000
@@ -85,6 +87,7 @@ class _Worker:
     orders: Connection
     task: Task | None = None
     deadline: float | None = None
+    ready: bool = False
     tables: int = 0
 
 
@@ -129,9 +132,12 @@ class _Pool:
             worker = idle or self._start()
             task = left.popleft()
             worker.task, worker.tables = task, worker.tables + len(task.specs)
-            limit = max(seconds(self.job.tiers[s.size].delta_rs_timeout) for s in task.specs)
-            worker.deadline = time.monotonic() + limit
+            worker.deadline = self._deadline(task) + (0 if worker.ready else _START_SECONDS)
             worker.orders.send(task)
+
+    def _deadline(self, task: Task | None) -> float:
+        limits = [seconds(self.job.tiers[s.size].delta_rs_timeout) for s in task.specs] if task else []
+        return time.monotonic() + max(limits, default=0.0)
 
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -161,6 +167,9 @@ class _Pool:
             except (EOFError, OSError):
                 self._end(worker)
                 return _DIED
+            if found == READY:
+                worker.ready, worker.deadline = True, self._deadline(worker.task)
+                return None
             if isinstance(found, Step):
                 self.spread.observe(found)
                 return None

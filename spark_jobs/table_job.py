@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import cast
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
@@ -54,9 +55,7 @@ def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome
     """Let Spark take the table; it goes on with whatever was begun."""
     run = TableRun(job=job, spec=declined.spec, runtime=runtime, instead="spark")
     declined.totals.warn([notices.of_fallback("delta_rs", declined.reason)])
-    done = attempt(run, declined.totals)
-    assert isinstance(done, TableOutcome)  # noqa: S101 - Spark declines nothing
-    return done
+    return cast("TableOutcome", attempt(run, declined.totals))  # Spark declines nothing
 
 
 def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:

@@ -35,6 +35,8 @@ class Work:
     specs: tuple[TableSpec, ...]
 
 
+READY = "ready"
+"""Said once, when the process is up."""
 Task = Look | Work
 Answer = list[TableOutcome | Declined | int]
 """One for each table of the task: an outcome, or of a table that was only looked at the bytes of its work."""
@@ -55,6 +57,7 @@ def serve(orders: Connection, job: JobSpec, memory: int) -> None:
         memory: bytes that a table may take beyond what the process takes by itself.
     """
     limit_memory(memory)
+    orders.send(READY)
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=_teller(orders))
     while True:
         try:
@@ -82,6 +85,8 @@ def limit_memory(size: int) -> None:
     """An allocation beyond it fails, which declines the table, before the machine is short of memory."""
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the other pools reserve far more than they use
     import pyarrow as pa  # noqa: PLC0415 - reads the variable when it is imported
+
+    import spark_jobs.engines.delta_rs.engine  # noqa: F401, PLC0415 - what it takes is the process's own
 
     pa.set_memory_pool(pa.system_memory_pool())
     used = _status_kib("VmData") * 1024

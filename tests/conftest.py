@@ -50,9 +50,6 @@ class LocalPort:
         return [row.asDict(recursive=True) for row in tables.read(path).collect()]
 
 
-SparkPort = LocalPort
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--engine", choices=[*ENGINES, "both"], default="both", help="engines to test")
 
