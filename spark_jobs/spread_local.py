@@ -103,12 +103,12 @@ class _Pool:
     job: JobSpec
     most: int
     spread: LocalSpread
-    workers: list[_Worker] = field(default_factory=list)
+    staff: list[_Worker] = field(default_factory=list)
 
     def work_off(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Tasks in their order, answers as they come. A task whose worker dies is given to one other."""
         left, again = deque(tasks), set[int]()
-        while left or any(w.task for w in self.workers):
+        while left or any(w.task for w in self.staff):
             self._hand_out(left)
             for worker in self._ready():
                 task, answer = worker.task, self._receive(worker)
@@ -123,11 +123,11 @@ class _Pool:
                     left.appendleft(task)
 
     def _hand_out(self, left: deque[Task]) -> None:
-        for worker in [w for w in self.workers if w.task is None and w.tables >= _TABLES_PER_WORKER]:
+        for worker in [w for w in self.staff if w.task is None and w.tables >= _TABLES_PER_WORKER]:
             self._end(worker)
         while left:
-            idle = next((w for w in self.workers if w.task is None), None)
-            if idle is None and len(self.workers) >= self.most:
+            idle = next((w for w in self.staff if w.task is None), None)
+            if idle is None and len(self.staff) >= self.most:
                 return
             worker = idle or self._start()
             task = left.popleft()
@@ -147,12 +147,12 @@ class _Pool:
         process.start()
         theirs.close()
         worker = _Worker(process, mine)
-        self.workers.append(worker)
+        self.staff.append(worker)
         return worker
 
     def _ready(self) -> list[_Worker]:
         """Workers that have said something, died, or used up their time."""
-        busy = [w for w in self.workers if w.task is not None]
+        busy = [w for w in self.staff if w.task is not None]
         now = time.monotonic()
         first = min((w.deadline for w in busy if w.deadline is not None), default=now)
         said = wait([w.orders for w in busy], max(0.0, first - now))
@@ -188,7 +188,7 @@ class _Pool:
         return [_outcome(self.job, spec, _dead(spec, status)) for spec in task.specs]
 
     def _end(self, worker: _Worker) -> None:
-        self.workers.remove(worker)
+        self.staff.remove(worker)
         worker.orders.close()
         if worker.task is not None:
             worker.process.kill()
@@ -196,7 +196,7 @@ class _Pool:
 
     def close(self) -> None:
         """End all workers, those that are busy at once."""
-        for worker in list(self.workers):
+        for worker in list(self.staff):
             self._end(worker)
 
 

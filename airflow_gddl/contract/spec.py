@@ -123,8 +123,8 @@ class TierSpec:
 
     __pydantic_config__ = _STRICT
 
-    engine: EngineName = "spark"
-    """What applies a batch."""
+    engine: EngineName = "delta_rs"
+    """What applies a batch: `spark`, or for small tables `delta_rs`, which needs none."""
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""
     max_files_per_batch: int = 1000
@@ -155,8 +155,12 @@ class TierSpec:
 
 DEFAULT_TIERS: Mapping[str, TierSpec] = {
     "small": TierSpec(),
-    "medium": TierSpec(tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=16 * 1024**3, memory="6g"),
-    "large": TierSpec(tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=64 * 1024**3, memory="8g"),
+    "medium": TierSpec(
+        engine="spark", tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=16 * 1024**3, memory="6g"
+    ),
+    "large": TierSpec(
+        engine="spark", tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=64 * 1024**3, memory="8g"
+    ),
 }
 
 
