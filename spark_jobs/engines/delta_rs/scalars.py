@@ -18,6 +18,7 @@ BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
 _INFINITE = {"inf": math.inf, "+inf": math.inf, "infinity": math.inf, "+infinity": math.inf,
              "-inf": -math.inf, "-infinity": -math.inf, "nan": math.nan}  # fmt: skip
 _DATE = r"(?P<y>[0-9]{4,5})(?:-(?P<m>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})"
@@ -80,6 +81,8 @@ def real(text: str) -> float | None:
     if text.lower() in _INFINITE:
         return _INFINITE[text.lower()]
     bare = text[:-1] if text[-1:] in "dDfF" else text
+    if _HEXADECIMAL.fullmatch(bare):
+        return float.fromhex(bare)
     return float(bare) if _REAL.fullmatch(bare) else None
 
 
