@@ -40,6 +40,31 @@ def run_table(run: TableRun, outcome: Outcome) -> JobResult:
         GddlError: whatever stopped the table; `outcome` holds what was done before.
     """
     started = run.runtime.clock()
+    if look(run, outcome) is not None:
+        with run.claim() as claim:
+            _work_off(run, claim, outcome)
+    return _finished(run, outcome, started)
+
+
+def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
+    """The result of a table that has nothing to do; of another the bytes that it has to work through.
+
+    Raises:
+        GddlError: as `run_table`.
+    """
+    started = run.runtime.clock()
+    cost = look(run, outcome)
+    return _finished(run, outcome, started) if cost is None else cost
+
+
+def _finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
+    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    run.tell("done", outcome.batches, outcome.rows_read)
+    return result
+
+
+def look(run: TableRun, outcome: Outcome) -> int | None:
+    """Bytes that wait and bytes, roughly, of the table they go into; None when there is nothing to do."""
     ledger = run.ledger()
     run.tell("discover")
     found = run.discover(ledger)
@@ -47,13 +72,10 @@ def run_table(run: TableRun, outcome: Outcome) -> JobResult:
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts
     replaying = run.job.options.action == "errors_replay"
-    if found.waiting or ledger.plan() is not None or is_emptied(run, found, ledger) or replaying:
-        require_same_identity(run.spec, ledger.state)
-        with run.claim() as claim:
-            _work_off(run, claim, outcome)
-    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    run.tell("done", outcome.batches, outcome.rows_read)
-    return result
+    if not (found.waiting or ledger.plan() is not None or is_emptied(run, found, ledger) or replaying):
+        return None
+    require_same_identity(run.spec, ledger.state)
+    return sum(f.size for f in found.waiting) + ledger.state.rows * _BYTES_A_ROW
 
 
 def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
@@ -79,6 +101,9 @@ def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
     if outcome.batches and desk.engine.exists(desk.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
         outcome.version = desk.engine.version(desk.layout.replica)
+
+
+_BYTES_A_ROW = 50
 
 
 @dataclass(frozen=True, kw_only=True)

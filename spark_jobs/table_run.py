@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.discovery import discover
@@ -24,12 +24,14 @@ class TableRun:
 
     Attributes:
         beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
+        instead: the engine to take instead of the tier's.
     """
 
     job: JobSpec
     spec: TableSpec
     runtime: Runtime
     beside: Layout | None = None
+    instead: EngineName | None = None
 
     @property
     def options(self) -> DmsOptions:
@@ -38,6 +40,10 @@ class TableRun:
     @property
     def layout(self) -> Layout:
         return self.beside or Layout.of(self.job.roots, self.spec)
+
+    @property
+    def engine(self) -> EngineName:
+        return self.instead or self.job.tiers[self.spec.size].engine
 
     def desk(self) -> Desk:
         return Desk(

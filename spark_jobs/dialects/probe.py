@@ -77,8 +77,12 @@ def probe_all(
         except QuarantinableError as error:
             return Unreadable(file, error.code, error.what)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(one, files))
+    files = list(files)
+    if len(files) == 1:  # the usual batch of a small table, which threads would only hold up
+        found = [one(files[0])]
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(one, files))
     return tuple(p for p in found if isinstance(p, Probed)), tuple(u for u in found if isinstance(u, Unreadable))
 
 
@@ -121,8 +125,11 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed
 
 
 def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: DmsOptions) -> Probed:
-    with io.TextIOWrapper(stream, encoding="utf-8", newline="") as lines:
+    lines = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    try:
         first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
+    finally:
+        lines.detach()  # the stream is the caller's to close
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = first if options.csv_header else _named(len(first), file, options)

@@ -283,9 +283,9 @@ def test_the_design_shows_every_package() -> None:
     assert "plan/" in text
 
 
-def test_decisions_are_numbered_in_a_row_and_have_every_part() -> None:
+def test_decisions_are_numbered_and_have_every_part() -> None:
     records = sorted((DOCS / "decisions").glob("*.md"))
-    assert [int(path.name[:3]) for path in records] == list(range(len(records)))
+    assert len({path.name[:3] for path in records}) == len(records), "a number comes twice"
     for path in records[1:]:
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"# {path.name[:3]}: ")
