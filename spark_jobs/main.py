@@ -18,6 +18,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job import exit_status, run_job
+from spark_jobs.parent import end_with
 from spark_jobs.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.spread_cluster import ClusterSpread
@@ -30,6 +31,8 @@ PROGRESS = "GDDL-PROGRESS "
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the job that the arguments name; one JobResult line a table on standard output and nothing else there."""
     args = _parser().parse_args(argv)
+    if args.parent is not None:
+        end_with(args.parent)
     results = _own_stdout()
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -84,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
     parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file that holds it")
     parser.add_argument("--progress", action="store_true", help="tell each step on standard error")
+    parser.add_argument(
+        "--parent", type=int, metavar="PID", help="end when this process, which started the job, is gone"
+    )
     parser.add_argument("--verbose", action="store_true", help="let Spark's own log through")
     return parser
 

@@ -12,6 +12,7 @@ import obstore
 from obstore.store import ObjectStore, from_url
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.stores.s3 import client_options
 
 MAX_BYTES = 16 * 1024**2
 """Larger files are not metadata."""
@@ -88,7 +89,7 @@ def open_folder(place: str | Path) -> Folder:
     """A local path, or an `s3://` URL reached with the environment's credentials."""
     if isinstance(place, str) and place.startswith("s3://"):
         base = place.rstrip("/")
-        return StoreFolder(from_url(base, client_options={"timeout": "20s", "connect_timeout": "5s"}), base)
+        return StoreFolder(from_url(base, client_options=client_options()), base)
     return LocalFolder(Path(place))
 
 

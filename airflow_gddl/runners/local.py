@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,9 @@ _GRACE_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRunner:
-    """Starts `command --spec FILE --progress` and reads its results from its standard output.
+    """Starts `command --spec FILE --progress --parent PID` and reads its results from its standard output.
+
+    The job ends by itself when this process is killed without a chance to end it.
 
     Attributes:
         command: the job's program and first arguments.
@@ -47,7 +50,7 @@ class LocalRunner:
         with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
             order = Path(folder, "spec.json")
             order.write_text(to_json(spec), encoding="utf-8")
-            command = [*self.command, "--spec", str(order), "--progress"]
+            command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
             with _open_log(spec) as log:
                 return _attend(Child(command, self.environ, self.grace_seconds), spec, _Reader(listener, log))
 

@@ -101,7 +101,7 @@ def test_results_progress_and_log_reach_where_they_belong(home: Path, lake: Path
     assert dumped["spec"]["options"]["full_refresh"] is True
     assert [table["table"] for table in dumped["spec"]["tables"]] == ["a.b", "a.c"]
     assert dumped["argv"][0] == "--spec"
-    assert dumped["argv"][2:] == ["--progress"]
+    assert dumped["argv"][2:] == ["--progress", "--parent", str(os.getpid())]
     assert not Path(dumped["argv"][1]).exists(), "the order's file goes with the job"
 
 

@@ -1,0 +1,57 @@
+"""What the running Airflow can do: every difference between its versions, decided here by looking for the feature."""
+
+from __future__ import annotations
+
+import importlib
+from datetime import timedelta
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger
+
+
+def _first(name: str, *modules: str) -> Any:
+    """The name from the first module that has it."""
+    for module in modules:
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    raise ImportError(f"this Airflow has no {name}; airflow-gddl needs Airflow 3.0 or newer")
+
+
+conf = _first("conf", "airflow.sdk.configuration", "airflow.configuration")
+AirflowException = _first("AirflowException", "airflow.sdk.exceptions", "airflow.exceptions")
+AirflowFailException = _first("AirflowFailException", "airflow.sdk.exceptions", "airflow.exceptions")
+AirflowSkipException = _first("AirflowSkipException", "airflow.sdk.exceptions", "airflow.exceptions")
+BaseHook = _first("BaseHook", "airflow.sdk", "airflow.hooks.base")
+DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exceptions", "airflow.exceptions")
+
+STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
+"""Whether a task can start in the triggerer with its run's params: only a trigger that renders templates gets them."""
+
+
+def gauge(name: str, value: float, tags: dict[str, str]) -> None:
+    """Send a metric, where this Airflow sends any."""
+    try:
+        send = importlib.import_module("airflow.sdk.observability.stats").gauge
+    except (ImportError, AttributeError):
+        send = _first("Stats", "airflow.stats").gauge
+    send(name, value, tags=tags)
+
+
+def deadline(seconds: int | None, notifier: type, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Argument of a DAG that has the notifier told when a run takes longer; none where Airflow has no deadlines."""
+    try:
+        sdk = importlib.import_module("airflow.sdk")
+        alert, reference, callback = sdk.DeadlineAlert, sdk.DeadlineReference, sdk.AsyncCallback
+    except AttributeError:
+        return {}
+    if seconds is None:
+        return {}
+    return {
+        "deadline": alert(
+            reference=reference.DAGRUN_QUEUED_AT,
+            interval=timedelta(seconds=seconds),
+            callback=callback(notifier, arguments),
+        )
+    }

@@ -1,0 +1,18 @@
+"""`gddl pools`."""
+
+from __future__ import annotations
+
+import typer
+
+from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli import options, surroundings
+from airflow_gddl.topology import pipelines
+from airflow_gddl.topology import pools as pools_of
+
+
+def pools(ctx: typer.Context, *, metadata: options.Metadata = "metadata") -> None:
+    """Print the Airflow pools that the tiers need, as JSON for `airflow pools import FILE`."""
+    around = surroundings.of(ctx)
+    catalog = catalogs.read(around, metadata)
+    needed = pools_of(pipelines(catalog.tables, catalog.tiers))
+    around.screen.record(needed)

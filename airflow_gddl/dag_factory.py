@@ -1,0 +1,113 @@
+"""Pipelines to Airflow DAGs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, get_parsing_context
+
+from airflow_gddl import configuration
+from airflow_gddl.capabilities import deadline
+from airflow_gddl.form import documentation, params
+from airflow_gddl.notifications.webhook import GddlNotifier
+from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
+from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.snapshot import Snapshot
+from airflow_gddl.topology import Pipeline, Timing
+
+_LOG = logging.getLogger(__name__)
+# Any fixed past moment: nothing in a DAG may depend on when it is parsed.
+_START = datetime(2024, 1, 1, tzinfo=UTC)
+# Runs when initial_load was skipped, but not when all was: where nothing is new, no worker is to start.
+_AFTER = "none_failed_min_one_success"
+
+
+def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
+    """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
+
+    A pipeline that can't be built is left out, and told by `dags/gddl_metadata_problems.py`.
+
+    Args:
+        metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
+        beside: the DAG file, for finding the folder.
+
+    Raises:
+        GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
+    """
+    metadata = configuration.metadata_place(metadata_dir, beside)
+    snapshot = configuration.snapshot(metadata)
+    running = get_parsing_context().dag_id
+    dags, unbuilt = {}, []
+    for pipeline in _wanted(snapshot, running):
+        try:
+            dags[pipeline.dag_id] = build_dag(pipeline, metadata)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are built
+            _LOG.exception("%s can't be built", pipeline.dag_id)
+            unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
+    if running is None:
+        snapshot.note_unbuilt(tuple(unbuilt))
+    return dags
+
+
+def _wanted(snapshot: Snapshot, running: str | None) -> Iterable[Pipeline]:
+    """All, or in a worker the one whose DAG it runs."""
+    if running is None:
+        return snapshot.pipelines()
+    entry = snapshot.entry(running)
+    return () if entry is None else (entry,)
+
+
+def build_dag(pipeline: Pipeline, metadata: str) -> DAG:
+    """One pipeline's DAG: landed ► initial_load ► incremental_load. It doesn't hold the list of a pack's tables."""
+    connection = configuration.text("notify_connection") or None
+    with DAG(
+        dag_id=pipeline.dag_id,
+        schedule=schedule_of(pipeline.timing),
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
+        params=params(),
+        tags=list(pipeline.tags),
+        doc_md=documentation(pipeline),
+        default_args=_task_defaults(pipeline, connection),
+        **deadline(pipeline.freshness, GddlNotifier, {"connection": connection, "late": True}),
+    ) as dag:
+        common = {"metadata": metadata, "pipeline": pipeline.dag_id}
+        landed = GddlTablesSensor(
+            task_id="landed",
+            pool=configuration.text("sensor_pool"),
+            forever=pipeline.timing.kind == "continuous",
+            **common,
+        )
+        initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
+        increments = GddlIncrementalLoadOperator(
+            task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
+        )
+        landed >> initial >> increments
+        landed >> increments
+    return dag
+
+
+def schedule_of(timing: Timing) -> Any:
+    """Airflow's form of a timing."""
+    if timing.kind == "assets":
+        return [Asset(name) for name in timing.assets]
+    return {"cron": timing.cron, "once": "@once", "continuous": "@continuous", "never": None}[timing.kind]
+
+
+def _task_defaults(pipeline: Pipeline, connection: str | None) -> dict[str, Any]:
+    defaults: dict[str, Any] = {
+        "owner": pipeline.owner,
+        "retries": int(configuration.number("retries")),
+        "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
+        "priority_weight": pipeline.weight,
+        "weight_rule": "absolute",
+    }
+    if connection is not None:
+        defaults["on_failure_callback"] = GddlNotifier(connection=connection)
+    return defaults

@@ -1,0 +1,159 @@
+"""One load task: which tables, in which jobs, and what became of them. No Airflow."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from airflow_gddl.cli.selection import in_order
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.landing.hint_book import HintBook
+from airflow_gddl.landing.hints import TableHint
+from airflow_gddl.landing.work import Work
+from airflow_gddl.runners.base import ProgressEvent, Runner
+from airflow_gddl.snapshot import PipelineDocument
+
+Stage = Literal["initial", "increments"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A task's share of a run.
+
+    Attributes:
+        run: Airflow's run id.
+        job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
+        wait_seconds: how long a job waits for a table that another run holds.
+    """
+
+    document: PipelineDocument
+    work: Work
+    stage: Stage
+    run: str
+    job_id: str
+    wait_seconds: float
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        return self.work.initial if self.stage == "initial" else self.work.increments
+
+
+class Hearer(Protocol):
+    """Told of a load while it runs."""
+
+    def on_progress(self, event: ProgressEvent) -> None: ...
+
+    def on_result(self, result: JobResult) -> None: ...
+
+    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
+        """Extra of the result's asset event; null: none."""
+        ...
+
+
+@dataclass
+class Loading:
+    """Runs an order's jobs and keeps the hints.
+
+    Attributes:
+        results: of every table that ended, in that order.
+        log: of the last job; null when there was none or it kept none.
+        stopped: whether a job was told to stop.
+    """
+
+    order: Order
+    book: HintBook
+    hearer: Hearer
+    results: list[JobResult] = field(default_factory=list)
+    log: str | None = None
+    stopped: bool = False
+    _marks: dict[str, str] = field(default_factory=dict)
+
+    def todo(self) -> tuple[TableSpec, ...]:
+        """The order's tables but for those that this run has done; all, when it was finished and is cleared."""
+        marks = self.order.marks
+        if self.book.is_finished(self.order.stage, self.order.run):
+            self.book.reopen(self.order.stage, marks)
+        return tuple(
+            spec
+            for spec in self.order.document.specs
+            if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], self.order.run)
+        )
+
+    def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
+        """Load tables, one after those that it depends on and only if they were loaded.
+
+        Raises:
+            GddlError: a job could not be started.
+        """
+        self._marks.update(marks)
+        try:
+            for wave in waves(specs):
+                bad = {result.table for result in self.failed}
+                ready = [spec for spec in wave if not bad.intersection(spec.depends_on)]
+                for spec in wave:
+                    if spec not in ready:
+                        self.on_result(_left_out(spec, sorted(bad.intersection(spec.depends_on))))
+                if ready and not self.stopped:
+                    self._job(runner, ready)
+        finally:
+            self.book.flush()
+
+    @property
+    def failed(self) -> list[JobResult]:
+        return [result for result in self.results if result.status == "failed"]
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        self.hearer.on_progress(event)
+
+    def on_result(self, result: JobResult) -> None:
+        self.results.append(result)
+        self.hearer.on_result(result)
+        if result.status == "failed":
+            self.book.fail(result.table, self.order.run)
+        else:
+            hint = TableHint(
+                mark=self._marks[result.table],
+                looked_at=self.order.work.looked_at,
+                run=self.order.run,
+                announce=self.hearer.event_of(result),
+            )
+            self.book.take(result.table, hint)
+
+    def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
+        asked = self.order.work.asked
+        options = JobOptions(
+            full_refresh=asked.full_refresh and self.order.stage == "initial",
+            full_listing=asked.window is not None,
+            wait_seconds=self.order.wait_seconds,
+        )
+        names = hashlib.sha256("\n".join(spec.table for spec in specs).encode()).hexdigest()
+        job = JobSpec(
+            run_id=f"{self.order.job_id}{names[:4]}",
+            roots=self.order.document.roots,
+            tables=in_order(specs),
+            tiers=self.order.document.tiers,
+            options=options,
+        )
+        outcome = runner.run(job, self)
+        self.log = outcome.log
+        self.stopped = outcome.cancelled_by is not None
+
+
+def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:
+    """Tables in groups: each after the groups of the tables that it depends on."""
+    waiting = {spec.table: spec for spec in specs}
+    while waiting:
+        ready = [spec for spec in waiting.values() if not any(name in waiting for name in spec.depends_on)]
+        # The catalog refuses circles; should there be one all the same, nobody waits for it for ever.
+        ready = ready or list(waiting.values())
+        for spec in ready:
+            del waiting[spec.table]
+        yield ready
+
+
+def _left_out(spec: TableSpec, failed: Sequence[str]) -> JobResult:
+    message = f"not loaded, because {', '.join(failed)} failed, which it depends on. Remedy: mend that first."
+    return JobResult(table=spec.table, status="failed", error=ErrorInfo(code="DEPENDENCY_FAILED", message=message))

@@ -1,0 +1,109 @@
+"""One look at the landing folders of a pipeline's tables."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Found, Store
+
+_DATA = re.compile(r".*\.(parquet|csv)(\.gz)?", re.IGNORECASE)
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time of last modification: from `start` on, before `end`; seconds since the epoch, null: open."""
+
+    start: float | None = None
+    end: float | None = None
+
+    def holds(self, moment: float) -> bool:
+        return (self.start is None or moment >= self.start) and (self.end is None or moment < self.end)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What lies in a table's landing folder.
+
+    Attributes:
+        files: data files; hidden and unfinished ones don't count.
+        digest: differs whenever a file came, went or changed; empty without files.
+        in_window: whether one of them was last modified within the window that was asked for.
+    """
+
+    files: int = 0
+    digest: str = ""
+    in_window: bool = False
+
+
+def look(store: Store, landing: str, tables: Iterable[str], window: Window | None = None) -> dict[str, Look]:
+    """A look for each of the tables (`schema.name`).
+
+    Where it is cheaper, one listing of a schema's folder serves all its tables; when that turns out to hold far more
+    than theirs, the rest of them are listed one by one.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+    """
+    wanted: defaultdict[str, list[str]] = defaultdict(list)
+    for table in tables:
+        schema, _, name = table.partition(".")
+        wanted[schema].append(name)
+    return {
+        f"{schema}.{name}": tally.look()
+        for schema, names in sorted(wanted.items())
+        for name, tally in _schema(store, join(landing, schema), names, window).items()
+    }
+
+
+@dataclass
+class _Tally:
+    window: Window | None
+    lines: list[str] = field(default_factory=list)
+    in_window: bool = False
+
+    def take(self, found: Found, name: str) -> None:
+        if _is_data(name):
+            self.lines.append(f"{name}\0{found.size}\0{found.tag}")
+            self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
+
+    def look(self) -> Look:
+        text = "\n".join(sorted(self.lines))
+        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest() if self.lines else ""
+        return Look(len(self.lines), digest, self.in_window)
+
+
+def _schema(store: Store, folder: str, names: list[str], window: Window | None) -> dict[str, _Tally]:
+    tallies = {name: _Tally(window) for name in sorted(names)}
+    rest = list(tallies)
+    if store.listing_spans_folders and len(names) > 1:
+        rest = _span(store, folder, tallies)
+    for name in rest:
+        tallies[name] = _Tally(window)
+        for found in store.list(join(folder, name)):
+            tallies[name].take(found, found.name)
+    return tallies
+
+
+def _span(store: Store, folder: str, tallies: dict[str, _Tally]) -> list[str]:
+    """List the folder until it has cost a page for each table; the names that it was not done with by then."""
+    ends = sorted(f"{name}/" for name in tallies)
+    budget = _PAGE * len(tallies)
+    for seen, found in enumerate(store.list(folder, ends[0])):
+        name, _, rest = found.name.partition("/")
+        if f"{name}/" > ends[-1]:
+            break
+        if seen >= budget:
+            return [other for other in tallies if f"{other}/" >= f"{name}/"]
+        if rest and name in tallies:
+            tallies[name].take(found, rest)
+    return []
+
+
+def _is_data(name: str) -> bool:
+    return _DATA.fullmatch(name) is not None and not any(part.startswith((".", "_")) for part in name.split("/"))

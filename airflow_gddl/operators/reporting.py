@@ -1,0 +1,101 @@
+"""What a load says: a line a table in the log, metrics, and a summary that fits an XCom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from airflow_gddl.announcing import extra_of
+from airflow_gddl.capabilities import gauge
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runners.base import ProgressEvent
+
+SHOWN = 20
+_KEPT = 200
+
+
+class Logger(Protocol):
+    """What of a logger is used."""
+
+    def info(self, message: str, /, *values: object) -> object: ...
+
+    def warning(self, message: str, /, *values: object) -> object: ...
+
+    def error(self, message: str, /, *values: object) -> object: ...
+
+    def debug(self, message: str, /, *values: object) -> object: ...
+
+
+class Reporter:
+    """A `Hearer` that logs and measures.
+
+    Args:
+        specs: rows by table, for their freshness.
+    """
+
+    def __init__(self, log: Logger, specs: Mapping[str, TableSpec]) -> None:
+        self._log, self._specs = log, specs
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        self._log.debug("%s: %s, batch %d, %d rows", event.table, event.step, event.batch, event.rows)
+
+    def on_result(self, result: JobResult) -> None:
+        if result.status == "failed":
+            self._log.error("%s failed: %s", result.table, _why(result))
+            return
+        counts = f"{result.files} files, {result.rows_read} rows read, {result.changes_written} changes"
+        self._log.info("%s %s: %s, %.1f s", result.table, result.status, counts, result.seconds)
+        for warning in result.warnings:
+            self._log.warning("%s: [%s] %s", result.table, warning.code, warning.message)
+        self._measure(result)
+
+    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
+        return extra_of(result)
+
+    def _measure(self, result: JobResult) -> None:
+        lag = result.freshness.lag_seconds
+        if lag is None:
+            return
+        gauge("gddl.lag_seconds", lag, {"table": result.table})
+        spec = self._specs.get(result.table)
+        if spec is not None and spec.freshness is not None and lag > durations.seconds(spec.freshness):
+            self._log.warning("%s is %.0f s behind its source; its freshness is %s", result.table, lag, spec.freshness)
+            gauge("gddl.late", 1, {"table": result.table})
+        elif spec is not None and spec.freshness is not None:
+            gauge("gddl.late", 0, {"table": result.table})
+
+
+def explained(failed: Sequence[JobResult], total: int) -> str:
+    """Why a load failed: each table with code and remedy, the first few in full and the others by name."""
+    lines = [f"{len(failed)} of {total} tables failed; the others are done, and a retry takes only these:"]
+    lines += [f"- {result.table}: {_why(result)}" for result in failed[:SHOWN]]
+    if len(failed) > SHOWN:
+        lines.append(f"- also {', '.join(result.table for result in failed[SHOWN:])}")
+    return "\n".join(lines)
+
+
+def summary(results: Sequence[JobResult]) -> dict[str, Any]:
+    """Counts, and the first results in short."""
+    return {
+        "tables": len(results),
+        **{status: sum(r.status == status for r in results) for status in ("succeeded", "skipped", "failed")},
+        "rows_read": sum(r.rows_read for r in results),
+        "changes": sum(r.changes_written for r in results),
+        "results": [_short(result) for result in results[:_KEPT]],
+    }
+
+
+def _short(result: JobResult) -> dict[str, Any]:
+    short = {"table": result.table, "status": result.status, "mode": result.mode, "rows_read": result.rows_read}
+    short |= {"changes": result.changes_written, "quarantined": result.quarantined, "version": result.version}
+    short |= {"lag_seconds": result.freshness.lag_seconds, "seconds": round(result.seconds, 1)}
+    return short if result.error is None else {**short, "error": result.error.code}
+
+
+def _why(result: JobResult) -> str:
+    if result.error is None:
+        return "the job gave no reason; see its log"
+    text = result.error.message
+    return text if text.startswith(f"[{result.error.code}]") else f"[{result.error.code}] {text}"

@@ -1,0 +1,1 @@
+"""What is plugged into Airflow's own processes."""

@@ -1,0 +1,59 @@
+"""What Airflow is told of this package; imports nothing of it, since Airflow asks early and often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NAME = "GDDL"
+_OPTIONS: dict[str, tuple[str, str, str]] = {
+    "metadata": (
+        "string",
+        "",
+        "Metadata folder, local or s3://. Empty: GDDL_METADATA, else `metadata` near the DAG file.",
+    ),
+    "cache_dir": ("string", "", "Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME."),
+    "refresh_seconds": ("float", "30", "Metadata in an object store is listed no more often than this."),
+    "poll_seconds": ("float", "60", "Time between two looks of pipelines that are `continuous` or wait for others."),
+    "dependency_wait_seconds": (
+        "float",
+        "300",
+        "How long a run with nothing else to do waits for tables of depends_on.",
+    ),
+    "claim_wait_seconds": ("float", "90", "How long a job waits for a table that another run holds."),
+    "job_command": ("string", "", "The embedded job's program and first arguments, a JSON list. Empty: this Python."),
+    "sensor_pool": ("string", "default_pool", "Pool of the sensors; loads use the pools of their tiers."),
+    "retries": ("integer", "2", "Tries of a failed task after the first."),
+    "retry_delay_seconds": ("float", "60", "Time between two tries."),
+    "paused_upon_creation": ("boolean", "False", "Whether new DAGs start paused."),
+    "notify_connection": ("string", "", "Connection of a webhook to tell of failures and late runs. Empty: nobody."),
+}
+DEFAULTS = {name: default for name, (_, default, _) in _OPTIONS.items()}
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The `apache_airflow_provider` entry point."""
+    return {
+        "package-name": "airflow-gddl",
+        "name": _NAME,
+        "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
+        "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
+        "operators": [_modules("airflow_gddl.operators.load")],
+        "sensors": [_modules("airflow_gddl.sensors.tables")],
+        "triggers": [_modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files")],
+        "extra-links": ["airflow_gddl.links.JobLogLink", "airflow_gddl.links.AssetsLink"],
+        "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
+        "config": {
+            "gddl": {
+                "description": "Options of airflow-gddl.",
+                "options": {name: _option(*option) for name, option in _OPTIONS.items()},
+            }
+        },
+    }
+
+
+def _modules(*names: str) -> dict[str, Any]:
+    return {"integration-name": _NAME, "python-modules": list(names)}
+
+
+def _option(kind: str, default: str, description: str) -> dict[str, Any]:
+    return {"description": description, "version_added": "0.1.0", "type": kind, "example": None, "default": default}

@@ -1,0 +1,54 @@
+"""The few operations that looking at landing folders and keeping hints need, one meaning on disks and in S3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a listing says of a file.
+
+    Attributes:
+        name: relative to the folder that was listed, with `/`.
+        tag: changes whenever the content may have changed.
+        modified: seconds since the epoch.
+    """
+
+    name: str
+    size: int
+    tag: str
+    modified: float
+
+
+class Store(Protocol):
+    """Paths are absolute, of the one sort (local or `s3://`) that the store was opened for.
+
+    Raises (every method):
+        RetriableError: `LANDING_UNREACHABLE`: the store did not answer, or refused.
+    """
+
+    @property
+    def listing_spans_folders(self) -> bool:
+        """Whether one listing of a folder with many subfolders costs about as much as one of a single subfolder."""
+        ...
+
+    def list(self, folder: str, after: str = "") -> Iterator[Found]:
+        """Files below a folder, those whose relative name is greater than `after`; a missing folder is empty.
+
+        In the order of their names where `listing_spans_folders`.
+        """
+        ...
+
+    def read(self, path: str) -> bytes:
+        """
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put or replace: a reader sees the old content or the new."""
+        ...

@@ -1,0 +1,52 @@
+"""New files in landing folders as events, for `AssetWatcher`: DAGs of others that start when files land."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.landing.looking import Look, look
+from airflow_gddl.stores import open_store
+
+
+class GddlFilesTrigger(BaseEventTrigger):
+    """An event for each time that files came, went or changed in the landing folders of some tables.
+
+    What is there when it starts is no news. The payload names the tables: `{"tables": ["shop.orders"]}`.
+
+    Args:
+        landing: root of the landing folders, local or `s3://`.
+        tables: `schema.name` each.
+        poll_seconds: time between two looks.
+    """
+
+    def __init__(self, *, landing: str, tables: list[str], poll_seconds: float = 60.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
+        self.landing, self.tables, self.poll_seconds = landing, sorted(tables), poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        arguments = {"landing": self.landing, "tables": self.tables, "poll_seconds": self.poll_seconds}
+        return f"{type(self).__module__}.{type(self).__name__}", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Never ends by itself; a store that is silent for a while is asked again."""
+        before = await self._look()
+        while True:
+            await asyncio.sleep(self.poll_seconds)
+            now = await self._look()
+            if before is not None and now is not None:
+                changed = [table for table in self.tables if now[table].digest != before[table].digest]
+                if changed:
+                    yield TriggerEvent({"tables": changed})
+            before = now or before
+
+    async def _look(self) -> dict[str, Look] | None:
+        try:
+            return await asyncio.to_thread(look, open_store(self.landing), self.landing, self.tables)
+        except RetriableError as error:
+            self.log.warning("%s", error)
+            return None

@@ -1,0 +1,110 @@
+"""Waits in the triggerer until tables of a pipeline have work, or finds that none has."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TriggerEvent
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.landing.asked import from_params
+from airflow_gddl.landing.observing import Question, observe
+from airflow_gddl.landing.work import Work
+
+LOOK_ON_WORKER = {"look": "on_worker"}
+"""Payload when this machine has no metadata of the pipeline: the task looks for itself."""
+_FAILURES_BORNE = 3
+
+
+def look_once(metadata: str, dag_id: str, question: Question) -> Work | None:
+    """A look at the pipeline as the metadata has it now; None when it has no such pipeline. Blocks.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+        FatalError: `CACHE_UNUSABLE`, `REQUEST_INVALID`.
+    """
+    document = configuration.snapshot(metadata).pipeline(dag_id)
+    return None if document is None else observe(document, question)
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+class GddlTablesTrigger(BaseTrigger):
+    """Looks once; with `forever` again and again.
+
+    The event's payload is a `Work` in plain data. When nothing has work, the task ends here, skipped, and no worker is
+    bothered.
+
+    Args:
+        metadata: folder or `s3://` URL.
+        pipeline: DAG id.
+        asked: the run's params as JSON, or a template that gives it.
+        run_id: the run's id, or a template that gives it.
+        forever: look until there is work.
+        poll_seconds: time between two looks.
+        patience_seconds: how long to wait for tables of `depends_on` when there is nothing else to do.
+    """
+
+    def __init__(  # noqa: PLR0913 - Airflow rebuilds a trigger from the keywords that `serialize` gives
+        self,
+        *,
+        metadata: str,
+        pipeline: str,
+        asked: str,
+        run_id: str,
+        forever: bool,
+        poll_seconds: float,
+        patience_seconds: float,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
+        self.metadata, self.pipeline, self.asked, self.run_id = metadata, pipeline, asked, run_id
+        self.forever, self.poll_seconds, self.patience_seconds = forever, poll_seconds, patience_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = ("metadata", "pipeline", "asked", "run_id", "forever", "poll_seconds", "patience_seconds")
+        return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event, whatever happens: errors are for the task to raise, where retries are counted."""
+        try:
+            yield await self._answer()
+        except GddlError as error:
+            yield TriggerEvent({"error": str(error), "passing": isinstance(error, RetriableError)})
+
+    async def _answer(self) -> TriggerEvent:
+        question = Question(run=self.run_id, now=utc_now(), asked=from_params(self.asked))
+        patience = time.monotonic() + self.patience_seconds
+        while True:
+            # Listing blocks; the triggerer's loop serves other triggers meanwhile.
+            work = await asyncio.to_thread(self._look, question)
+            if work is None:
+                return TriggerEvent(LOOK_ON_WORKER)
+            if work.is_some:
+                return TriggerEvent(plain(work))
+            waits_for_others = bool(work.held) and time.monotonic() < patience
+            if not self.forever and not waits_for_others:
+                self.log.info("nothing to do; held back: %s", dict(work.held) or "nothing")
+                return TaskSkippedEvent()
+            first = dict.fromkeys(work.held, work.looked_at)
+            await asyncio.sleep(self.poll_seconds)
+            since = {table: question.since.get(table, moment) for table, moment in first.items()}
+            question = replace(question, now=utc_now(), since=since)
+
+    def _look(self, question: Question) -> Work | None:
+        """A look that bears a store which is silent for a moment."""
+        for tried in range(1, _FAILURES_BORNE):
+            try:
+                return look_once(self.metadata, self.pipeline, question)
+            except RetriableError as error:
+                self.log.warning("look %d of %d failed: %s", tried, _FAILURES_BORNE, error)
+                time.sleep(tried)
+        return look_once(self.metadata, self.pipeline, question)

@@ -1,0 +1,68 @@
+"""Airflow in a home of its own, with a database that is made once a session."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.stores.s3 import client as s3_client
+from tests.airflow.stage import Stage
+from tests.s3_server import Bucket, serving
+
+ROOT = Path(__file__).parents[2]
+FAKE = Path(__file__).with_name("fake_job.py")
+
+if importlib.util.find_spec("airflow") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+# Airflow reads its configuration when it is first imported, which is before any fixture runs.
+HOME = tempfile.TemporaryDirectory(prefix="gddl-airflow-")
+os.environ |= {
+    "AIRFLOW_HOME": HOME.name,
+    "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
+    "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    "AIRFLOW__GDDL__JOB_COMMAND": json.dumps([sys.executable, str(FAKE)]),
+    "AIRFLOW__GDDL__RETRIES": "0",
+    "AIRFLOW__GDDL__RETRY_DELAY_SECONDS": "0",
+    "AIRFLOW__GDDL__POLL_SECONDS": "0.2",
+    "AIRFLOW__GDDL__DEPENDENCY_WAIT_SECONDS": "0",
+}
+
+
+@pytest.fixture(scope="session")
+def database() -> None:
+    """Airflow's tables, in SQLite."""
+    from airflow.utils.db import initdb  # noqa: PLC0415 - not before the settings above
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        initdb()
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """An S3 bucket named `bucket`, reached as the environment says."""
+    made = Bucket()
+    with serving(made) as url:
+        settings = {"ENDPOINT_URL": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1"}
+        for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        s3_client.cache_clear()
+        yield made
+        s3_client.cache_clear()

@@ -1,0 +1,50 @@
+"""A job for tests of the Airflow side: obeys FAKE_JOB, a JSON file's path, instead of starting Spark.
+
+`record`: a file that gets a JSON line for each job: its run id, tables, options and roots. `fail`: table to [code,
+message]; `fail_jobs`: only in the first so many jobs. `skip`: tables that have nothing new. `sleep`: seconds before
+each table, or table to seconds. `pid`: a file that gets this process's id.
+"""
+
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def main() -> int:
+    orders = json.loads(Path(os.environ["FAKE_JOB"]).read_text())
+    spec = json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())
+    if "--parent" in sys.argv:
+        parent = int(sys.argv[sys.argv.index("--parent") + 1])
+        importlib.import_module("spark_jobs.parent").end_with(parent)
+    names = [table["table"] for table in spec["tables"]]
+    line = {"run_id": spec["run_id"], "tables": names, "options": spec["options"], "roots": spec["roots"]}
+    with Path(orders["record"]).open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    if "pid" in orders:
+        Path(orders["pid"]).write_text(str(os.getpid()))
+    jobs = len(Path(orders["record"]).read_text().splitlines())
+    if jobs > orders.get("fail_jobs", jobs):
+        orders["fail"] = {}
+    bad = [name for name in names if not work(orders, spec["run_id"], name)]
+    return 1 if bad else 0
+
+
+def work(orders: dict, run_id: str, table: str) -> bool:
+    pause = orders.get("sleep", 0)
+    time.sleep(pause.get(table, 0) if isinstance(pause, dict) else pause)
+    result = {"table": table, "run_id": run_id, "status": "succeeded", "version": 3, "rows_read": 7, "files": 1}
+    result |= {"changes_written": 7, "main": {"inserted": 7, "rows": 7}, "freshness": {"lag_seconds": 12.5}}
+    if table in orders.get("skip", ()):
+        result = {"table": table, "run_id": run_id, "status": "skipped"}
+    if table in orders.get("fail", {}):
+        code, message = orders["fail"][table]
+        result = {"table": table, "run_id": run_id, "status": "failed", "error": {"code": code, "message": message}}
+    print(json.dumps(result), flush=True)
+    return result["status"] != "failed"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+"""The DAG files: what Airflow finds in them, and what it stores (design, section 9)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from airflow_gddl import configuration
+from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.metadata_problems import MetadataProblems, metadata_state, tell
+from tests.airflow.bag import parse, serialised
+from tests.airflow.stage import Stage
+
+GOOD = 1000
+PACK = "gddl_pack.shop.small.hourly.normal.all"
+CONTEXT = "_AIRFLOW_PARSING_CONTEXT_DAG_ID"
+
+BAD_ROWS = {
+    "wrong type": ("{table: bad.a1, keys: [id], history: 'yes'}", "bad.a1 history", "'yes'"),
+    "wrong type in a list": ("{table: bad.a2, keys: id}", "bad.a2 keys", "'id'"),
+    "unknown field": ("{table: bad.b1, keys: [id], sizes: small}", "bad.b1 sizes", "did you mean size?"),
+    "unknown nested field": ("{table: bad.b2, keys: [id], schema_evolution: {new: add}}", "bad.b2", "new"),
+    "duplicate": ("{table: good.t7, keys: [id]}", "good.t7", "TABLE_DUPLICATE"),
+    "duplicate but for case": ("{table: GOOD.T8, keys: [id]}", "GOOD.T8", "TABLE_DUPLICATE"),
+    "a circle": ("{table: bad.c1, keys: [id], depends_on: [bad.c2]}", "bad.c1 depends_on", "DEPENDS_ON_CYCLE"),
+    "the circle's other half": ("{table: bad.c2, keys: [id], depends_on: [bad.c1]}", "bad.c2", "DEPENDS_ON_CYCLE"),
+    "unknown dependency": ("{table: bad.c3, keys: [id], depends_on: [no.where]}", "bad.c3", "DEPENDS_ON_UNKNOWN"),
+    "bad cron": ("{table: bad.d1, keys: [id], schedule: '61 * * * *'}", "bad.d1 schedule", "CRON_INVALID"),
+    "bad preset": ("{table: bad.d2, keys: [id], schedule: '@sometimes'}", "bad.d2 schedule", "CRON_INVALID"),
+    "secret": ("{table: bad.e1, keys: [id], tags: {password: hunter2-hunter2}}", "bad.e1", "SECRET"),
+    "10 MB of text": (f"{{table: bad.f1, keys: [id], owner: [{'x' * 10_000_000}]}}", "bad.f1 owner", "'xxxx"),
+    "path traversal": ("{table: ../../etc.passwd, keys: [id]}", "../../etc.passwd", "TABLE_NAME_INVALID"),
+    "path traversal after the dot": ("{table: 'bad.../../x', keys: [id]}", "bad.../../x", "TABLE_NAME_INVALID"),
+    "quotes": ('{table: "bad.o\'r\\"x", keys: [id]}', "bad.o", "TABLE_NAME_INVALID"),
+    "code": ("{table: 'bad.{{ macros }}', keys: [id]}", "bad.{{ macros }}", "TABLE_NAME_INVALID"),
+    "no keys": ("{table: bad.g1}", "bad.g1 keys", "KEYS_MISSING"),
+    "a tag": ("!!python/object/apply:os.system ['touch pwned']", "", "TAG_REFUSED"),
+}
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{','.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(8)
+)
+
+
+@pytest.fixture
+def crowded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """1,000 good rows, 20 bad ones in every way, a bomb."""
+    monkeypatch.chdir(stage.root)
+    good = (f"{{table: good.t{n}, keys: [id], size: {'medium' if n % 100 == 0 else 'small'}}}" for n in range(GOOD))
+    stage.rows(*good, file="tables/good.yaml")
+    for n, (row, _, _) in enumerate(BAD_ROWS.values()):
+        stage.rows(row, file=f"tables/z{n:02d}.yaml")
+    stage.write("tables/zz_bomb.yaml", BOMB)
+    return stage
+
+
+def test_a03_a_thousand_tables_schedule_beside_twenty_bad_rows(crowded: Stage) -> None:
+    bag = parse()
+    assert [Path(path).name for path in bag.import_errors] == ["gddl_metadata_problems.py"]
+    snapshot = configuration.snapshot(str(crowded.metadata))
+    documents = [snapshot.pipeline(dag_id) for dag_id in bag.dags]
+    tables = sorted(spec.table for document in documents if document for spec in document.specs)
+    assert tables == sorted(f"good.t{n}" for n in range(GOOD))
+    assert not (crowded.root / "pwned").exists()
+    for dag in bag.dags.values():
+        assert serialised(dag)
+
+
+def test_a03_every_bad_row_is_named_in_one_import_error(crowded: Stage) -> None:
+    assert len(BAD_ROWS) + 1 == 20
+    (error,) = parse().import_errors.values()
+    lines = error.splitlines()
+    for n, (name, (_, about, what)) in enumerate(BAD_ROWS.items()):
+        found = [line for line in lines if f"tables/z{n:02d}.yaml" in line]
+        assert len(found) == 1, (name, found)
+        assert about in found[0], name
+        assert what in found[0], name
+        assert "Remedy: " in found[0], name
+    assert any("tables/zz_bomb.yaml" in line and "Remedy: " in line for line in lines)
+    assert "hunter2" not in error
+    assert len(error) < 20_000
+
+
+def test_a03_good_metadata_gives_no_import_error(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    assert parse().import_errors == {}
+    assert metadata_state().is_good
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop, keys: [id]}")
+    with pytest.raises(MetadataProblems, match="1 problems in the metadata"):
+        tell()
+
+
+def test_a03_a_pipeline_that_can_t_be_built_takes_no_other_along(stage: Stage) -> None:
+    stage.rows(
+        "{table: shop.a, keys: [id]}",
+        "{table: shop.b, keys: [id], size: large, schedule: {assets: ['airflow://reserved']}}",
+    )
+    assert list(parse().dags) == [PACK]
+    (error,) = parse().import_errors.values()
+    assert "gddl.shop.b" in error
+    assert "airflow" in error
+
+
+def test_a04_stale_metadata_is_visible_and_the_last_good_copy_serves(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    assert parse().import_errors == {}
+    stage.write("gddl.yaml", "landing: ../landing\nlake: 7\n")
+    bag = parse()
+    assert list(bag.dags) == [PACK]
+    (error,) = bag.import_errors.values()
+    assert "the last good copy serves" in error
+    assert "gddl.yaml:2" in error
+
+
+def test_a01_three_tasks_and_no_list_of_tables(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], size: large, priority: critical}")
+    dags = build_dags()
+    assert sorted(dags) == ["gddl.shop.b", PACK]
+    for dag in dags.values():
+        edges = {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
+        assert edges == {
+            "landed": ["incremental_load", "initial_load"],
+            "initial_load": ["incremental_load"],
+            "incremental_load": [],
+        }
+    assert "shop.a" not in serialised(dags[PACK])
+
+
+def test_a01_a_changed_row_makes_no_new_dag_version(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    before = serialised(build_dags()[PACK])
+    stage.rows(
+        "{table: shop.a, keys: [id, n], history: true, freshness: 5m, owner: me, tags: {a: b}}",
+        "{table: shop.b, keys: [id], depends_on: [shop.a]}",
+    )
+    assert serialised(build_dags()[PACK]) == before
+
+
+def dumped(seed: str) -> dict[str, str]:
+    """Serialised DAGs by id, from a process of its own."""
+    environ = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.airflow.bag"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    dags: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return dags
+
+
+def test_a04_serialised_dags_are_equal_byte_by_byte(stage: Stage) -> None:
+    rows = [
+        f"{{table: shop.t{n}, keys: [id], size: {('small', 'medium')[n % 2]}, tags: {{x: 'y', k{n}: v, pii: no}}, "
+        f"priority: {('low', 'high')[n % 3 > 0]}, freshness: 30m, schedule: '{('continuous', '@daily')[n % 5 > 0]}'}}"
+        for n in range(30)
+    ]
+    rows += ["{table: shop.after, keys: [id], schedule: {assets: [shop.t1, 's3://b/x', shop.t2]}}"]
+    stage.rows(*rows)
+    first = dumped("1")
+    assert len(first) == 15 + 5
+    stage.rows(*reversed(rows[:20]), file="tables/shop.yaml")
+    stage.rows(*reversed(rows[20:]), file="tables/a_second_file.yaml")
+    stage.write(
+        "tables/a_second_file.yaml", "source: shop\n" + (stage.metadata / "tables/a_second_file.yaml").read_text()
+    )
+    second = dumped("2")
+    assert second.keys() == first.keys()
+    for dag_id, stored in first.items():
+        assert second[dag_id] == stored
+
+
+def test_a05_a_worker_builds_only_the_dag_it_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.rows(*(f"{{table: shop.t{n}, keys: [id], size: large}}" for n in range(5)), "{table: shop.a, keys: [id]}")
+    assert len(build_dags()) == 6
+    monkeypatch.setenv(CONTEXT, "gddl.shop.t3")
+    assert list(build_dags()) == ["gddl.shop.t3"]
+    monkeypatch.setenv(CONTEXT, "somebody_elses")
+    assert build_dags() == {}
+
+
+def test_a08_pools_weights_and_one_run_at_a_time(stage: Stage) -> None:
+    stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\ntiers: {large: {pool: big, slots: 2}}\n")
+    stage.rows(
+        "{table: shop.a, keys: [id], size: large, priority: low}",
+        "{table: shop.b, keys: [id], size: medium, priority: critical}",
+    )
+    dags = build_dags()
+    low, critical = dags["gddl.shop.a"], dags["gddl.shop.b"]
+    assert {task.pool for task in low.tasks} == {"default_pool", "big"}
+    assert low.get_task("landed").pool == "default_pool"
+    assert critical.get_task("initial_load").pool == "gddl_medium"
+    assert [dag.get_task("initial_load").priority_weight for dag in (low, critical)] == [1, 1000]
+    assert "absolute" in serialised(low)
+    assert {(dag.max_active_runs, dag.catchup) for dag in dags.values()} == {(1, False)}
+
+
+def test_a09_schedules_on_assets_and_continuous(stage: Stage) -> None:
+    stage.rows(
+        "{table: shop.a, keys: [id], size: large, schedule: {assets: [shop.b, 's3://b/x']}}",
+        "{table: shop.c, keys: [id], size: large, schedule: continuous}",
+        "{table: shop.d, keys: [id], size: large, schedule: null}",
+    )
+    dags = build_dags()
+    stored = json.loads(serialised(dags["gddl.shop.a"]))
+    assert '"shop.b"' in json.dumps(stored)
+    assert "s3://b/x" in json.dumps(stored)
+    assert "Continuous" in serialised(dags["gddl.shop.c"])
+    assert dags["gddl.shop.c"].get_task("landed").forever is True
+    assert dags["gddl.shop.d"].schedule is None
+
+
+def form(stage: Stage) -> dict[str, Any]:
+    stage.rows("{table: shop.a, keys: [id]}")
+    dag = build_dags()[PACK]
+    return {name: dag.params.get_param(name).schema for name in dag.params}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "good"),
+    [
+        ("tables", [], True),
+        ("tables", ["shop.orders", "s.a$b"], True),
+        ("tables", ["no dot"], False),
+        ("tables", ["../x.y"], False),
+        ("tables", "shop.orders", False),
+        ("full_refresh", True, True),
+        ("full_refresh", "yes", False),
+        ("from", None, True),
+        ("from", "2024-01-31T00:00:00Z", True),
+        ("to", 7, False),
+    ],
+)
+def test_a02_the_form_is_validated(stage: Stage, field: str, value: object, good: bool) -> None:
+    schema = form(stage)
+    assert sorted(schema) == ["from", "full_refresh", "tables", "to"]
+    assert jsonschema.Draft202012Validator(schema[field]).is_valid(value) is good
+
+
+def test_dags_start_unpaused_unless_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    assert build_dags()[PACK].is_paused_upon_creation is False
+    monkeypatch.setenv("AIRFLOW__GDDL__PAUSED_UPON_CREATION", "True")
+    assert build_dags()[PACK].is_paused_upon_creation is True
+
+
+def test_the_example_dags_load() -> None:
+    bag = parse(Path(__file__).parents[2] / "airflow_gddl" / "example_dags")
+    assert bag.import_errors == {}
+    assert sorted(bag.dags) == ["example_gddl_consumer", "example_gddl_watcher"]

@@ -1,0 +1,366 @@
+"""Looking at landing folders, and what follows from it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
+from airflow_gddl.landing import hints, looking
+from airflow_gddl.landing.asked import Asked, from_params
+from airflow_gddl.landing.hint_book import WRITE_EVERY, HintBook
+from airflow_gddl.landing.hints import Hints, TableHint
+from airflow_gddl.landing.loading import waves
+from airflow_gddl.landing.looking import Look, Window, look
+from airflow_gddl.landing.work import Seen, Work, decide, mark
+from airflow_gddl.snapshot import Dependency, PipelineDocument
+from airflow_gddl.stores import Found, Store, open_store
+from airflow_gddl.topology import pipelines
+from tests.s3_server import Bucket
+
+T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))
+
+
+# Looking
+
+
+@dataclass
+class Shelf:
+    """A store in memory that says how much was listed."""
+
+    names: list[str]
+    listing_spans_folders: bool = True
+    listed: list[str] = field(default_factory=list)
+    returned: int = 0
+
+    def list(self, folder: str, after: str = "") -> Iterator[Found]:
+        self.listed.append(folder)
+        for name in sorted(self.names):
+            below = name.removeprefix(f"{folder}/")
+            if below != name and below > after:
+                self.returned += 1
+                yield Found(below, len(name), "t", 0.0)
+
+    def read(self, path: str) -> bytes:
+        raise FileNotFoundError(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        raise PermissionError(path, len(data))
+
+
+def files(table: str, count: int = 1) -> list[str]:
+    return [f"/l/{table.replace('.', '/')}/2024{n:04d}-000000000.parquet" for n in range(count)]
+
+
+def test_one_listing_serves_a_schema_s_tables() -> None:
+    shelf = Shelf([*files("s.a", 2), *files("s.b"), *files("s.ab"), *files("other.a")])
+    looks = look(shelf, "/l", ["s.a", "s.b", "s.none"])
+    assert shelf.listed == ["/l/s"]
+    assert {name: found.files for name, found in looks.items()} == {"s.a": 2, "s.b": 1, "s.none": 0}
+    assert looks["s.none"].digest == ""
+
+
+def test_folders_of_others_cost_no_more_than_a_page_for_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "_PAGE", 10)
+    names = [*files("s.a", 3), *files("s.m", 500), *files("s.y", 2), *files("s.z", 4)]
+    shelf = Shelf(names)
+    looks = look(shelf, "/l", ["s.a", "s.y", "s.z"])
+    assert {name: found.files for name, found in looks.items()} == {"s.a": 3, "s.y": 2, "s.z": 4}
+    assert shelf.returned < 50
+    assert shelf.listed == ["/l/s", "/l/s/y", "/l/s/z"]
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
+def test_both_ways_of_listing_see_the_same(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "_PAGE", page)
+    tables = ["s.a", "s.a b", "s.a-b", "s.a0", "s.A", "s.b", "s.b$", "s.zz"]
+    names = list(itertools.chain.from_iterable(files(table, n) for n, table in enumerate(tables)))
+    spanning, single = Shelf([*names, *files("s.mm", 20)]), Shelf(names, listing_spans_folders=False)
+    assert look(spanning, "/l", tables) == look(single, "/l", reversed(tables))
+
+
+def test_unfinished_and_hidden_files_don_t_count() -> None:
+    noise = ("x.parquet.tmp", ".x.parquet", "_tmp/x.parquet", "x.crc", "_SUCCESS", "x.parquet~", "a/.b/c.csv")
+    shelf = Shelf([f"/l/s/a/{name}" for name in noise])
+    assert look(shelf, "/l", ["s.a"]) == {"s.a": Look()}
+    shelf.names += ["/l/s/a/LOAD00000001.csv.gz", "/l/s/a/2024/01/31/20240131-000000000.PARQUET"]
+    assert look(shelf, "/l", ["s.a"])["s.a"].files == 2
+
+
+def test_local_files_that_change_change_the_digest(tmp_path: Path) -> None:
+    store, path = open_store(str(tmp_path)), tmp_path / "s" / "a" / "LOAD1.parquet"
+    assert look(store, str(tmp_path), ["s.a"]) == {"s.a": Look()}
+    seen = set()
+    path.parent.mkdir(parents=True)
+    for content in ("x", "y", "longer"):
+        path.with_suffix(".tmp").write_text(content)
+        path.with_suffix(".tmp").replace(path)
+        seen.add(look(store, str(tmp_path), ["s.a"])["s.a"].digest)
+    path.rename(path.with_name("LOAD2.parquet"))
+    seen.add(look(store, str(tmp_path), ["s.a"])["s.a"].digest)
+    assert len(seen) == 4
+    assert look(store, str(tmp_path), ["s.a"])["s.a"].digest in seen
+
+
+def test_a_link_upwards_does_not_make_a_listing_endless(tmp_path: Path) -> None:
+    (tmp_path / "s" / "a").mkdir(parents=True)
+    (tmp_path / "s" / "a" / "up").symlink_to(tmp_path / "s")
+    (tmp_path / "s" / "a" / "LOAD1.parquet").write_text("x")
+    assert look(open_store(str(tmp_path)), str(tmp_path), ["s.a"])["s.a"].files == 1
+
+
+def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> None:
+    path = tmp_path / "s" / "a" / "LOAD1.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_text("x")
+    at = path.stat().st_mtime
+    store = open_store(str(tmp_path))
+    for window, expected in ((Window(at, None), True), (Window(None, at), False), (Window(at - 1, at + 1), True)):
+        assert look(store, str(tmp_path), ["s.a"], window)["s.a"].in_window is expected
+
+
+def test_a_bucket_is_looked_at_in_pages_by_one_client(bucket: Bucket) -> None:
+    bucket.page = 3
+    bucket.objects |= {f"land/s/t{n}/2024010{n}-000000000.parquet": b"x" for n in range(8)}
+    store = open_store("s3://bucket/land")
+    looks = look(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
+    assert all(found.files == 1 for found in looks.values())
+    assert len(bucket.requests) == 3
+    bucket.etags["land/s/t3/20240103-000000000.parquet"] = "other"
+    again = look(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
+    assert [name for name in looks if looks[name] != again[name]] == ["s.t3"]
+    bucket.fail = 403
+    with pytest.raises(RetriableError, match="LANDING_UNREACHABLE"):
+        look(store, "s3://bucket/land", ["s.t1"])
+
+
+@pytest.mark.parametrize("root", ["local", "s3"])
+def test_hints_are_kept_in_both_sorts_of_store(root: str, tmp_path: Path, bucket: Bucket) -> None:
+    lake = "s3://bucket/lake" if root == "s3" else str(tmp_path)
+    store = open_store(lake)
+    assert hints.read(store, lake, "d") == Hints()
+    kept = Hints(tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})}, finished={"x": "r"})
+    hints.write(store, lake, "d", kept)
+    assert hints.read(store, lake, "d") == kept
+    for damaged in (b"", b"{", b"[]", b'{"tables": 1}', b'{"unknown": 1}', b"\xff"):
+        store.write(hints.place(lake, "d"), damaged)
+        assert hints.read(store, lake, "d") == Hints()
+
+
+def test_the_book_writes_now_and_then_and_at_the_end(tmp_path: Path) -> None:
+    now = [0.0]
+    roots, lake = Roots(landing="/l", lake=str(tmp_path)), str(tmp_path)
+    book = HintBook(roots, "d", lambda: now[0])
+    store: Store = open_store(lake)
+    book.take("s.a", TableHint(mark="a", looked_at=T1, run="r"))
+    assert hints.read(store, lake, "d").tables == {}
+    now[0] += WRITE_EVERY
+    book.take("s.b", TableHint(mark="b", looked_at=T1, run="r", announce={"rows": 2}))
+    assert sorted(hints.read(store, lake, "d").tables) == ["s.a", "s.b"]
+    book.take("s.b", TableHint(mark="c", looked_at=T1, run="r"))
+    book.flush()
+    read = hints.read(store, lake, "d")
+    assert (read.tables["s.b"].mark, read.pending) == ("c", {"s.b": {"rows": 2}})
+    assert book.finish("increments", "r") == {"s.b": {"rows": 2}}
+    assert hints.read(store, lake, "d").pending == {}
+
+
+# What follows
+
+
+def spec(table: str, *depends_on: str) -> TableSpec:
+    return TableSpec(table=table, keys=("id",), source="s", depends_on=depends_on)
+
+
+@dataclass
+class World:
+    """A pack, what lies there, what is remembered."""
+
+    specs: tuple[TableSpec, ...]
+    dependencies: tuple[Dependency, ...] = ()
+    looks: dict[str, Look] = field(default_factory=dict)
+    hints: Hints = field(default_factory=Hints)
+    others: dict[str, Hints] = field(default_factory=dict)
+    replicas: set[str] = field(default_factory=set)
+
+    @property
+    def document(self) -> PipelineDocument:
+        (pipeline,) = pipelines(self.specs, DEFAULT_TIERS)
+        return PipelineDocument(
+            pipeline=pipeline,
+            roots=Roots(landing="/l", lake="/k"),
+            runner="local",
+            specs=self.specs,
+            tiers=DEFAULT_TIERS,
+            dependencies=self.dependencies,
+        )
+
+    def look(self, table: str) -> Look:
+        return self.looks.get(table, Look())
+
+    def taken(self, *tables: str, run: str = "before") -> None:
+        """These tables are loaded as they lie there now."""
+        for each in self.specs:
+            if each.table in tables:
+                hint = TableHint(mark=mark(each, self.look(each.table)), looked_at=T1, run=run)
+                self.hints = self.hints.taken(each.table, hint)
+
+    def decide(self, asked: Asked | None = None, run: str = "now", since: dict[str, str] | None = None) -> Work:
+        names = [each.table for each in self.specs] + [other.table for other in self.dependencies]
+        seen = Seen(
+            looked_at=T2,
+            looks={name: self.look(name) for name in names},
+            hints=self.hints,
+            others=self.others,
+            exists=lambda each: each.table in self.replicas,
+            since=since or {},
+        )
+        return decide(self.document, asked or Asked(), run, seen)
+
+
+def test_tables_with_files_that_were_not_taken_have_work() -> None:
+    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.a": Look(1, "x"), "s.b": Look(1, "y")})
+    world.taken("s.b")
+    work = world.decide()
+    assert (sorted(work.initial), sorted(work.increments)) == (["s.a"], [])
+    world.looks["s.b"] = Look(2, "z")
+    world.replicas = {"s.a"}
+    work = world.decide()
+    assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a", "s.b"])
+
+
+def test_a_changed_row_is_shown_to_the_job_without_new_files() -> None:
+    world = World((spec("s.a"),), looks={"s.a": Look(1, "x")})
+    world.taken("s.a")
+    assert not world.decide().is_some
+    world.specs = (replace(world.specs[0], history=True),)
+    assert sorted(world.decide().increments) == ["s.a"]
+
+
+def test_a_folder_that_vanished_is_for_the_job_to_judge_once() -> None:
+    world = World((spec("s.a"),), looks={"s.a": Look(1, "x")})
+    world.taken("s.a")
+    world.looks.clear()
+    assert sorted(world.decide().increments) == ["s.a"]
+    world.taken("s.a")
+    assert not world.decide().is_some
+
+
+def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
+    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Look(1, "x"), "s.b": Look(1, "y")})
+    world.taken("s.a", run="now")
+    world.taken("s.b", run="before")
+    world.hints = world.hints.after("initial", "now")
+    assert not world.decide().is_some
+    world.hints = world.hints.after("increments", "now")
+    assert sorted(world.decide().increments) == ["s.a"]
+    assert not world.decide(run="later").is_some
+
+
+def test_what_is_asked_for_runs_and_nothing_else() -> None:
+    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.b": Look(1, "y"), "s.c": Look(1, "z", True)})
+    world.taken("s.a", "s.b")
+    work = world.decide(Asked(tables=("s.a",)))
+    assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a"])
+    work = world.decide(Asked(full_refresh=True))
+    assert (sorted(work.initial), sorted(work.increments)) == (["s.a", "s.b", "s.c"], [])
+    assert sorted(world.decide(Asked(start="2024-01-01")).initial) == ["s.c"]
+    assert not world.decide(Asked(tables=("s.a",), start="2024-01-01")).is_some
+    with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*s\.x"):
+        world.decide(Asked(tables=("s.x", "s.a")))
+
+
+def test_a_first_load_that_failed_moves_to_the_other_task() -> None:
+    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Look(1, "x"), "s.b": Look(1, "y")})
+    world.hints = world.hints.not_taken("s.a", "before")
+    work = world.decide()
+    assert (sorted(work.initial), sorted(work.increments)) == (["s.b"], ["s.a"])
+    world.taken("s.a")
+    assert world.hints.failed == {}
+
+
+def test_a_dependency_in_the_pack_comes_first() -> None:
+    world = World(
+        (spec("s.a", "s.b"), spec("s.b", "s.c"), spec("s.c"), spec("s.d")),
+        looks={name: Look(1, name) for name in ("s.a", "s.b", "s.c", "s.d")},
+        replicas={"s.c"},
+    )
+    work = world.decide()
+    assert (sorted(work.initial), sorted(work.increments)) == (["s.d"], ["s.a", "s.b", "s.c"])
+    groups = [sorted(each.table for each in wave) for wave in waves(world.specs)]
+    assert groups == [["s.c", "s.d"], ["s.b"], ["s.a"]]
+
+
+OTHER = Dependency(table="o.y", dag_id="other", spec=TableSpec(table="o.y", keys=("id",)))
+
+
+def waiting() -> World:
+    """s.x has news and depends on o.y of another pipeline, which has news too."""
+    return World(
+        (spec("s.x", "o.y"), spec("s.z")), (OTHER,), {"s.x": Look(1, "x"), "s.z": Look(1, "z"), "o.y": Look(1, "y")}
+    )
+
+
+def loaded(seen: Look, looked_at: str) -> dict[str, Hints]:
+    assert OTHER.spec is not None
+    return {"other": Hints(tables={"o.y": TableHint(mark=mark(OTHER.spec, seen), looked_at=looked_at, run="r")})}
+
+
+def test_a_table_waits_for_one_of_another_pipeline_and_holds_nobody_else() -> None:
+    world = waiting()
+    work = world.decide()
+    assert (dict(work.held), sorted(work.initial)) == ({"s.x": ("o.y",)}, ["s.z"])
+    world.others = loaded(Look(1, "older"), T1)
+    assert list(world.decide().held) == ["s.x"]
+
+
+def test_it_goes_once_nothing_waits_there() -> None:
+    world = waiting()
+    world.others = loaded(Look(1, "y"), T1)
+    assert sorted(world.decide().initial) == ["s.x", "s.z"]
+
+
+def test_it_goes_once_all_that_was_there_at_its_first_look_is_loaded() -> None:
+    world = waiting()
+    world.others = loaded(Look(1, "older than now, newer than the first look"), T3)
+    assert list(world.decide(since={"s.x": T2}).held) == []
+    world.others = loaded(Look(1, "older than the first look"), T1)
+    assert list(world.decide(since={"s.x": T2}).held) == ["s.x"]
+
+
+@pytest.mark.parametrize("why", ["disabled", "refused"])
+def test_it_does_not_wait_for_what_nobody_loads(why: str) -> None:
+    world = waiting()
+    world.dependencies = (Dependency(table="o.y", why_not=why),)  # type: ignore[arg-type] # one of the two
+    work = world.decide()
+    assert (dict(work.held), dict(work.unmet)) == ({}, {"s.x": ("o.y",)})
+
+
+def test_asking_for_a_table_does_not_wait() -> None:
+    assert dict(waiting().decide(Asked(tables=("s.x",))).held) == {}
+
+
+# The form
+
+
+def test_params_become_what_is_asked() -> None:
+    given = {"tables": ["a.b"], "full_refresh": True, "from": "2024-01-31T00:00:00Z", "to": None, "theirs": 1}
+    asked = from_params(json.dumps(given))
+    assert asked == Asked(tables=("a.b",), full_refresh=True, start="2024-01-31T00:00:00Z")
+    assert asked.window == Window(1706659200.0, None)
+    assert from_params({}) == Asked()
+    assert not Asked().is_some
+
+
+@pytest.mark.parametrize(
+    "params", ["{", "[]", {"tables": 7}, {"from": "yesterday"}, {"from": "2024-02-01", "to": "2024-01-01"}, {"to": 7}]
+)
+def test_params_that_mean_nothing_are_refused(params: str | dict[str, object]) -> None:
+    with pytest.raises(MetadataError, match="REQUEST_INVALID"):
+        from_params(params)

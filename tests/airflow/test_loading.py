@@ -1,0 +1,195 @@
+"""One load task's share of a run: what a retry takes, what clearing does, what order and failures do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.announcing import extra_of
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
+from airflow_gddl.landing.asked import Asked
+from airflow_gddl.landing.hint_book import HintBook
+from airflow_gddl.landing.loading import Loading, Order, Stage
+from airflow_gddl.landing.work import Work
+from airflow_gddl.operators.reporting import explained, summary
+from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
+from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.topology import pipelines
+
+NAMES = tuple(f"s.t{n:02d}" for n in range(50))
+BAD = ("s.t07", "s.t21", "s.t42")
+
+
+@dataclass
+class ListRunner:
+    """Answers for every table of a job at once, and remembers the jobs."""
+
+    failing: set[str] = field(default_factory=set)
+    jobs: list[JobSpec] = field(default_factory=list)
+    stops: bool = False
+
+    def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
+        self.jobs.append(spec)
+        for table in spec.tables:
+            bad = table.table in self.failing
+            error = ErrorInfo(code="SCHEMA_REFUSED", message="a column is text now. Remedy: widen it.") if bad else None
+            status = "failed" if bad else "succeeded"
+            listener.on_result(JobResult(table=table.table, status=status, error=error, version=1, rows_read=2))
+        return JobOutcome(results=(), exit_status=0, log="/log", cancelled_by=15 if self.stops else None)
+
+    @property
+    def loaded(self) -> list[list[str]]:
+        return [sorted(table.table for table in job.tables) for job in self.jobs]
+
+
+class Quiet:
+    """Hears, and says nothing."""
+
+    def on_progress(self, event: ProgressEvent) -> None: ...
+
+    def on_result(self, result: JobResult) -> None: ...
+
+    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
+        return extra_of(result)
+
+
+def document(lake: Path, *specs: TableSpec) -> PipelineDocument:
+    specs = specs or tuple(TableSpec(table=name, keys=("id",), source="s") for name in NAMES)
+    (pipeline,) = pipelines(specs, DEFAULT_TIERS)
+    roots = Roots(landing="/l", lake=str(lake))
+    return PipelineDocument(pipeline=pipeline, roots=roots, runner="local", specs=specs, tiers=DEFAULT_TIERS)
+
+
+def attempt(
+    made: PipelineDocument, runner: ListRunner, run: str = "r1", stage: Stage = "initial", asked: Asked | None = None
+) -> Loading:
+    """One try of a task whose sensor found every table."""
+    marks = {spec.table: "m" for spec in made.specs}
+    work = Work(
+        looked_at="2024-01-01T00:00:00.000000+00:00",
+        initial=marks if stage == "initial" else {},
+        increments=marks if stage == "increments" else {},
+        asked=asked or Asked(),
+    )
+    order = Order(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5)
+    loading = Loading(order, HintBook(made.roots, made.pipeline.dag_id), Quiet())
+    specs = loading.todo()
+    if specs:
+        loading.load(runner, specs, order.marks)
+    if not loading.failed and not loading.stopped:
+        loading.book.finish(stage, run)
+    return loading
+
+
+def test_a11_a_retry_takes_only_what_is_left(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner(set(BAD))
+    first = attempt(made, runner)
+    assert [result.table for result in first.failed] == sorted(BAD)
+    assert len(first.results) == 50
+    attempt(made, runner)
+    runner.failing.clear()
+    attempt(made, runner)
+    assert runner.loaded == [list(NAMES), sorted(BAD), sorted(BAD)]
+    assert len({job.run_id for job in runner.jobs}) == 2  # the operator adds the try
+
+
+def test_a11_clearing_a_task_that_had_succeeded_does_all_of_it_again(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner()
+    attempt(made, runner)
+    runner.failing = {"s.t01"}
+    attempt(made, runner)
+    runner.failing.clear()
+    attempt(made, runner)
+    assert [len(job.tables) for job in runner.jobs] == [50, 50, 1]
+    attempt(made, runner, run="r2")
+    assert len(runner.jobs[-1].tables) == 50
+
+
+def test_a02_a_full_refresh_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner(set(BAD))
+    asked = Asked(full_refresh=True)
+    attempt(made, ListRunner(), run="before")
+    attempt(made, runner, asked=asked)
+    attempt(made, runner, asked=asked)
+    assert runner.loaded == [list(NAMES), sorted(BAD)]
+    assert all(job.options.full_refresh for job in runner.jobs)
+    assert all(job.options.wait_seconds == 5 for job in runner.jobs)
+
+
+def test_a02_a_window_lists_in_full(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner()
+    attempt(made, runner, stage="increments", asked=Asked(start="2024-01-01"))
+    assert [job.options.full_listing for job in runner.jobs] == [True]
+
+
+def test_events_of_done_tables_outlive_a_failed_try(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner(set(BAD))
+    attempt(made, runner)
+    book = HintBook(made.roots, made.pipeline.dag_id)
+    pending = book.finish("initial", "r1")
+    assert sorted(pending) == sorted(set(NAMES) - set(BAD))
+    assert pending["s.t00"]["version"] == 1
+
+
+def test_a_table_is_not_loaded_when_one_that_it_depends_on_failed(tmp_path: Path) -> None:
+    specs = (
+        TableSpec(table="s.a", keys=("id",), source="s", depends_on=("s.b",)),
+        TableSpec(table="s.b", keys=("id",), source="s", depends_on=("s.c",)),
+        TableSpec(table="s.c", keys=("id",), source="s"),
+        TableSpec(table="s.d", keys=("id",), source="s"),
+    )
+    made, runner = document(tmp_path, *specs), ListRunner({"s.c"})
+    loading = attempt(made, runner)
+    assert runner.loaded == [["s.c", "s.d"]]
+    codes = {result.table: result.error.code if result.error else None for result in loading.results}
+    assert codes == {"s.a": "DEPENDENCY_FAILED", "s.b": "DEPENDENCY_FAILED", "s.c": "SCHEMA_REFUSED", "s.d": None}
+    runner.failing.clear()
+    attempt(made, runner)
+    assert runner.loaded[1:] == [["s.c"], ["s.b"], ["s.a"]]
+
+
+def test_a_job_that_was_stopped_is_not_followed_by_another(tmp_path: Path) -> None:
+    specs = (
+        TableSpec(table="s.a", keys=("id",), source="s", depends_on=("s.b",)),
+        TableSpec(table="s.b", keys=("id",), source="s"),
+    )
+    runner = ListRunner(stops=True)
+    assert attempt(document(tmp_path, *specs), runner).stopped
+    assert runner.loaded == [["s.b"]]
+
+
+def test_critical_tables_start_first_within_a_job(tmp_path: Path) -> None:
+    # A pack holds one priority, so that only names order it; dependencies order its jobs.
+    runner = ListRunner()
+    attempt(document(tmp_path), runner)
+    assert [table.table for table in runner.jobs[0].tables] == list(NAMES)
+
+
+def test_a_failure_names_every_table_with_code_and_remedy(tmp_path: Path) -> None:
+    loading = attempt(document(tmp_path), ListRunner(set(BAD)))
+    text = explained(loading.failed, len(loading.results))
+    assert text.startswith("3 of 50 tables failed")
+    for name in BAD:
+        assert f"- {name}: [SCHEMA_REFUSED] a column is text now. Remedy: widen it." in text
+    many = explained(attempt(document(tmp_path / "b"), ListRunner(set(NAMES))).failed, 50)
+    assert all(name in many for name in NAMES)
+    assert many.count("Remedy") == 20
+
+
+def test_a_summary_is_bounded() -> None:
+    counts = summary([JobResult(table=f"s.t{n}", status="succeeded", rows_read=2) for n in range(1000)])
+    assert (counts["tables"], counts["succeeded"], counts["rows_read"], len(counts["results"])) == (
+        1000,
+        1000,
+        2000,
+        200,
+    )
+
+
+@pytest.mark.parametrize(("status", "version"), [("skipped", 3), ("failed", 3), ("succeeded", None)])
+def test_only_changed_tables_have_events(status: str, version: int | None) -> None:
+    assert extra_of(JobResult(table="s.a", status=status, version=version)) is None  # type: ignore[arg-type] # one of three

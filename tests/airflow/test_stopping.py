@@ -1,0 +1,109 @@
+"""A stopped task stops its job; a killed worker's job ends by itself (design, section 9)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.airflow.stage import Stage
+
+PACK = "gddl_pack.shop.small.hourly.normal.all"
+# What a worker does with a task, without the supervisor around it.
+WORKER = """
+import sys
+from airflow_gddl.landing.asked import Asked
+from airflow_gddl.landing.observing import Question, observe
+from airflow_gddl import configuration
+from airflow_gddl.landing.hint_book import HintBook
+from airflow_gddl.landing.loading import Loading, Order
+from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.operators.reporting import Reporter
+import logging, os
+document = configuration.snapshot(sys.argv[1]).pipeline(sys.argv[2])
+work = observe(document, Question(run="r1", now="2024-01-01T00:00:00.000000+00:00"))
+order = Order(document=document, work=work, stage="initial", run="r1", job_id="j", wait_seconds=0)
+loading = Loading(order, HintBook(document.roots, sys.argv[2]), Reporter(logging.getLogger(), {}))
+runner = make_runner("local", RunnerSettings(command=configuration.job_command(), environ=os.environ))
+loading.load(runner, loading.todo(), order.marks)
+print("stopped" if loading.stopped else "ended", sorted(result.table for result in loading.failed))
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def wait_for(condition: object, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator] # a function without arguments
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def worker(stage: Stage) -> subprocess.Popen[str]:
+    """A worker in the middle of a job: shop.a is done, shop.b takes its time."""
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
+    stage.land("shop.a")
+    stage.land("shop.b")
+    stage.order(sleep={"shop.b": 300}, pid=str(stage.root / "pid"))
+    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(stage.metadata), PACK]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: (stage.root / "pid").exists() and (stage.root / "pid").read_text())
+    # The hint of shop.a is written a second after it came, or at the end.
+    time.sleep(0.5)
+    return process
+
+
+def test_a11_a_stopped_task_stops_its_job_and_keeps_what_was_done(worker: subprocess.Popen[str], stage: Stage) -> None:
+    job = int((stage.root / "pid").read_text())
+    assert is_alive(job)
+    worker.send_signal(signal.SIGTERM)
+    out, err = worker.communicate(timeout=60)
+    assert out.splitlines()[-1] == "stopped ['shop.b']", err
+    wait_for(lambda: not is_alive(job))
+    assert sorted(stage.hints(PACK).tables) == ["shop.a"]
+
+
+def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_takes_over(
+    worker: subprocess.Popen[str], stage: Stage
+) -> None:
+    job = int((stage.root / "pid").read_text())
+    worker.kill()
+    worker.communicate(timeout=60)
+    wait_for(lambda: not is_alive(job), 10)
+    stage.order()
+    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(stage.metadata), PACK]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "ended []"
+    assert stage.loaded[1:] in ([["shop.a", "shop.b"]], [["shop.b"]])
+    assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_job_ends_with_its_parent_also_behind_a_wrapper(tmp_path: Path, wrapped: bool) -> None:
+    job = "import os, sys, time; from spark_jobs.parent import end_with; end_with(int(sys.argv[1]));"
+    job += " open(sys.argv[2], 'w').write(str(os.getpid())); time.sleep(300)"
+    starter = (
+        "import os, subprocess, sys, time\n"
+        "command = [sys.executable, '-c', sys.argv[1], str(os.getpid()), sys.argv[2]]\n"
+        "wrapper = ['sh', '-c', '\"$@\"; exit 0', 'sh'] if sys.argv[3] == 'True' else []\n"
+        "subprocess.Popen([*wrapper, *command], process_group=0)\n"
+        "time.sleep(300)\n"
+    )
+    pid = tmp_path / "pid"
+    with subprocess.Popen([sys.executable, "-c", starter, job, str(pid), str(wrapped)]) as process:
+        wait_for(lambda: pid.exists() and pid.read_text())
+        time.sleep(0.7)
+        assert is_alive(int(pid.read_text()))
+        os.kill(process.pid, signal.SIGKILL)
+        wait_for(lambda: not is_alive(int(pid.read_text())), 10)

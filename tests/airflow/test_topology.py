@@ -1,0 +1,159 @@
+"""Tables to pipelines: what may be relied on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
+from airflow_gddl.topology import Pipeline, pipelines, pools
+from airflow_gddl.topology.packing import pack
+
+SCHEDULES = ("@hourly", "@daily", "*/15 * * * *", "*/5 * * * *", "continuous", None)
+TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4), "medium": TierSpec(tables_per_job=1, pool="shared")}
+# The machine may be busy with other things.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
+NAMES = st.lists(st.integers(0, 5000).map(lambda n: f"s.t{n}"), unique=True, max_size=60)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[TableSpec]:
+    return [
+        TableSpec(
+            table=name,
+            keys=("id",),
+            source=draw(st.sampled_from(("shop", "erp"))),
+            size=draw(st.sampled_from(("small", "medium"))),
+            priority=draw(st.sampled_from(("normal", "critical"))),
+            schedule=draw(st.sampled_from(SCHEDULES)),
+            enabled=draw(st.integers(0, 9)) > 0,
+        )
+        for name in draw(NAMES)
+    ]
+
+
+def only(*specs: TableSpec) -> Pipeline:
+    made = pipelines(specs, DEFAULT_TIERS)
+    assert len(made) == 1
+    return made[0]
+
+
+def table(name: str = "shop.orders", **fields: object) -> TableSpec:
+    return TableSpec(table=name, keys=("id",), source="shop", **fields)  # type: ignore[arg-type] # a field's own type
+
+
+@given(tables())
+def test_every_enabled_table_is_in_exactly_one_pipeline(specs: list[TableSpec]) -> None:
+    placed = [name for pipeline in pipelines(specs, TIERS) for name in pipeline.tables]
+    assert sorted(placed) == sorted(spec.table for spec in specs if spec.enabled)
+
+
+@given(tables())
+def test_pipelines_keep_to_the_limit_and_hold_what_is_alike(specs: list[TableSpec]) -> None:
+    by_name = {spec.table: spec for spec in specs}
+    made = pipelines(specs, TIERS)
+    for pipeline in made:
+        members = [by_name[name] for name in pipeline.tables]
+        assert 1 <= len(members) <= TIERS[pipeline.tier].tables_per_job
+        assert pipeline.kind == ("table" if TIERS[pipeline.tier].tables_per_job == 1 else "pack")
+        assert len({(m.source, m.size, str(m.schedule), m.priority) for m in members}) == 1
+    ids = [pipeline.dag_id for pipeline in made]
+    assert ids == sorted(set(ids))
+    assert all(re.fullmatch(r"[\w.-]{1,250}", dag_id, re.ASCII) for dag_id in ids)
+
+
+@given(tables(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter(specs: list[TableSpec], random: object) -> None:
+    shuffled = list(specs)
+    random.shuffle(shuffled)  # type: ignore[attr-defined] # a random.Random
+    assert pipelines(shuffled, TIERS) == pipelines(specs, TIERS)
+
+
+@given(NAMES, st.integers(5001, 9999), st.integers(1, 8))
+def test_a_new_table_moves_the_tables_of_one_pack_at_most(names: list[str], new: int, limit: int) -> None:
+    before, after = pack(names, limit), pack([*names, f"s.t{new}"], limit)
+    changed = {leaf for leaf, members in before.items() if after.get(leaf) != members}
+    assert len(changed) <= 1
+    for leaf in changed:
+        # Either it took the table in, or it was split into leaves below it.
+        assert leaf in after or all(other.startswith(leaf) for other in after.keys() - before.keys())
+
+
+@given(NAMES.filter(bool), st.integers(1, 8), st.data())
+def test_a_removed_table_moves_the_tables_of_one_pack_at_most(
+    names: list[str], limit: int, data: st.DataObject
+) -> None:
+    gone = data.draw(st.sampled_from(names))
+    before, after = pack(names, limit), pack([name for name in names if name != gone], limit)
+    changed = {leaf for leaf, members in after.items() if before.get(leaf) != members}
+    assert len(changed) <= 1
+    moved = {name for leaf in changed for name in after[leaf]}
+    assert moved <= {name for leaf, members in before.items() if after.get(leaf) != members for name in members}
+
+
+def test_thousands_of_tables_fill_packs_well() -> None:
+    leaves = pack([f"shop.t{n}" for n in range(9000)], 200)
+    assert sum(map(len, leaves.values())) == 9000
+    assert len(leaves) <= 2 * 9000 / 200
+
+
+def test_presets_are_spread_over_the_hour_and_cron_lines_are_kept() -> None:
+    made = pipelines([table(f"shop.t{n}", size="medium") for n in range(300)], DEFAULT_TIERS)
+    minutes = [int(pipeline.timing.cron.split()[0]) for pipeline in made]
+    assert {pipeline.timing.cron.split(maxsplit=1)[1] for pipeline in made} == {"* * * *"}
+    assert len(set(minutes)) > 50
+    assert max(minutes.count(minute) for minute in set(minutes)) < 20
+    assert only(table(schedule="7 3 * * 1")).timing.cron == "7 3 * * 1"
+    assert re.fullmatch(r"\d+ 0 1 \* \*", only(table(schedule="@monthly")).timing.cron)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind", "name"),
+    [
+        ("@hourly", "cron", "gddl_pack.shop.small.hourly.normal.all"),
+        ("@once", "once", "gddl_pack.shop.small.once.normal.all"),
+        ("continuous", "continuous", "gddl_pack.shop.small.continuous.normal.all"),
+        (None, "never", "gddl_pack.shop.small.manual.normal.all"),
+    ],
+)
+def test_kinds_of_schedules(schedule: str | None, kind: str, name: str) -> None:
+    pipeline = only(table(schedule=schedule))
+    assert (pipeline.timing.kind, pipeline.dag_id) == (kind, name)
+
+
+def test_asset_schedules_are_alike_whatever_their_order() -> None:
+    specs = [table(f"shop.t{i}", schedule={"assets": names}) for i, names in enumerate([("b", "a"), ("a", "b")])]
+    pipeline = only(*specs)
+    assert pipeline.timing.assets == ("a", "b")
+    assert pipeline.tables == ("shop.t0", "shop.t1")
+
+
+def test_cron_lines_that_look_alike_make_different_packs() -> None:
+    crons = ("*/5 * * * *", "5,* * * * *", "5 * * * *", "5-5 * * * *")
+    made = pipelines([table(f"shop.t{i}", schedule=cron) for i, cron in enumerate(crons)], DEFAULT_TIERS)
+    assert sorted(pipeline.timing.cron for pipeline in made) == sorted(crons)
+
+
+@pytest.mark.parametrize("name", ["shop.a b", "shop.a$b", "shop.a@b", "shop.a#b"])
+def test_names_that_a_dag_id_can_t_carry_stay_apart(name: str) -> None:
+    made = pipelines([table(name, size="large"), table("shop.a-b", size="large")], DEFAULT_TIERS)
+    assert len({pipeline.dag_id for pipeline in made}) == 2
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", pipeline.dag_id) for pipeline in made)
+
+
+def test_a_table_of_its_own_has_its_row_s_owner_tags_and_freshness() -> None:
+    pipeline = only(table(size="large", owner="team-a", tags={"pii": "yes", "gold": ""}, freshness="30m"))
+    assert (pipeline.owner, pipeline.freshness, pipeline.dag_id) == ("team-a", 1800, "gddl.shop.orders")
+    assert pipeline.tags == ("gddl", "gold", "large", "pii:yes", "priority:normal", "shop")
+
+
+def test_pools_are_those_of_the_tiers_and_count_deferred_tasks() -> None:
+    tiers = {**TIERS, "large": TierSpec(tables_per_job=1, pool="shared", slots=9)}
+    made = pipelines([table(), table("shop.b", size="medium"), table("shop.c", size="large")], tiers)
+    found = pools(made)
+    assert {name: pool["slots"] for name, pool in found.items()} == {"gddl_small": 4, "shared": 9}
+    assert all(pool["include_deferred"] is True for pool in found.values())
