@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, get_args
@@ -19,6 +20,11 @@ from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 from tests.engine_port import EnginePort
 from tests.lanes import group_of
+
+
+def pytest_configure() -> None:
+    # Processes that tests are spread over are told a width, which commands then fold their tables to.
+    os.environ.pop("COLUMNS", None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
