@@ -19,7 +19,7 @@ test: lint
 
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark
+	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

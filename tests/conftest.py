@@ -19,7 +19,7 @@ from spark_jobs.runtime import LazySpark, Runtime
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 from tests.engine_port import EnginePort
-from tests.lanes import group_of
+from tests.lanes import group_of, is_deep
 
 
 def pytest_configure() -> None:
@@ -27,12 +27,16 @@ def pytest_configure() -> None:
     os.environ.pop("COLUMNS", None)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tell which tests must share a process."""
+    """Tell which tests must share a process, and which are for `make test-deep`."""
     for item in items:
+        if is_deep(item):
+            item.add_marker(pytest.mark.deep)
         group = group_of(item, config.rootpath / "tests")
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
+
 
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 SPARK = LazySpark(SessionSettings(cores=2, memory="3g", brief=True))

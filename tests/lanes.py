@@ -19,12 +19,25 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
     if folder in _SCATTERED:
         return None
     name = item.path.stem
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    engine = params.get("engine", "spark")
     if folder == "e2e":
         return "e2e"
     if name == "test_scenarios":
-        assert isinstance(item, pytest.Function)
         played = {"test_in_another_order": "shuffled", "test_in_one_go": "one_go"}
-        return f"{engine} {played.get(item.originalname, 'plain')}"
-    return f"{engine} {folder} {name}"
+        return f"{_engine(item)} {played.get(_function(item), 'plain')}"
+    return f"{_engine(item)} {folder} {name}"
+
+
+def is_deep(item: pytest.Item) -> bool:
+    """Minutes on Spark, seconds on the other engine, which the same pipeline drives."""
+    return (
+        item.path.stem == "test_scenarios" and _engine(item) == "spark" and _function(item) == "test_in_another_order"
+    )
+
+
+def _function(item: pytest.Item) -> str:
+    return item.originalname if isinstance(item, pytest.Function) else item.name
+
+
+def _engine(item: pytest.Item) -> str:
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return str(params.get("engine", "spark"))
