@@ -82,7 +82,7 @@ class Applying:
             return
         found = find(site.tables, snapshot, rows.select(self.shape.keys), self.shape.keys)
         self._graves = found.rows
-        if not dies or site.tables.last_transaction(path, TOMBSTONES) >= site.transaction:
+        if not dies or site.has_made(path, TOMBSTONES):
             return
         kept, removed = self._with_smallest(snapshot)
         buried = by_name(tombstones_of(rows, self.shape), snapshot.schema.arrow)
@@ -108,7 +108,7 @@ class Applying:
         done = self.net
         if self.shape.partial or self.shape.spec.force_update:
             done = self._reworked(known)
-        if site.tables.last_transaction(path, MERGE) >= site.transaction:
+        if site.has_made(path, MERGE):
             return Applied(main=self._counts(MERGE), warnings=warnings)
         if self._found is None:
             outcome = decided(done, known, self.shape)
@@ -150,7 +150,7 @@ class Applying:
     def append_only(self) -> Applied:
         """A table without keys: its replica is the changes themselves."""
         site, path = self.site, self.site.layout.replica
-        if site.tables.last_transaction(path, MERGE) < site.transaction:
+        if not site.has_made(path, MERGE):
             rows = undeleted(self.changes) if self.shape.spec.delete == "soft" else self.changes
             added = [rows] if rows.num_rows else []
             metrics = {"numTargetRowsInserted": self.changes.num_rows}
@@ -201,7 +201,7 @@ class Applying:
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""
         site, path = self.site, self.site.layout.replica
-        if site.tables.last_transaction(path, SWEEP) < site.transaction:
+        if not site.has_made(path, SWEEP):
             self._sweep()
         return self._counts(SWEEP)
 
