@@ -27,8 +27,9 @@ from spark_jobs.engines.transactions import MERGE, SWEEP, TOMBSTONES
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import ScalarType, parse_type
 
-_SMALL_FILE = 4 * 1024**2
-"""Rows that a table gains go into its smallest file where that is below this, so that files stay few."""
+_SMALL_FILE, _FULL_FILE = 4 * 1024**2, 32 * 1024**2
+"""Rows that a table gains go into its smallest file where that is below the first, so that files stay few, or into one
+that is written anew where that is below the second, so that no file grows for ever."""
 
 
 @dataclass
@@ -137,8 +138,12 @@ class Applying:
                   for a in ("insert", "update", "delete")}  # fmt: skip
         added, removed = rewritten(found, outcome, snapshot.schema.arrow)
         fresh = by_name(outcome.filter(pc.equal(actions, "insert")), snapshot.schema.arrow)
-        if fresh.num_rows and added:
-            added[-1] = pa.concat_tables([added[-1], fresh])
+        if fresh.num_rows and removed:
+            least = min(range(len(removed)), key=lambda i: removed[i].size)
+            if removed[least].size <= _FULL_FILE:
+                added[least] = pa.concat_tables([added[least], fresh])
+            else:
+                added.append(fresh)
         elif fresh.num_rows:
             kept, small = self._with_smallest(snapshot)
             added.append(pa.concat_tables([kept, fresh]) if kept is not None else fresh)
