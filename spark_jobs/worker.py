@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -54,6 +55,7 @@ def serve(orders: Connection, job: JobSpec, memory: int) -> None:
         job: without its tables.
         memory: bytes that the queries of a table may take; who started the process watches the rest.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who types Ctrl-C means the job, which ends its workers itself
     LIMITS.query_bytes = memory
     orders.send(READY)
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=_teller(orders))
