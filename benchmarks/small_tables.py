@@ -127,9 +127,9 @@ class _Watch:
             self.peak = max(self.peak, tree_mib(self._pid))
 
 
-def spark_seconds(folders: SmallFolders, side: str) -> float:
+def spark_seconds(folders: SmallFolders, side: str, tables: int) -> float:
     """Seconds a table and round on one of Spark's sides; checked."""
-    names = folders.names[: min(len(folders.names), _SPARK_TABLES) + 1]
+    names = folders.names[: min(len(folders.names) - 1, tables) + 1]
     order, answer = folders.root / f"{side}.order", folders.root / f"{side}.answer"
     told = {"side": side, "root": str(folders.root), "names": names, "rounds": _ROUNDS, "answer": str(answer)}
     order.write_text(json.dumps(told), encoding="utf-8")
@@ -184,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of tables; 1 is 10,000")
     parser.add_argument("--no-spark", action="store_true", help="leave Spark's sides out")
+    parser.add_argument("--spark-tables", type=int, default=_SPARK_TABLES, help="tables on each of Spark's sides")
     parser.add_argument("--profile", action="store_true", help="also where the time goes")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
     args = parser.parse_args()
@@ -193,7 +194,7 @@ def main() -> None:
         work = Workload(rows=_ROWS, files=_ROUNDS, changes_per_file=_CHANGES, seed=args.seed, mix=MIX)
         small_folders.write(work, folders)
         figures = measure(folders)
-        by_spark = {} if args.no_spark else {side: spark_seconds(folders, side) for side in _SPARK_SIDES}
+        by_spark = {} if args.no_spark else {s: spark_seconds(folders, s, args.spark_tables) for s in _SPARK_SIDES}
         report(figures, by_spark, profile(folders) if args.profile else {})
 
 

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """All that concerns one table in one run."""
+    """All that concerns one table in one run.
+
+    Attributes:
+        begun: an earlier run may have written something of the batch at hand.
+    """
 
     spec: TableSpec
     options: DmsOptions
@@ -27,6 +31,7 @@ class Desk:
     layout: Layout
     storage: Storage
     engine: Engine
+    begun: bool = True
 
     def stored_columns(self) -> Stored:
         """Columns of the change table now, before images apart."""

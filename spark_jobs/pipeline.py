@@ -146,7 +146,8 @@ class Ingested:
 def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None:
     """Carry out one planned batch and commit it."""
     plan, state = batch.plan, batch.ledger.state
-    desk = replace(desk, engine=desk.engine.suited(few_rows=is_small(plan, state)))
+    few = is_small(plan, state)
+    desk = replace(desk, engine=desk.engine.suited(few_rows=few), begun=batch.coming.begun)
     done = resume(desk, batch) if batch.coming.appended else ingest(run, desk, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.work is not None:

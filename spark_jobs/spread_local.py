@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -16,12 +17,14 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.process_memory import resident_bytes
 from spark_jobs.runtime import Observer, Step, silent
-from spark_jobs.table_job import Declined, TableOutcome
+from spark_jobs.table_job import Declined, TableOutcome, totals_of
 from spark_jobs.worker import READY, Answer, Look, Task, Work, serve
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AT_ONCE = 100
+_WATCH_SECONDS = 0.2
 _START_SECONDS = 120.0
 """How long a process may take to be up."""
 _DIED: Answer = []
@@ -81,13 +84,14 @@ class _Worker:
 
     Attributes:
         deadline: by the monotonic clock; null while it has no task.
+        own_bytes: memory that the process takes by itself; null until it is up.
     """
 
     process: BaseProcess
     orders: Connection
     task: Task | None = None
     deadline: float | None = None
-    ready: bool = False
+    own_bytes: int | None = None
     tables: int = 0
 
 
@@ -104,6 +108,11 @@ class _Pool:
     most: int
     spread: LocalSpread
     staff: list[_Worker] = field(default_factory=list)
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes that a table may take."""
+        return max(size_bytes(t.delta_rs_memory) for t in self.job.tiers.values() if t.engine == "delta_rs")
 
     def work_off(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Tasks in their order, answers as they come. A task whose worker dies is given to one other."""
@@ -123,8 +132,9 @@ class _Pool:
                     left.appendleft(task)
 
     def _hand_out(self, left: deque[Task]) -> None:
-        for worker in [w for w in self.staff if w.task is None and w.tables >= _TABLES_PER_WORKER]:
-            self._end(worker)
+        for worker in [w for w in self.staff if w.task is None]:
+            if worker.tables >= _TABLES_PER_WORKER or self._is_hungry(worker, 0.5):
+                self._end(worker)
         while left:
             idle = next((w for w in self.staff if w.task is None), None)
             if idle is None and len(self.staff) >= self.most:
@@ -132,7 +142,7 @@ class _Pool:
             worker = idle or self._start()
             task = left.popleft()
             worker.task, worker.tables = task, worker.tables + len(task.specs)
-            worker.deadline = self._deadline(task) + (0 if worker.ready else _START_SECONDS)
+            worker.deadline = self._deadline(task) + (_START_SECONDS if worker.own_bytes is None else 0)
             worker.orders.send(task)
 
     def _deadline(self, task: Task | None) -> float:
@@ -142,8 +152,7 @@ class _Pool:
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        memory = max(size_bytes(t.delta_rs_memory) for t in self.job.tiers.values() if t.engine == "delta_rs")
-        process = context.Process(target=self.spread.target, args=(theirs, self.job, memory), daemon=True)
+        process = context.Process(target=self.spread.target, args=(theirs, self.job, self.memory), daemon=True)
         process.start()
         theirs.close()
         worker = _Worker(process, mine)
@@ -151,16 +160,22 @@ class _Pool:
         return worker
 
     def _ready(self) -> list[_Worker]:
-        """Workers that have said something, died, or used up their time."""
+        """Workers that have said something, died, or used up their time or memory."""
         busy = [w for w in self.staff if w.task is not None]
         now = time.monotonic()
         first = min((w.deadline for w in busy if w.deadline is not None), default=now)
-        said = wait([w.orders for w in busy], max(0.0, first - now))
+        said = wait([w.orders for w in busy], max(0.0, min(first - now, _WATCH_SECONDS)))
         late = [w for w in busy if w.deadline is not None and w.deadline <= time.monotonic()]
-        return [w for w in busy if w.orders in said or w in late]
+        return [w for w in busy if w.orders in said or w in late or self._is_hungry(w)]
+
+    def _is_hungry(self, worker: _Worker, share: float = 1.0) -> bool:
+        """Whether it holds more than the memory of a table."""
+        if worker.own_bytes is None:
+            return False
+        return resident_bytes(worker.process.pid or 0) - worker.own_bytes > share * self.memory
 
     def _receive(self, worker: _Worker) -> Answer | None:
-        """The answer to its task, `_DIED`, or null where it only told a step. A worker out of time is killed."""
+        """The answer to its task, `_DIED`, or null where it only told a step; out of time or memory it is killed."""
         if worker.orders.poll():
             try:
                 found = worker.orders.recv()
@@ -168,7 +183,8 @@ class _Pool:
                 self._end(worker)
                 return _DIED
             if found == READY:
-                worker.ready, worker.deadline = True, self._deadline(worker.task)
+                worker.own_bytes = resident_bytes(worker.process.pid or 0)
+                worker.deadline = self._deadline(worker.task)
                 return None
             if isinstance(found, Step):
                 self.spread.observe(found)
@@ -176,9 +192,12 @@ class _Pool:
             worker.task = worker.deadline = None
             answer: Answer = found
             return answer
-        task = worker.task
+        specs = worker.task.specs if isinstance(worker.task, Work) else ()
+        hungry = self._is_hungry(worker)
         self._end(worker)
-        return [] if task is None or isinstance(task, Look) else [_outcome(self.job, s, _late(s)) for s in task.specs]
+        if hungry:
+            return [Declined(s, "it needs more memory than delta_rs_memory", totals_of(self.job)) for s in specs]
+        return [_outcome(self.job, s, _late(s)) for s in specs]
 
     def _given_up(self, task: Task, worker: _Worker) -> Answer:
         """Of a table whose workers died twice."""

@@ -74,4 +74,9 @@ class TableRun:
     @property
     def limits(self) -> Limits:
         tier = self.job.tiers[self.spec.size]
-        return Limits(max_files=tier.max_files_per_batch, max_bytes=tier.max_bytes_per_batch)
+        most = tier.max_bytes_per_batch
+        if (
+            self.engine == "delta_rs"
+        ):  # decoded rows take some 18 times the bytes of their file, a stored table far less
+            most = min(most, tier.delta_rs_max_bytes // 2)
+        return Limits(max_files=tier.max_files_per_batch, max_bytes=most)

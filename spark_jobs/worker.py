@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import resource
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.engines.base import DeclinedError
+from spark_jobs.engines.delta_rs.limits import LIMITS
 from spark_jobs.runtime import Runtime, Step
 from spark_jobs.storage import Storage
 from spark_jobs.table_job import Declined, TableOutcome, attempt, look_at, totals_of
@@ -54,9 +53,10 @@ def serve(orders: Connection, job: JobSpec, memory: int) -> None:
 
     Args:
         job: without its tables.
-        memory: bytes that a table may take beyond what the process takes by itself.
+        memory: bytes that the queries of a table may take; who started the process watches the rest.
     """
-    limit_memory(memory)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who types Ctrl-C means the job, which ends its workers itself
+    LIMITS.query_bytes = memory
     orders.send(READY)
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=_teller(orders))
     while True:
@@ -79,26 +79,3 @@ def _teller(orders: Connection) -> Callable[[Step], None]:
         orders.send(step)
 
     return tell
-
-
-def limit_memory(size: int) -> None:
-    """An allocation beyond it fails, which declines the table, before the machine is short of memory."""
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the other pools reserve far more than they use
-    import pyarrow as pa  # noqa: PLC0415 - reads the variable when it is imported
-
-    import spark_jobs.engines.delta_rs.engine  # noqa: F401, PLC0415 - what it takes is the process's own
-
-    pa.set_memory_pool(pa.system_memory_pool())
-    used = _status_kib("VmData") * 1024
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = used + size
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
-
-
-def _status_kib(field: str) -> int:
-    """A figure of this process by the kernel; 0 where there is no /proc."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)

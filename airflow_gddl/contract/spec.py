@@ -133,9 +133,9 @@ class TierSpec:
     """A batch holds at most so many bytes, but always one file."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
-    delta_rs_max_bytes: int = 256 * 1024**2
-    """Under `delta_rs`, a table or batch with more bytes is left to `spark`."""
-    delta_rs_memory: str = "1g"
+    delta_rs_max_bytes: int = 128 * 1024**2
+    """Under `delta_rs`, a table or file with more bytes is left to `spark`; batches hold at most half of it."""
+    delta_rs_memory: str = "2g"
     """Under `delta_rs`, memory of each table that is worked on."""
     delta_rs_timeout: str = "1h"
     """Under `delta_rs`, longest time that one table may take in a job."""

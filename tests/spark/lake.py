@@ -62,6 +62,11 @@ class Lake:
         return {outcome.result.table: outcome.result for outcome in outcomes}
 
 
+def on_spark(job: JobSpec) -> JobSpec:
+    """The job with Spark in every tier."""
+    return replace(job, tiers={size: replace(tier, engine="spark") for size, tier in job.tiers.items()})
+
+
 def read(path: str) -> list[Row]:
     """All rows of a Delta table by a reader that isn't Spark; empty when there is no table."""
     if not DeltaTable.is_deltatable(path):

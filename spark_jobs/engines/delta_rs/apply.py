@@ -27,8 +27,9 @@ from spark_jobs.engines.transactions import MERGE, SWEEP, TOMBSTONES
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import ScalarType, parse_type
 
-_SMALL_FILE = 4 * 1024**2
-"""Rows that a table gains go into its smallest file where that is below this, so that files stay few."""
+_SMALL_FILE, _FULL_FILE = 4 * 1024**2, 32 * 1024**2
+"""Rows that a table gains go into its smallest file where that is below the first, so that files stay few, or into one
+that is written anew where that is below the second, so that no file grows for ever."""
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Applying:
             return
         found = find(site.tables, snapshot, rows.select(self.shape.keys), self.shape.keys)
         self._graves = found.rows
-        if not dies or site.tables.last_transaction(path, TOMBSTONES) >= site.transaction:
+        if not dies or site.has_made(path, TOMBSTONES):
             return
         kept, removed = self._with_smallest(snapshot)
         buried = by_name(tombstones_of(rows, self.shape), snapshot.schema.arrow)
@@ -108,7 +109,7 @@ class Applying:
         done = self.net
         if self.shape.partial or self.shape.spec.force_update:
             done = self._reworked(known)
-        if site.tables.last_transaction(path, MERGE) >= site.transaction:
+        if site.has_made(path, MERGE):
             return Applied(main=self._counts(MERGE), warnings=warnings)
         if self._found is None:
             outcome = decided(done, known, self.shape)
@@ -137,8 +138,12 @@ class Applying:
                   for a in ("insert", "update", "delete")}  # fmt: skip
         added, removed = rewritten(found, outcome, snapshot.schema.arrow)
         fresh = by_name(outcome.filter(pc.equal(actions, "insert")), snapshot.schema.arrow)
-        if fresh.num_rows and added:
-            added[-1] = pa.concat_tables([added[-1], fresh])
+        if fresh.num_rows and removed:
+            least = min(range(len(removed)), key=lambda i: removed[i].size)
+            if removed[least].size <= _FULL_FILE:
+                added[least] = pa.concat_tables([added[least], fresh])
+            else:
+                added.append(fresh)
         elif fresh.num_rows:
             kept, small = self._with_smallest(snapshot)
             added.append(pa.concat_tables([kept, fresh]) if kept is not None else fresh)
@@ -150,7 +155,7 @@ class Applying:
     def append_only(self) -> Applied:
         """A table without keys: its replica is the changes themselves."""
         site, path = self.site, self.site.layout.replica
-        if site.tables.last_transaction(path, MERGE) < site.transaction:
+        if not site.has_made(path, MERGE):
             rows = undeleted(self.changes) if self.shape.spec.delete == "soft" else self.changes
             added = [rows] if rows.num_rows else []
             metrics = {"numTargetRowsInserted": self.changes.num_rows}
@@ -201,7 +206,7 @@ class Applying:
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""
         site, path = self.site, self.site.layout.replica
-        if site.tables.last_transaction(path, SWEEP) < site.transaction:
+        if not site.has_made(path, SWEEP):
             self._sweep()
         return self._counts(SWEEP)
 

@@ -139,7 +139,14 @@ class DeltaRsEngine:
 
     def _work(self, desk: Desk, plan: BatchPlan, state: TableState, decoded: Decoded) -> DeltaRsWork:
         intake = decoded.intake
-        site = Site(tables=self.tables, layout=desk.layout, tier=desk.tier, plan=plan, shape=intake.schema.shape)
+        site = Site(
+            tables=self.tables,
+            layout=desk.layout,
+            tier=desk.tier,
+            plan=plan,
+            shape=intake.schema.shape,
+            begun=desk.begun,
+        )
         applying = Applying(site, intake.figures, intake.change_schemas, state.keys is None, decoded.good)
         return DeltaRsWork(decoded, applying)
 

@@ -99,7 +99,7 @@ class Receiving:
     def _write(self, good: pa.Table) -> int:
         """Rows that the batch's commit has appended, now or in an earlier attempt."""
         site, path = self.site, self.site.layout.changes
-        if site.tables.last_transaction(path, APPEND) >= site.transaction:
+        if site.has_made(path, APPEND):
             return site.tables.metrics(path, APPEND, site.transaction).get("numOutputRows", 0)
         added = [good] if good.num_rows else []
         site.tables.commit(path, site.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))

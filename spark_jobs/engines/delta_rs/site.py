@@ -26,11 +26,16 @@ class Site:
     tier: TierSpec
     plan: BatchPlan
     shape: Shape
+    begun: bool = True
 
     @property
     def transaction(self) -> int:
         """The version under which each step of the batch is written once."""
         return version_of(self.plan)
+
+    def has_made(self, path: str, app: str) -> bool:
+        """Whether a step of this batch is in the table; what is new to this run can't be, and asking costs time."""
+        return self.begun and self.tables.last_transaction(path, app) >= self.transaction
 
     def write(
         self,
@@ -41,7 +46,7 @@ class Site:
     ) -> Write:
         """A commit of this batch's step."""
         return Write(app=app, version=self.transaction, added=added, removed=removed or (), metrics=metrics or {},
-                     indexed=self.shape.keys)  # fmt: skip
+                     indexed=self.shape.keys, once=self.begun)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

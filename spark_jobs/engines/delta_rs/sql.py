@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 import duckdb
 import pyarrow as pa
 
+from spark_jobs.engines.delta_rs.limits import LIMITS
 from spark_jobs.plan.types import ArrayType, MapType, SqlType, StructType
 
 _LOCAL = threading.local()
@@ -62,13 +63,11 @@ def connection() -> duckdb.DuckDBPyConnection:
         found = duckdb.connect(config={"threads": 1})
         found.execute("SET TimeZone = 'UTC'")
         found.execute("SET python_enable_replacements = false")
+        if LIMITS.query_bytes is not None:  # what is larger fails, rather than to go to some folder's disk
+            found.execute(f"SET memory_limit = '{LIMITS.query_bytes // 1024}KiB'")
+            found.execute("SET temp_directory = ''")
         _LOCAL.connection = found
     return found
-
-
-def limit_memory(size: str) -> None:
-    """Let this thread's queries take so much and no more, e.g. `512MB`; what is larger spills to disk."""
-    connection().execute(f"SET memory_limit = {text(size)}")
 
 
 def query(statement: str, relations: Mapping[str, pa.Table]) -> pa.Table:

@@ -75,6 +75,7 @@ class Write:
         removed: files that vanish; null: all there are, and `schema` takes the place of the table's.
         metrics: as Spark's Delta names them.
         indexed: columns whose least and greatest values help to find rows.
+        once: ask first whether the transaction has been made.
     """
 
     app: str = ""
@@ -84,6 +85,7 @@ class Write:
     schema: TableSchema | None = None
     metrics: Mapping[str, int] = field(default_factory=dict)
     indexed: Sequence[str] = ()
+    once: bool = True
 
 
 class Tables:
@@ -199,7 +201,7 @@ class Tables:
             RetriableError: `DELTA_CONFLICT`: somebody else has written to the table meanwhile.
         """
         snapshot = self.existing(path)
-        if write.app and self.last_transaction(path, write.app) >= write.version:
+        if write.app and write.once and self.last_transaction(path, write.app) >= write.version:
             return
         schema = write.schema or snapshot.schema
         actions: list[Any] = [self._add(path, by_name(rows, schema.arrow), write) for rows in write.added]

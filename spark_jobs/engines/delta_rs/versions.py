@@ -56,7 +56,7 @@ def _under_old_keys(rows: pa.Table, site: Site) -> pa.Table:
 def update_history(site: Site, touched: pa.Table | None, floors: Sequence[str | None]) -> None:
     """Make the history of `touched` keys (null: of all) equal to what their changes tell."""
     path, shape = site.layout.history, site.shape
-    if site.tables.last_transaction(path, HISTORY) >= site.transaction:
+    if site.has_made(path, HISTORY):
         return
     snapshot = site.tables.existing(path)
     if touched is None:
