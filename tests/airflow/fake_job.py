@@ -2,7 +2,8 @@
 
 `record`: a file that gets a JSON line for each job: its run id, tables, options and roots. `fail`: table to [code,
 message]; `fail_jobs`: only in the first so many jobs. `skip`: tables that have nothing new. `sleep`: seconds before
-each table, or table to seconds. `pid`: a file that gets this process's id.
+each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
+to text.
 """
 
 import importlib
@@ -25,6 +26,9 @@ def main() -> int:
         file.write(json.dumps(line) + "\n")
     if "pid" in orders:
         Path(orders["pid"]).write_text(str(os.getpid()))
+    for path, text in orders.get("write", {}).items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
     jobs = len(Path(orders["record"]).read_text().splitlines())
     if jobs > orders.get("fail_jobs", jobs):
         orders["fail"] = {}

@@ -1,0 +1,178 @@
+"""The sensor and its trigger, on the triggerer's side and on the worker's (design, section 9)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.triggers.base import TaskSkippedEvent, TriggerEvent
+
+from airflow_gddl.capabilities import STARTS_FROM_TRIGGER, AirflowException, AirflowFailException, AirflowSkipException
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.landing.work import Work
+from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.triggers.files import GddlFilesTrigger
+from airflow_gddl.triggers.tables import LOOK_ON_WORKER, GddlTablesTrigger
+from tests.airflow.bag import serialised
+from tests.airflow.stage import Stage
+
+PACK = "gddl_pack.shop.small.hourly.normal.all"
+
+
+def trigger(stage: Stage, **changes: Any) -> GddlTablesTrigger:
+    """As the triggerer makes one: from what another was serialised to."""
+    arguments: dict[str, Any] = {"metadata": str(stage.metadata), "pipeline": PACK, "asked": "{}", "run_id": "r"}
+    arguments |= {"forever": False, "poll_seconds": 0.05, "patience_seconds": 0.0, **changes}
+    path, kept = GddlTablesTrigger(**arguments).serialize()
+    module, _, name = path.rpartition(".")
+    made: GddlTablesTrigger = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(kept)))
+    return made
+
+
+async def first(events: AsyncIterator[TriggerEvent]) -> TriggerEvent:
+    return await anext(events)
+
+
+def fired(made: GddlTablesTrigger) -> TriggerEvent:
+    return asyncio.run(asyncio.wait_for(first(made.run()), 20))
+
+
+def test_a06_nothing_to_do_ends_the_task_in_the_triggerer(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    assert isinstance(fired(trigger(stage)), TaskSkippedEvent)
+
+
+def test_a06_work_is_told_in_plain_data(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
+    stage.land("shop.b")
+    work = decode(Work, json.loads(json.dumps(fired(trigger(stage)).payload)))
+    assert list(work.initial) == ["shop.b"]
+
+
+def test_a06_a_continuous_pipeline_waits_and_lets_others_work(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+
+    async def both() -> tuple[TriggerEvent, int]:
+        waiting = asyncio.create_task(first(trigger(stage, forever=True).run()))
+        ticks = 0
+        while not waiting.done():
+            await asyncio.sleep(0.02)
+            ticks += 1
+            if ticks == 10:
+                stage.land("shop.a")
+        return await waiting, ticks
+
+    event, ticks = asyncio.run(asyncio.wait_for(both(), 20))
+    assert "shop.a" in event.payload["initial"]
+    assert ticks >= 10
+
+
+def test_a_store_that_does_not_answer_is_for_the_task_to_raise(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    stage.landing.mkdir()
+    (stage.landing / "shop").symlink_to(stage.landing / "shop")  # a loop: no listing ends well
+    event = fired(trigger(stage))
+    assert event.payload["passing"] is True
+    assert "LANDING_UNREACHABLE" in event.payload["error"]
+
+
+def test_a02_what_can_t_be_asked_is_not_tried_again(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    for asked in ('{"tables": ["shop.x"]}', '{"from": "yesterday"}'):
+        event = fired(trigger(stage, asked=asked))
+        assert event.payload["passing"] is False
+        assert "REQUEST_INVALID" in event.payload["error"]
+
+
+def test_a_machine_without_the_metadata_leaves_the_look_to_the_worker(stage: Stage) -> None:
+    assert fired(trigger(stage, metadata=str(stage.root / "nowhere"))).payload == LOOK_ON_WORKER
+
+
+def test_a_run_that_only_waits_for_others_waits_for_a_while(stage: Stage) -> None:
+    stage.rows("{table: shop.x, keys: [id], depends_on: [shop.y]}", "{table: shop.y, keys: [id], size: large}")
+    stage.land("shop.x")
+    stage.land("shop.y")
+    start = time.monotonic()
+    assert isinstance(fired(trigger(stage, patience_seconds=0.5)), TaskSkippedEvent)
+    assert 0.5 <= time.monotonic() - start < 10
+
+
+class Instance:
+    """What the sensor uses of a task instance."""
+
+    def __init__(self) -> None:
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+def back(stage: Stage, event: Any) -> dict[str, Any]:
+    """What the sensor pushes once it is back from the triggerer with this event."""
+    sensor = build_dags()[PACK].get_task("landed")
+    assert isinstance(sensor, GddlTablesSensor)
+    instance = Instance()
+    context: Any = {"ti": instance, "run_id": "r", "params": {}}
+    sensor.looked(context, event)
+    return instance.pushed
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ({"error": "[LANDING_UNREACHABLE] x", "passing": True}, AirflowException),
+        ({"error": "[REQUEST_INVALID] x", "passing": False}, AirflowFailException),
+        ("skipped", AirflowSkipException),
+    ],
+)
+def test_the_task_raises_what_the_trigger_met(stage: Stage, event: Any, error: type[Exception]) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    with pytest.raises(error) as met:
+        back(stage, event)
+    assert type(met.value) is error
+
+
+def test_the_worker_looks_where_the_triggerer_could_not(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    with pytest.raises(AirflowSkipException):
+        back(stage, LOOK_ON_WORKER)
+    stage.land("shop.a")
+    assert list(back(stage, LOOK_ON_WORKER)["return_value"]["initial"]) == ["shop.a"]
+
+
+def test_a06_the_task_starts_in_the_triggerer_where_that_knows_the_params(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    (task,) = (
+        t for t in json.loads(serialised(build_dags()[PACK]))["dag"]["tasks"] if t["__var"]["task_id"] == "landed"
+    )
+    assert task["__var"].get("start_from_trigger", False) is STARTS_FROM_TRIGGER
+    # A trigger takes its templates only from fields that both it and the task have.
+    assert {"asked", "run_id"} <= set(vars(trigger(stage)))
+    assert set(task["__var"]["template_fields"]) == {"asked", "run_id"}
+
+
+def test_new_files_are_events_for_asset_watchers(tmp_path: Path) -> None:
+    path = tmp_path / "shop" / "a" / "20240101-000000000.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_text("x")
+    made = GddlFilesTrigger(landing=str(tmp_path), tables=["shop.b", "shop.a"], poll_seconds=0.05)
+    assert made.serialize()[1]["tables"] == ["shop.a", "shop.b"]
+
+    async def both() -> list[Any]:
+        events, found = made.run(), []
+        for name in ("20240102-000000000.parquet", "20240103-000000000.parquet"):
+            waiting = asyncio.create_task(first(events))
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+            (path.parent / name).write_text("y")
+            found.append((await waiting).payload)
+        return found
+
+    assert asyncio.run(asyncio.wait_for(both(), 20)) == [{"tables": ["shop.a"]}] * 2
