@@ -8,10 +8,19 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
-.PHONY: demo test test-deep lint clean
+.PHONY: demo demo-check demo-embedded test test-deep lint clean
 .DELETE_ON_ERROR:
 
+# The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
 demo: $(VENV)/.demo
+	$(BIN)/gddl demo --airflow --project . --rounds 2 $(DEMO)
+
+# The same without the wait: its exit status is the verdict.
+demo-check: $(VENV)/.demo
+	$(BIN)/gddl demo --airflow --project . --rounds 2 --check $(DEMO)
+
+# Without Airflow.
+demo-embedded: $(VENV)/.demo
 	$(BIN)/gddl demo $(DEMO)
 
 test: lint

@@ -9,6 +9,8 @@ from airflow.sdk import Param
 from airflow_gddl.topology import Pipeline
 
 _TABLE = r"^[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}\.[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}$"
+# `format` alone is not checked where a validator of RFC 3339 is not installed; the form's own picker goes by it.
+_MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$"
 
 
 def params() -> dict[str, Param]:
@@ -16,7 +18,7 @@ def params() -> dict[str, Param]:
     return {
         "tables": Param(
             [],
-            type="array",
+            type=["null", "array"],  # the form marks what can't be null as something that must be filled in
             items={"type": "string", "pattern": _TABLE},
             maxItems=1000,
             title="Tables",
@@ -24,7 +26,7 @@ def params() -> dict[str, Param]:
         ),
         "full_refresh": Param(
             False,
-            type="boolean",
+            type=["null", "boolean"],
             title="Full refresh",
             description="Rebuild from all landing files; readers see the old table until the new one is there.",
         ),
@@ -35,17 +37,25 @@ def params() -> dict[str, Param]:
 
 def documentation(pipeline: Pipeline) -> str:
     """The DAG's page. That of a pack names no table: it would change with every row."""
-    about = f"**Source** {pipeline.source} · **tier** {pipeline.tier} · **priority** {pipeline.priority}"
     what = f"`{pipeline.tables[0]}`" if pipeline.tables else "a pack of tables"
-    return (
-        f"Brings {what} into Delta Lake.\n\n{about}\n\n"
-        "`landed` looks which tables have new files, `initial_load` loads those that have no replica, "
-        "`incremental_load` brings the others up to date. Trigger it with *tables* to run some alone, with *full "
-        "refresh* to rebuild them. "
-        "Clear a failed task to go on where it stopped; each table's result is in the task's log and XCom."
-    )
+    facts = f"source **{pipeline.source}**, tier **{pipeline.tier}**, priority **{pipeline.priority}**"
+    lines = [
+        f"Brings {what} into Delta Lake: {facts}.",
+        "",
+        "- **landed** looks which tables have new files, or changed rows. Where none has, the rest is skipped.",
+        "- **initial_load** loads those that have no replica yet.",
+        "- **incremental_load** brings the others up to date.",
+        "",
+        "**Rerun**: trigger it; *Tables* names some alone, *Full refresh* rebuilds them from their files.",
+        "",
+        "**After a failure**: the task's log names each table, what is wrong and the way out. Retry or clear it: it",
+        "goes on where it stopped, and loads nothing twice.",
+        "",
+        "**Results**: a line for each table in the log, a summary in XCom, an event of the table's asset.",
+    ]
+    return "\n".join(lines)
 
 
 def _moment(title: str, description: str) -> Param:
-    schema: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+    schema: dict[str, Any] = {"type": ["null", "string"], "format": "date-time", "pattern": _MOMENT}
     return Param(None, title=title, description=description, **schema)

@@ -39,14 +39,19 @@ class MetadataState:
             serves = "the last good copy serves" if self.pipelines else "no table is scheduled"
             lines += [f"The metadata can't be read since {self.stale_since}; {serves}:", f"  {self.why}"]
         if self.problems:
-            lines += [f"{len(self.problems)} problems in the metadata; every other row is scheduled:"]
+            lines += [f"{_count(len(self.problems), 'problem')} in the metadata; every other row is scheduled:"]
             lines += [f"  {problem}" for problem in self.problems]
         if self.unbuilt:
-            lines += [f"{len(self.unbuilt)} pipelines can't be made DAGs; change their rows, the others are scheduled:"]
+            unbuilt = _count(len(self.unbuilt), "pipeline")
+            lines += [f"{unbuilt} can't be made a DAG; change their rows, the others are scheduled:"]
             lines += [f"  {line}" for line in self.unbuilt]
         if self.carried:
-            lines += [f"{len(self.carried)} tables are kept as they were, because a file can't be read."]
+            lines += [f"{_count(len(self.carried), 'table')} kept as before, because a file can't be read."]
         return "\n".join(lines)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 class MetadataProblems(Exception):  # noqa: N818 - the name is the headline of the import error

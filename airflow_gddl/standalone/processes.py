@@ -1,0 +1,63 @@
+"""Every process of one standalone Airflow, wherever it hangs: workers and jobs leave the group that they began in.
+
+They are known by a variable in their environment, which every child inherits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import psutil
+
+MARK = "GDDL_STANDALONE"
+
+
+def marked(value: str) -> list[psutil.Process]:
+    """Processes whose mark is this value; never this process."""
+    return [process for process, found in _marks() if found == value]
+
+
+def marks() -> set[str]:
+    """The marks of all processes of this user."""
+    return {found for _, found in _marks()}
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid)
+
+
+def end(processes: Iterable[psutil.Process], grace_seconds: float) -> None:
+    """Ask them to end, and kill those that don't in time."""
+    asked = list(processes)
+    for process in asked:
+        _quietly(process.terminate)
+    _, left = psutil.wait_procs(asked, timeout=grace_seconds)
+    kill(left)
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    doomed = list(processes)
+    for process in doomed:
+        _quietly(process.kill)
+    psutil.wait_procs(doomed, timeout=5)
+
+
+def _marks() -> Iterator[tuple[psutil.Process, str]]:
+    own = psutil.Process().pid
+    for process in psutil.process_iter():
+        if process.pid == own:
+            continue
+        try:
+            found = process.environ().get(MARK)
+            alive = process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):
+            continue  # gone meanwhile, or somebody else's
+        if found is not None and alive:
+            yield process, found
+
+
+def _quietly(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except psutil.NoSuchProcess:
+        return

@@ -1,0 +1,64 @@
+"""One Airflow for all end-to-end tests."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.catalog import load
+from airflow_gddl.standalone import processes
+from airflow_gddl.standalone.supervisor import Standalone
+from airflow_gddl.topology import pipelines, pools
+from tests.e2e.site import Site, order
+
+if importlib.util.find_spec("airflow") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+SETTINGS = """\
+landing: ../landing
+lake: ../lake
+defaults: {schedule: null}
+tiers:
+  solo: {tables_per_job: 1, slots: 1}
+"""
+
+
+def populate(site: Site) -> None:
+    (site.metadata / "tables").mkdir(parents=True)
+    (site.metadata / "gddl.yaml").write_text(SETTINGS)
+    site.rows("real", "{table: real.orders, keys: [id]}", source="real")
+    site.rows("shop", "{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}", source="shop")
+    urgency = ("low", "normal", "high", "critical")
+    site.rows(
+        "queue", *(f"{{table: queue.{p}, keys: [id], size: solo, priority: {p}}}" for p in urgency), source="queue"
+    )
+    site.rows("stream", "{table: stream.a, keys: [id], size: solo, schedule: continuous}", source="stream")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("e2e")
+    running = Standalone(order(root))
+    made = Site(root, running)
+    populate(made)
+    with running:
+        running.begin()
+        running.start()
+        running.wait_ready()
+        catalog = load(made.metadata, {})
+        assert catalog.problems == ()
+        dags = pipelines(catalog.tables, catalog.tiers)
+        made.runs.create_pools(pools(dags))
+        made.runs.wait_for([dag.dag_id for dag in dags])
+        yield made
+    assert not any(mark.endswith(str(running.order.home.root)) for mark in processes.marks()), "a process is left"
+
+
+@pytest.fixture(scope="session")
+def pictures() -> Path:
+    folder = Path(__file__).with_name("pictures")
+    folder.mkdir(exist_ok=True)
+    return folder

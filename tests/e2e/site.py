@@ -1,0 +1,94 @@
+"""A project folder, an Airflow that runs it, and the jobs that it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.standalone.home import Home, HomeSettings
+from airflow_gddl.standalone.ports import free_port
+from airflow_gddl.standalone.runs import RunRef, Runs
+from airflow_gddl.standalone.supervisor import Order, Standalone
+
+ROOT = Path(__file__).parents[2]
+_OPTIONS = {"poll_seconds": "1", "retry_delay_seconds": "1", "retries": "3", "dependency_wait_seconds": "5"}
+
+
+@dataclass
+class Site:
+    """Everything below one folder. `running` is Airflow; its tables are those of `metadata/tables`."""
+
+    root: Path
+    running: Standalone
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def runs(self) -> Runs:
+        return Runs(self.running, self.told.append)
+
+    @property
+    def metadata(self) -> Path:
+        return self.root / "metadata"
+
+    @property
+    def lake(self) -> Path:
+        return self.root / "lake"
+
+    @property
+    def landing(self) -> Path:
+        return self.root / "landing"
+
+    def rows(self, file: str, *rows: str, source: str) -> None:
+        """Write a file of `metadata/tables`; rows in YAML's flow form."""
+        path = self.metadata / "tables" / f"{file}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join([f"source: {source}\ntables:\n", *(f"  - {row}\n" for row in rows)]))
+
+    def land(self, table: str, name: str = "20240101-000000000.parquet") -> None:
+        path = self.landing / table.replace(".", "/", 1) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+    def hold(self, table: str) -> Path:
+        """Have the stand-in wait at this table until the file is removed."""
+        path = self.root / f"hold-{table}"
+        path.touch()
+        return path
+
+    def jobs(self, schema: str, what: str = "start") -> list[dict[str, Any]]:
+        """What the stand-in noted about jobs of a schema's tables, in order."""
+        path = self.root / "jobs.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [line for line in lines if line["what"] == what and line["tables"][0].startswith(f"{schema}.")]
+
+    def load(self, dag_id: str, **conf: Any) -> RunRef:
+        """A run that is green, from the trigger on."""
+        run = self.runs.trigger(dag_id, conf)
+        self.runs.finish([run], 120)
+        return run
+
+    def import_errors(self) -> list[dict[str, Any]]:
+        errors: list[dict[str, Any]] = self.running.rest.get("importErrors")["import_errors"]
+        return errors
+
+
+def order(root: Path) -> Order:
+    """An Airflow that looks often, and loses patience with dead parts soon."""
+    job = json.dumps([sys.executable, str(Path(__file__).with_name("job.py"))])
+    more = {
+        "gddl": {**_OPTIONS, "metadata": str(root / "metadata"), "job_command": job},
+        "scheduler": {
+            "task_instance_heartbeat_timeout": "20",
+            "task_instance_heartbeat_timeout_detection_interval": "5",
+        },
+        "triggerer": {"triggerer_health_check_threshold": "8", "job_heartbeat_sec": "2"},
+        "dag_processor": {"min_file_process_interval": "2", "stale_dag_threshold": "2"},
+    }
+    settings = HomeSettings(dags=ROOT / "dags", port=free_port(0), parallelism=4, title="end to end", more=more)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    own = {"E2E_JOB": str(root)}
+    return Order(home=Home(root / "airflow"), settings=settings, environ=environ, own=own)

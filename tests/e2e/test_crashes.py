@@ -1,0 +1,102 @@
+"""Parts and workers that are killed: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.simulate import SimulateSpec, TableShape, differences, prepare
+from airflow_gddl.simulate.replica import read_replica
+from airflow_gddl.standalone import processes
+from tests.e2e.site import Site
+
+REAL = "gddl_pack.real.small.manual.normal.all"
+ORDERS = 400
+
+
+def orders() -> pa.Table:
+    ids = list(range(ORDERS))
+    return pa.table(
+        {"id": pa.array(ids, pa.int32()), "note": [f"note {n}" for n in ids], "price": [n / 4 for n in ids]}
+    )
+
+
+def commits(table: Path) -> int:
+    return len(list((table / "_delta_log").glob("*.json")))
+
+
+def jobs(site: Site) -> list[psutil.Process]:
+    """Processes of the real job, not of its JVM."""
+    found = processes.marked(site.running.mark)
+    return [process for process in found if "spark_jobs.main" in process.cmdline()]
+
+
+def kill_worker(site: Site) -> None:
+    """As a machine that is lost: the task and the worker that it runs in, at once."""
+    (job,) = jobs(site)
+    task = job.parent()
+    worker = task.parent()
+    assert "LocalExecutor" in " ".join(worker.cmdline())
+    for process in (worker, task):
+        process.kill()
+
+
+def changes(site: Site) -> list[dict[str, Any]]:
+    return read_replica(site.lake / "real" / "orders__changes").to_pylist()
+
+
+def test_a_worker_killed_in_the_middle_of_a_job_loses_and_repeats_nothing(site: Site) -> None:
+    spec = SimulateSpec(
+        input={"orders": orders()},
+        landing=site.landing,
+        schema="real",
+        tables={"orders": TableShape(keys=("id",))},
+        rounds=1,
+        changes=100,
+    )
+    simulator = prepare(spec)
+    simulator.land_full_load()
+    site.load(REAL)
+    replica = site.lake / "real" / "orders"
+    assert not differences(simulator.truth("orders"), read_replica(replica), ("id",))
+
+    simulator.land_round(1)
+    before = commits(site.lake / "real" / "orders__changes")
+    run = site.runs.trigger(REAL)
+    site.running.wait(
+        "changes to be appended", lambda: commits(site.lake / "real" / "orders__changes") > before, 120, 0.05
+    )
+    kill_worker(site)
+    site.running.wait("the job to end with its worker", lambda: not jobs(site), 20)
+    site.runs.finish([run], 240)
+
+    tried = site.running.rest.get(f"{run.path}/taskInstances/incremental_load")["try_number"]
+    assert tried > 1, "the job was done before its worker was killed"
+    assert not differences(simulator.truth("orders"), read_replica(replica), ("id",))
+    report = simulator.report().tables["orders"]
+    kept = Counter((row["id"], row["_gddl"]["op"], str(row["_gddl"]["sequence"])) for row in changes(site))
+    assert sum(kept.values()) == report.load_rows + sum(report.changes.values())
+    assert set(kept.values()) == {1}
+
+
+def test_a_killed_triggerer_is_noticed_and_a_new_one_goes_on_waiting(site: Site) -> None:
+    (waiting,) = site.running.rest.get("dags/gddl.stream.a/dagRuns", state="running")["dag_runs"]
+    assert site.jobs("stream") == []
+    os.kill(site.running.pid("triggerer"), signal.SIGKILL)
+    with pytest.raises(FatalError, match="triggerer was ended by SIGKILL; its last lines:") as caught:
+        site.running.wait("somebody to notice", lambda: False, 10)
+    assert caught.value.code == "PART_DIED"
+    site.land("stream.a")
+    site.running.restart("triggerer")
+    site.running.wait("the file to be loaded", lambda: len(site.jobs("stream", "end")) == 1, 90)
+    path = f"dags/gddl.stream.a/dagRuns/{waiting['dag_run_id']}"
+    site.running.wait("the run to end", lambda: site.running.rest.get(path)["state"] == "success", 60)
+    assert [job["tables"] for job in site.jobs("stream")] == [["stream.a"]]

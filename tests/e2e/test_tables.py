@@ -1,0 +1,59 @@
+"""What a person does with rows and runs, over REST."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from tests.e2e.site import Site
+
+SHOP = "gddl_pack.shop.small.manual.normal.all"
+
+
+def test_a_rerun_takes_what_its_conf_names(site: Site) -> None:
+    site.land("shop.a")
+    site.land("shop.b")
+    site.load(SHOP)
+    assert [job["tables"] for job in site.jobs("shop")] == [["shop.a", "shop.b"]]
+    site.load(SHOP)
+    assert len(site.jobs("shop")) == 1, "nothing new must start no job"
+    site.load(SHOP, tables=["shop.b"], full_refresh=True)
+    assert [job["tables"] for job in site.jobs("shop")][1:] == [["shop.b"]]
+    assert [job["options"]["full_refresh"] for job in site.jobs("shop")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("conf", "named"),
+    [({"tables": "shop.a"}, "tables"), ({"full_refresh": "yes"}, "full_refresh"), ({"from": "yesterday"}, "from")],
+)
+def test_what_the_form_would_refuse_is_refused_over_rest(site: Site, conf: dict[str, object], named: str) -> None:
+    with pytest.raises(FatalError, match=r"40\d") as caught:
+        site.runs.trigger(SHOP, conf)
+    assert named in str(caught.value)
+
+
+def test_rows_come_break_and_go(site: Site) -> None:
+    """Added rows are loaded, a broken one is told of and stops no other, disabled ones leave nothing behind."""
+    good = "{table: life.a, keys: [id]}"
+    site.rows("life", good, "{table: life.own, keys: [id], size: solo}", source="life")
+    pack = "gddl_pack.life.small.manual.normal.all"
+    site.runs.wait_for([pack, "gddl.life.own"], 60)
+    site.land("life.a")
+    site.land("life.own")
+    site.runs.finish([site.runs.trigger(pack), site.runs.trigger("gddl.life.own")], 120)
+    assert sorted(job["tables"] for job in site.jobs("life")) == [["life.a"], ["life.own"]]
+
+    site.rows("life", good, "{table: life.own, keys: [id], siez: solo}", source="life")
+    site.running.wait("the import error", lambda: bool(site.import_errors()), 60)
+    (error,) = site.import_errors()
+    for part in ("life.yaml", "siez", "size", "every other row is scheduled"):
+        assert part in error["stack_trace"]
+    assert "Traceback" not in error["stack_trace"].split("MetadataProblems")[-1]
+    site.land("life.a", "20240102-000000000.parquet")
+    site.load(pack)
+    assert [job["tables"] for job in site.jobs("life")][2:] == [["life.a"]]
+
+    site.rows("life", good, "{table: life.own, keys: [id], size: solo, enabled: false}", source="life")
+    gone = lambda: "gddl.life.own" not in site.runs.dags() and not site.import_errors()  # noqa: E731 - read where it is used
+    site.running.wait("the DAG to go", gone, 90)
+    assert pack in site.runs.dags()
