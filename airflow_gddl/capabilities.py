@@ -23,11 +23,15 @@ conf = _first("conf", "airflow.sdk.configuration", "airflow.configuration")
 AirflowException = _first("AirflowException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowFailException = _first("AirflowFailException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowSkipException = _first("AirflowSkipException", "airflow.sdk.exceptions", "airflow.exceptions")
-BaseHook = _first("BaseHook", "airflow.sdk", "airflow.hooks.base")
 DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exceptions", "airflow.exceptions")
 
 STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
 """Whether a task can start in the triggerer with its run's params: only a trigger that renders templates gets them."""
+
+
+def connection(name: str) -> Any:
+    """An Airflow connection; hooks are imported only when one is asked for."""
+    return _first("BaseHook", "airflow.sdk", "airflow.hooks.base").get_connection(name)
 
 
 def gauge(name: str, value: float, tags: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier, Context
 
-from airflow_gddl.capabilities import BaseHook
+from airflow_gddl import capabilities
 
 _TIMEOUT = 15
 _LONGEST = 3000
@@ -45,7 +45,7 @@ class GddlNotifier(BaseNotifier):
         message = message_of(context, late=self.late)
         self.log.warning("%s", message["text"])
         if self.connection is not None:
-            self.post(url_of(BaseHook.get_connection(self.connection)), message)
+            self.post(url_of(capabilities.connection(self.connection)), message)
 
     async def async_notify(self, context: Context) -> None:
         """`notify`, for the triggerer."""

@@ -169,7 +169,7 @@ def test_a_failure_is_posted_to_the_connection(monkeypatch: pytest.MonkeyPatch) 
     with hook as url:
         monkeypatch.setenv("AIRFLOW_CONN_ALERTS", json.dumps({"conn_type": "http", "host": url, "password": "t0ken"}))
         GddlNotifier(connection="alerts").notify(context())  # type: ignore[arg-type] # the parts that are used
-        asyncio.run(GddlNotifier(connection="alerts", late=True).async_notify(context()))  # type: ignore[arg-type] # as above
+        asyncio.run(GddlNotifier(connection="alerts", late=True).async_notify(context()))  # type: ignore[arg-type] # the parts that are used
     failed, late = hook.heard
     assert failed["text"] == "gddl.shop.a incremental_load r1 failed: 1 of 3 tables failed"
     assert (failed["path"], failed["dag_id"], failed["log_url"]) == ("/hook/t0ken", "gddl.shop.a", "http://ui/log")
@@ -178,7 +178,7 @@ def test_a_failure_is_posted_to_the_connection(monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_a_connection_it_is_only_logged() -> None:
     sent: list[object] = []
-    GddlNotifier(post=lambda *args: sent.append(args)).notify(context())  # type: ignore[arg-type] # as above
+    GddlNotifier(post=lambda *args: sent.append(args)).notify(context())  # type: ignore[arg-type] # the parts that are used
     assert sent == []
     assert message_of({"dag_run": {"dag_id": "d", "dag_run_id": "r"}}, late=True)["dag_id"] == "d"
 
