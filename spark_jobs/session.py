@@ -90,6 +90,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def _embedded(settings: SessionSettings) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on whatever `python3` is
     builder = SparkSession.builder
     for key, value in _static_settings(settings).items():
         builder = builder.config(key, value)

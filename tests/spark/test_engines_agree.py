@@ -23,7 +23,7 @@ from tests.strategies import EVERYTHING, Case, Traits, cases, dense
 SORTS = {
     "everything": (dense(EVERYTHING), 5),
     "composite": (dense(Traits(composite=True, numbered=True, renames=True)), 2),
-    "keyless": (dense(Traits(keyless=True, bad_rows=True)), 2),
+    "keyless": (dense(Traits(keyless=True, bad_rows=True, deletes=("hard",))), 2),
 }
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
 
