@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -62,10 +61,12 @@ class LocalPort:
     def read(self, path: str) -> list[dict[str, Any]]:
         if not DeltaCommits(self.runtime.storage).exists(path):
             return []
-        if self.name == "delta_rs":
-            with suppress(DeltaError):  # a table that was handed over to Spark may be beyond this reader
-                return pa.table(DeltaTable(path).scan()).to_pylist()
-        return self._read_by_spark(path)
+        if self.name == "spark":
+            return self._read_by_spark(path)
+        try:
+            return pa.table(DeltaTable(path).scan()).to_pylist()
+        except DeltaError:  # a table that fell back to Spark, and has features that only Spark reads
+            return self._read_by_spark(path)
 
     def _read_by_spark(self, path: str) -> list[dict[str, Any]]:
         from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - tests of the other engine import no Spark
