@@ -168,6 +168,8 @@ class Standalone:
             "NO_PROXY": silent,
             "no_proxy": silent,
             "SCARF_ANALYTICS": "false",
+            # Airflow's processes give themselves titles; without this, at the cost of their environment, and so the mark.
+            "SPT_NOENV": "1",
             "AIRFLOW_HOME": str(self.order.home.root),
             **self.order.own,
             processes.MARK: self.mark,

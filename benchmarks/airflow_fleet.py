@@ -1,0 +1,130 @@
+"""Many tables, three times over: as metadata of this package, as a loop in a DAG file, as YAML of dag-factory.
+
+The loop and the YAML give every table a DAG of three tasks with a cron schedule, the tasks empty commands.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+_SOURCES = 5
+_OWN_DAG = 10  # of each source's tables one of ten is `medium`, which has a DAG to itself
+_SETTINGS = "landing: {root}/landing\nlake: {root}/lake\n"
+_DAG_FILE = """\
+from airflow_gddl.dag_factory import build_dags
+
+globals().update(build_dags({metadata!r}))
+"""
+_PROBLEMS_FILE = """\
+from airflow_gddl.metadata_problems import tell
+
+tell({metadata!r})  # no airflow DAG
+"""
+_LOOP = """\
+from datetime import datetime
+
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
+
+for n in range({tables}):
+    with DAG(
+        f"table_{{n}}",
+        schedule=f"{{n % 60}} * * * *",
+        start_date=datetime(2024, 1, 1),
+        catchup=False,
+        max_active_runs=1,
+        tags=["loop"],
+    ) as dag:
+        landed = BashOperator(task_id="landed", bash_command=f"true {{n}}")
+        first = BashOperator(task_id="initial_load", bash_command=f"true {{n}}")
+        landed >> first >> BashOperator(task_id="incremental_load", bash_command=f"true {{n}}")
+    globals()[dag.dag_id] = dag
+"""
+_FACTORY = """\
+from airflow.sdk import DAG  # noqa: F401 - Airflow reads only files that name it
+from dagfactory import load_yaml_dags
+
+load_yaml_dags(globals_dict=globals(), config_filepath={config!r})
+"""
+_EMPTY = """\
+from airflow.sdk import DAG
+
+with DAG("empty", schedule=None):
+    pass
+"""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`tables` tables, one of ten of them `medium`, from five sources, hourly."""
+
+    tables: int
+
+    @property
+    def names(self) -> list[str]:
+        return [f"s{n % _SOURCES}.t{n}" for n in range(self.tables)]
+
+    def write_metadata(self, root: Path, extra: str = "") -> Path:
+        """A metadata folder; `extra`: more lines of `gddl.yaml`."""
+        folder = root / "metadata"
+        (folder / "tables").mkdir(parents=True)
+        (folder / "gddl.yaml").write_text(_SETTINGS.format(root=root) + extra)
+        for source in range(_SOURCES):
+            rows = [self._row(n) for n in range(source, self.tables, _SOURCES)]
+            lines = [f"source: s{source}", "tables:" if rows else "tables: []", *(f"  - {row}" for row in rows)]
+            (folder / "tables" / f"s{source}.yaml").write_text("\n".join(lines) + "\n")
+        return folder
+
+    def _row(self, n: int) -> str:
+        size = "medium" if n // _SOURCES % _OWN_DAG == _OWN_DAG - 1 else "small"
+        return f"{{table: s{n % _SOURCES}.t{n}, keys: [id], size: {size}}}"
+
+    def write_ours(self, root: Path) -> Path:
+        """A DAGs folder that reads the metadata."""
+        metadata = str(self.write_metadata(root))
+        files = {"gddl.py": _DAG_FILE, "gddl_metadata_problems.py": _PROBLEMS_FILE}
+        return _folder(root, {name: text.format(metadata=metadata) for name, text in files.items()})
+
+    def write_loop(self, root: Path) -> Path:
+        return _folder(root, {"loop.py": _LOOP.format(tables=self.tables)})
+
+    def write_factory(self, root: Path) -> Path:
+        """JSON is YAML; a file of flow style spares this program a YAML writer, and dag-factory nothing."""
+        config = root / "tables.yaml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        dags = "\n".join(f"table_{n}:\n  {_in_yaml(n)}" for n in range(self.tables))
+        config.write_text(dags + "\n")
+        return _folder(root, {"factory.py": _FACTORY.format(config=str(config))})
+
+
+def write_empty(root: Path) -> Path:
+    """A DAGs folder with one DAG and no task."""
+    return _folder(root, {"empty.py": _EMPTY})
+
+
+def _in_yaml(n: int) -> str:
+    bash = "airflow.providers.standard.operators.bash.BashOperator"
+    tasks = [
+        {"task_id": task, "operator": bash, "bash_command": f"true {n}", "dependencies": before}
+        for task, before in (("landed", []), ("initial_load", ["landed"]), ("incremental_load", ["initial_load"]))
+    ]
+    return json.dumps(
+        {
+            "default_args": {"start_date": "2024-01-01"},
+            "schedule": f"{n % 60} * * * *",
+            "catchup": False,
+            "max_active_runs": 1,
+            "tags": ["factory"],
+            "tasks": tasks,
+        }
+    )
+
+
+def _folder(root: Path, files: dict[str, str]) -> Path:
+    folder = root / "dags"
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder

@@ -1,0 +1,119 @@
+"""How long Airflow takes to parse, serialise and store many tables: this package, a loop of DAGs, dag-factory.
+
+See README.md beside this file. The last line on standard output is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_fleet import Fleet, write_empty
+from airflow_parsing import Parsed, WrongResultError, prepare, process
+
+_TABLES, _LOADS = 10_000, 7
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Side:
+    """Attributes: `seconds` beyond those of an empty folder."""
+
+    parsed: Parsed
+    seconds: float
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--scale", type=float, default=1.0, help="1: 10,000 tables")
+    options.add_argument("--only-ours", action="store_true", help="leave the other sides out")
+    asked = options.parse_args()
+    fleet = Fleet(max(20, round(_TABLES * asked.scale)))
+    with tempfile.TemporaryDirectory(prefix="gddl-parse-") as folder:
+        sys.stdout.write(f"{json.dumps(measure(fleet, Path(folder), only_ours=asked.only_ours))}\n")
+
+
+def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float | None]:
+    empty = process(root / "empty", write_empty(root / "empty"))
+    tell("an empty folder", empty, 0.0)
+    ours_dags = fleet.write_ours(root / "ours")
+    ours = Side(parsed := process(root / "ours", ours_dags), parsed.seconds - empty.seconds)
+    tell("this package", ours.parsed, ours.seconds)
+    read = check_tables(fleet, root / "ours", ours_dags, ours.parsed)
+    extra = worker_load_extra_ms(root, ours_dags / "gddl.py", ours.parsed)
+    ratios: dict[str, float | None] = {"loop": None, "factory": None}
+    if not only_ours:
+        for name, write in (("loop", fleet.write_loop), ("factory", fleet.write_factory)):
+            other = process(root / name, write(root / name))
+            check_loop(fleet, other)
+            tell(name, other, other.seconds - empty.seconds)
+            ratios[name] = round(ours.seconds / (other.seconds - empty.seconds), 3)
+    return {
+        "tables": fleet.tables,
+        "seconds": round(ours.seconds, 2),
+        "ratio_to_dag_per_table": ratios["loop"],
+        "ratio_to_dag_factory": ratios["factory"],
+        "worker_load_extra_ms": round(extra, 1),
+        "metadata_us_per_row": round(read["milliseconds"] * 1000 / fleet.tables, 2),
+        "peak_mib": round(ours.parsed.peak_mib, 1),
+    }
+
+
+def check_tables(fleet: Fleet, root: Path, dags: Path, parsed: Parsed) -> dict[str, Any]:
+    """What a read of the metadata costs, after making sure that every table has its place in a stored DAG."""
+    read = child(prepare(root / "read", dags), "read", str(root / "metadata"))
+    if sorted(read["tables"]) != sorted(fleet.names):
+        raise WrongResultError("a table is in no pipeline, or in two")
+    if set(read["dags"]) != parsed.dags:
+        raise WrongResultError(f"{len(read['dags'])} pipelines, {len(parsed.dags)} stored DAGs")
+    return read
+
+
+def check_loop(fleet: Fleet, parsed: Parsed) -> None:
+    if parsed.dags != {f"table_{n}" for n in range(fleet.tables)}:
+        raise WrongResultError(f"{len(parsed.dags)} stored DAGs instead of {fleet.tables}")
+
+
+def worker_load_extra_ms(root: Path, file: Path, parsed: Parsed) -> float:
+    """Median load of a pack's and of a table's DAG, the slower one, beyond that of an empty file."""
+    environ = prepare(root / "load", file.parent)
+    pack = min(dag_id for dag_id in parsed.dags if dag_id.startswith("gddl_pack."))
+    single = min(dag_id for dag_id in parsed.dags if dag_id.startswith("gddl.s"))
+    loads = {dag_id: load_ms(environ, file, dag_id) for dag_id in (pack, single)}
+    nothing = load_ms(environ, root / "empty" / "dags" / "empty.py", "empty")
+    sys.stdout.write(
+        f"a worker loads an empty file in {nothing:.1f} ms; {', '.join(f'{v:.1f} ms' for v in loads.values())}\n"
+    )
+    return max(loads.values()) - nothing
+
+
+def load_ms(environ: Mapping[str, str], file: Path, dag_id: str) -> float:
+    found = [child(environ, "load", str(file), dag_id) for _ in range(_LOADS)]
+    if any(answer["dags"] != [dag_id] for answer in found):
+        raise WrongResultError(f"a worker of {dag_id} does not load it alone: {found[0]['dags'][:5]}")
+    return statistics.median(answer["milliseconds"] for answer in found)
+
+
+def child(environ: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, str(HERE / "airflow_worker_load.py"), *arguments]
+    done = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def tell(what: str, parsed: Parsed, beyond: float) -> None:
+    count = f"{len(parsed.dags)} DAGs in {parsed.seconds:.1f} s ({beyond:.1f} s beyond an empty folder)"
+    sys.stdout.write(f"{what}: {count}, {parsed.peak_mib:.0f} MiB at most\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

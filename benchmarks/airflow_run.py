@@ -1,0 +1,132 @@
+"""What Airflow itself spends on loading many small tables: all in one pack, against a DAG each.
+
+See README.md beside this file. The last line on standard output is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_gddl.catalog import load
+from airflow_gddl.standalone import processes
+from airflow_gddl.standalone.home import Home, HomeSettings
+from airflow_gddl.standalone.ports import free_port
+from airflow_gddl.standalone.runs import Runs
+from airflow_gddl.standalone.stopping import stoppable
+from airflow_gddl.standalone.supervisor import Order, Standalone
+from airflow_gddl.topology import pipelines, pools
+
+_TABLES, _PARALLELISM = 200, 4
+_LIMIT_SECONDS = 4 * 3600.0
+HERE = Path(__file__).parent
+_SETTINGS = """\
+landing: ../landing
+lake: ../lake
+defaults: {schedule: null, size: bench}
+tiers:
+  bench: {tables_per_job: %d, slots: %d}
+"""
+
+
+class WrongResultError(Exception):
+    """What was timed did not do its work."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of wall, and of CPU of all Airflow's processes together, from the first trigger to the last green run."""
+
+    wall: float
+    cpu: float
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--scale", type=float, default=1.0, help="1: 200 tables")
+    tables = max(2, round(_TABLES * options.parse_args().scale))
+    with tempfile.TemporaryDirectory(prefix="gddl-run-") as folder, stoppable():
+        pack = measure(Path(folder, "pack"), tables, tables)
+        each = measure(Path(folder, "dags"), tables, 1)
+    answer = {"tables": tables, "pack_seconds": round(pack.wall, 1), "pack_cpu_seconds": round(pack.cpu, 1)}
+    answer |= {"dags_seconds": round(each.wall, 1), "dags_cpu_seconds": round(each.cpu, 1)}
+    ratios = {"ratio": round(each.wall / pack.wall, 1), "cpu_ratio": round(each.cpu / pack.cpu, 1)}
+    sys.stdout.write(f"{json.dumps({**answer, **ratios})}\n")
+
+
+def measure(root: Path, tables: int, tables_per_job: int) -> Spent:
+    """Load every table once.
+
+    Raises:
+        WrongResultError: a table was not loaded, or was loaded twice.
+        GddlError: Airflow did not start, or a run failed.
+    """
+    write(root, tables, tables_per_job)
+    catalog = load(root / "metadata", {})
+    dags = pipelines(catalog.tables, catalog.tiers)
+    record = root / "record"
+    with Standalone(order(root, record)) as airflow:
+        airflow.begin()
+        airflow.start()
+        airflow.wait_ready()
+        runs = Runs(airflow, lambda _: None)
+        runs.create_pools(pools(dags))
+        airflow.wait("all DAGs", lambda: airflow.rest.get("dags", limit=1)["total_entries"] == len(dags))
+        spent = timed(airflow, runs, [dag.dag_id for dag in dags])
+    loaded = sorted(record.read_text().split())
+    if loaded != sorted(f"shop.t{n}" for n in range(tables)):
+        raise WrongResultError(f"{len(loaded)} loads of {len(set(loaded))} tables instead of {tables}")
+    sys.stdout.write(f"{len(dags)} DAGs, {tables} tables: {spent.wall:.1f} s, {spent.cpu:.1f} s of CPU\n")
+    sys.stdout.flush()
+    return spent
+
+
+def timed(airflow: Standalone, runs: Runs, dag_ids: list[str]) -> Spent:
+    cpu, begun = processes.cpu_seconds(airflow.mark), time.monotonic()
+    for dag_id in dag_ids:
+        runs.trigger(dag_id)
+    airflow.wait("all runs to be green", lambda: _green(airflow) == len(dag_ids), _LIMIT_SECONDS)
+    wall = time.monotonic() - begun
+    return Spent(wall, processes.cpu_seconds(airflow.mark) - cpu)
+
+
+def _green(airflow: Standalone) -> int:
+    """Raises: `WrongResultError`: one failed."""
+    ended = airflow.rest.get("dags/~/dagRuns", state=["success", "failed"], limit=1)
+    if airflow.rest.get("dags/~/dagRuns", state="failed", limit=1)["total_entries"]:
+        raise WrongResultError("a run failed")
+    return int(ended["total_entries"])
+
+
+def write(root: Path, tables: int, tables_per_job: int) -> None:
+    (root / "metadata" / "tables").mkdir(parents=True)
+    (root / "metadata" / "gddl.yaml").write_text(_SETTINGS % (tables_per_job, _PARALLELISM))
+    rows = "".join(f"  - {{table: shop.t{n}, keys: [id]}}\n" for n in range(tables))
+    (root / "metadata" / "tables" / "shop.yaml").write_text(f"source: shop\ntables:\n{rows}")
+    for n in range(tables):
+        folder = root / "landing" / "shop" / f"t{n}"
+        folder.mkdir(parents=True)
+        (folder / "LOAD00000001.parquet").write_text("not read by the stand-in")
+
+
+def order(root: Path, record: Path) -> Order:
+    job = json.dumps([sys.executable, str(HERE / "airflow_stand_in.py")])
+    more = {
+        "gddl": {"metadata": str(root / "metadata"), "job_command": job},
+        "dag_processor": {"min_file_process_interval": "600"},
+        "core": {"max_active_tasks_per_dag": str(_PARALLELISM)},
+    }
+    dags = HERE.parent / "dags"
+    settings = HomeSettings(dags=dags, port=free_port(0), parallelism=_PARALLELISM, title="benchmark", more=more)
+    own = {"AIRFLOW_RUN_RECORD": str(record)}
+    return Order(home=Home(root / "airflow"), settings=settings, environ=os.environ, own=own)
+
+
+if __name__ == "__main__":
+    main()
