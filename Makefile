@@ -3,10 +3,13 @@ VENV ?= .venv
 PYTHON ?=
 DEMO ?=
 BIN := $(VENV)/bin
-# One run of pytest has one closing line; the quick tests come first in it, those with Spark after them.
+# One run of pytest has one closing line; the quick tests come first in it, those with Spark after them. Two processes
+# keep two cores busy (a test leaves Spark waiting for its driver most of the time); WORKERS=0 runs all in one.
+WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
-.PHONY: demo demo-check demo-embedded test test-deep lint clean
+PINS ?=
+.PHONY: demo demo-check demo-embedded test test-airflow-oldest test-deep lint clean
 .DELETE_ON_ERROR:
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
@@ -22,11 +25,17 @@ demo-embedded: $(VENV)/.demo
 	$(BIN)/gddl demo $(DEMO)
 
 test: lint
-	$(BIN)/python -m pytest $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+
+# The oldest Airflow that is supported, in an environment of its own, with libraries of its time.
+OLDEST := apache-airflow==3.0.6 fastapi==0.116.1 starlette==0.47.3 cadwyn==5.4.4 pydantic==2.11.7
+test-airflow-oldest:
+	$(MAKE) --no-print-directory VENV=$(VENV)-oldest PINS="$(OLDEST)" $(VENV)-oldest/.dev
+	$(VENV)-oldest/bin/python -m pytest tests/airflow
 
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark
+	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -39,7 +48,7 @@ clean:
 
 # What is installed depends on pyproject.toml alone: the project itself is installed editable.
 $(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(PINS)
 	@touch $@
 
 # A `python3.12` on PATH may be a shim with nothing behind it, and a Debian python3 may lack venv: so each is tried.

@@ -115,6 +115,15 @@ def peak_mib() -> float:
     return sum(_high_water_kib(pid) for pid in mine) / 1024
 
 
+def tree_mib(root: int) -> float:
+    """Sum of the resident memory now of a process and all below it (Linux)."""
+    parents = {pid: _parent(pid) for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())}
+    tree = {root}
+    while grown := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= grown
+    return sum(int(_status(pid).get("VmRSS", "0 kB").split()[0]) for pid in tree) / 1024
+
+
 def _parent(pid: int) -> int:
     return int(_status(pid).get("PPid", "0"))
 

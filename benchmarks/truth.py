@@ -37,6 +37,14 @@ def check(folders: Folders, side: str) -> int:
     return int(found.num_rows)
 
 
+def expected(load: pa.Table, changes: pa.Table) -> pa.Table:
+    """All rows that the replica must hold, by key."""
+    last = last_changes(changes)
+    live = changes.take(pa.array([i for i, op in last.values() if op != "D"], pa.int64())).select(SCHEMA.names)
+    rest = _only(load, pa.array(last.keys(), pa.int64()), inside=False)
+    return pa.concat_tables([live.cast(SCHEMA), rest.select(SCHEMA.names).cast(SCHEMA)]).sort_by(KEY)
+
+
 def last_changes(changes: pa.Table) -> dict[int, tuple[int, str]]:
     """Row number and operation of each key's change with the greatest sequence."""
     best: dict[int, tuple[str, int, str]] = {}

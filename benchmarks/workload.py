@@ -6,7 +6,8 @@ Keys of the full load are even; inserts take odd ones at random between them, up
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ SCHEMA = pa.schema(
         (SEQUENCE, pa.string()),
     ]
 )
-_MIX = (("U", 0.60), ("I", 0.25), ("D", 0.15))
+_MIX: Mapping[str, float] = {"U": 0.60, "I": 0.25, "D": 0.15}
 _STATUSES = ("open", "paid", "packed", "shipped", "returned")
 _ROWS_PER_LOAD_FILE, _ROWS_PER_GROUP = 1_000_000, 100_000
 _SEQUENCE_DIGITS = 35
@@ -37,12 +38,13 @@ _START_MICROS, _YEAR_MICROS = 1_704_067_200_000_000, 31_536_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A table of `rows` rows, then `files` files of `changes_per_file` changes: 60 % U, 25 % I, 15 % D."""
+    """A table of `rows` rows, then `files` files of `changes_per_file` changes: by default 60 % U, 25 % I, 15 % D."""
 
     rows: int
     files: int
     changes_per_file: int
     seed: int
+    mix: Mapping[str, float] = field(default_factory=lambda: _MIX)
 
     @property
     def changes(self) -> int:
@@ -109,7 +111,7 @@ def write(work: Workload, folders: Folders) -> None:
 def _changes(work: Workload, number: int, fresh: pa.Array) -> pa.Table:
     """One change file: operations, then ids and values, shuffled alike; sequences grow with the row."""
     count, salt = work.changes_per_file, (work.seed, "change", number)
-    inserts, deletes = (round(count * share) for _, share in _MIX[1:])
+    inserts, deletes = (round(count * work.mix[op]) for op in ("I", "D"))
     new = pc.add(pc.multiply(fresh.slice(number * inserts, inserts), 2), 1)
     known = pc.multiply(_whole(count - inserts, work.rows, (*salt, "keys")), 2)
     ops = ["U"] * (count - inserts - deletes) + ["D"] * deletes + ["I"] * inserts

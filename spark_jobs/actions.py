@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from pyspark.sql import functions as F
-
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from spark_jobs.batch_schema import plan_batch
 from spark_jobs.desk import Desk
+from spark_jobs.engines.figures import BUCKETS
 from spark_jobs.engines.shape import Shape
-from spark_jobs.engines.spark import verify as spark_verify
 from spark_jobs.outcome import Outcome
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
@@ -68,15 +66,14 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     require_same_identity(run.spec, ledger.state)
     desk = run.desk()
     shape = shape_of(desk, ledger.state)
-    replica, changes = desk.tables.read(desk.layout.replica), desk.tables.read(desk.layout.changes)
-    verdict = spark_verify.verify(replica, changes, shape, ledger.state.swept, run.job.options.limit)
+    verdict = desk.engine.verify(desk, shape, ledger.state.swept, run.job.options.limit)
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     details = {"verdict": "equal" if verdict.equal else "different", **asdict(verdict)}
     result = replace(result, status="succeeded", details=details)
     if verdict.equal:
         return result
     message = (
-        f"{verdict.buckets_different} of {spark_verify.BUCKETS} buckets differ: "
+        f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
         f"{verdict.rows} rows, {verdict.expected_rows} expected"
     )
     remedy = f"Remedy: look at details.keys; `gddl run --table {run.spec.table} --full-refresh` rebuilds the replica."
@@ -94,13 +91,8 @@ def list_errors(run: TableRun, totals: Outcome) -> JobResult:
     started = run.runtime.clock()
     desk = run.desk()
     details: dict[str, Any] = {"unresolved": 0, "rows": []}
-    if desk.tables.exists(desk.layout.errors):
-        rows = desk.tables.read(desk.layout.errors).where(F.col("resolved_at").isNull())
-        shown = rows.drop("record_schema", "resolved_at").orderBy("batch_id", "source_file", "position")
-        listed = shown.withColumn("occurred_at", F.date_format("occurred_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"))
-        details = {
-            "unresolved": rows.count(),
-            "rows": [r.asDict() for r in listed.limit(run.job.options.limit).collect()],
-        }
+    if desk.engine.exists(desk.layout.errors):
+        count, rows = desk.engine.unresolved(desk.layout.errors, run.job.options.limit)
+        details = {"unresolved": count, "rows": rows}
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     return replace(result, status="succeeded", quarantined=details["unresolved"], details=details)

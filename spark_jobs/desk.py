@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.batch_schema import Stored
-from spark_jobs.engines.shape import RESCUED, Shape
-from spark_jobs.engines.spark.site import Site
-from spark_jobs.engines.spark.tables import Tables
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.engines.shape import RESCUED
 from spark_jobs.plan.columns import Schema
 from spark_jobs.storage import Storage
+
+if TYPE_CHECKING:
+    from spark_jobs.engines.base import Engine
 
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """All that concerns one table in one run."""
+    """All that concerns one table in one run.
+
+    Attributes:
+        begun: an earlier run may have written something of the batch at hand.
+    """
 
     spec: TableSpec
     options: DmsOptions
     tier: TierSpec
     layout: Layout
     storage: Storage
-    tables: Tables
-
-    def site(self, plan: BatchPlan, shape: Shape) -> Site:
-        return Site(tables=self.tables, layout=self.layout, tier=self.tier, plan=plan, shape=shape)
+    engine: Engine
+    begun: bool = True
 
     def stored_columns(self) -> Stored:
         """Columns of the change table now, before images apart."""
-        if not self.tables.exists(self.layout.changes):
+        if not self.engine.exists(self.layout.changes):
             return Stored(data=None, before=None)
-        columns = [c for c in self.tables.columns(self.layout.changes) if c.name != RESCUED]
+        columns = [c for c in self.engine.columns(self.layout.changes) if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = [c for c in columns if prefix and c.name.lower().startswith(prefix.lower())]
         data = tuple(c for c in columns if c not in images)

@@ -2,52 +2,61 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 
-from airflow_gddl.contract import codec
-from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import Layout, join
-from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs import actions
-from spark_jobs.faults import translated
-from spark_jobs.outcome import Outcome
-from spark_jobs.pipeline import run_table
-from spark_jobs.refresh import refresh_table
 from spark_jobs.runtime import Runtime
-from spark_jobs.table_run import TableRun
+from spark_jobs.table_job import Declined, TableOutcome, on_spark, run_guarded
 
-_LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TableOutcome:
-    """A result, and whether its failure may pass by itself."""
-
-    result: JobResult
-    passing: bool = False
+Show = Callable[[JobResult], None]
 
 
-def run_job(job: JobSpec, runtime: Runtime, show: Callable[[JobResult], None]) -> list[TableOutcome]:
-    """Work off every table of the job, as many at once as it has cores; `show` gets each result once it is durable.
+def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
+    """Work off every table of the job; `show` gets each result once it is durable.
+
+    Tables of engine `delta_rs` are spread over tasks where the runtime has a spread; the others, and those that this
+    engine declines, share a Spark, as many at once as the job has cores.
 
     The outcomes are in the order of the job's tables.
     """
-    shown = threading.Lock()
+    done = _Outcomes(show)
+    left: list[TableSpec | Declined] = list(job.tables)
+    if runtime.spread is not None:
+        light = [spec for spec in job.tables if spec.size in job.tiers and job.tiers[spec.size].engine == "delta_rs"]
+        names = {spec.table for spec in light}
+        left = [spec for spec in job.tables if spec.table not in names]
+        for found in runtime.spread.run(job, light):
+            if isinstance(found, Declined):
+                left.append(found)
+            else:
+                done.add(found)
 
-    def one(spec: TableSpec) -> TableOutcome:
-        outcome = _run_guarded(job, spec, runtime)
-        with shown:
-            show(outcome.result)
-        return outcome
+    def one(item: TableSpec | Declined) -> None:
+        done.add(on_spark(job, item, runtime) if isinstance(item, Declined) else run_guarded(job, item, runtime))
 
-    with ThreadPoolExecutor(threads_of(job), thread_name_prefix="table") as pool:
-        return list(pool.map(one, job.tables))
+    if left:
+        specs = tuple(item.spec if isinstance(item, Declined) else item for item in left)
+        with ThreadPoolExecutor(threads_of(replace(job, tables=specs)), thread_name_prefix="table") as pool:
+            list(pool.map(one, left))
+    return [done.by_table[spec.table] for spec in job.tables]
+
+
+@dataclass
+class _Outcomes:
+    """Outcomes so far, each shown as it comes."""
+
+    show: Show
+    by_table: dict[str, TableOutcome] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, outcome: TableOutcome) -> None:
+        with self._lock:
+            self.by_table[outcome.result.table] = outcome
+            self.show(outcome.result)
 
 
 def threads_of(job: JobSpec) -> int:
@@ -64,50 +73,3 @@ def exit_status(outcomes: Sequence[TableOutcome]) -> int:
     if not failed:
         return 0
     return 75 if all(o.passing for o in failed) else 1
-
-
-def _run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:
-    started = runtime.clock()
-    totals = Outcome(mode="refresh" if job.options.full_refresh else "incremental")
-    try:
-        result, passing = act(TableRun(job=job, spec=spec, runtime=runtime), totals), False
-    except Exception as error:  # noqa: BLE001 - whatever happens to one table, the next is still run
-        fault = translated(error)
-        # Our own errors say all there is to say; of others the log keeps the traceback.
-        _LOG.error("%s failed: %s", spec.table, fault, exc_info=None if fault is error else error)
-        failed = totals.result(spec.table, job.run_id, started, runtime.clock())
-        result = replace(failed, status="failed", error=ErrorInfo(code=fault.code, message=str(fault)))
-        passing = isinstance(fault, RetriableError)
-    if job.options.action in ("run", "errors_replay") and result.status != "skipped":
-        _record(job, spec, runtime, result, started)
-    return TableOutcome(result, passing)
-
-
-def act(run: TableRun, totals: Outcome) -> JobResult:
-    """The action that the job asks for."""
-    match run.job.options.action:
-        case "plan":
-            return actions.show_plan(run, totals)
-        case "verify":
-            return actions.verify(run, totals)
-        case "errors_list":
-            return actions.list_errors(run, totals)
-        case _:
-            return _run(run, totals)
-
-
-def _run(run: TableRun, totals: Outcome) -> JobResult:
-    """The run that is asked for, or the full refresh that a run before this one began and did not finish."""
-    begun = run.ledger().plan()
-    if run.job.options.full_refresh or (begun is not None and begun.mode == "refresh"):
-        return refresh_table(run, totals)
-    return run_table(run, totals)
-
-
-def _record(job: JobSpec, spec: TableSpec, runtime: Runtime, result: JobResult, started: datetime) -> None:
-    """Keep the result as the table's newest run. The tables are right without it, so a failure here is only logged."""
-    name = f"{started:%Y%m%dT%H%M%S%f}-{job.run_id}.json"
-    try:
-        runtime.storage.write(join(Layout.of(job.roots, spec).runs, name), codec.to_json(result).encode())
-    except GddlError as error:
-        _LOG.warning("the run of %s could not be recorded: %s", spec.table, error)

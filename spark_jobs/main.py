@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
@@ -15,11 +15,14 @@ from typing import TextIO
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job import exit_status, run_job
 from spark_jobs.parent import end_with
-from spark_jobs.runtime import LazySpark, Runtime, Step
-from spark_jobs.session import SessionSettings
+from spark_jobs.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
+from spark_jobs.session_settings import SessionSettings
+from spark_jobs.spread_cluster import ClusterSpread
+from spark_jobs.spread_local import LocalSpread
 from spark_jobs.storage import Storage
 
 PROGRESS = "GDDL-PROGRESS "
@@ -40,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     spark = LazySpark(_settings(job, args.verbose))
-    runtime = Runtime(storage=Storage(), spark=spark, observe=_progress if args.progress else _nothing)
+    observe = _progress if args.progress else silent
+    runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe))
     try:
         outcomes = run_job(job, runtime, _printer(results))
     finally:
@@ -101,15 +105,23 @@ def _settings(job: JobSpec, verbose: bool) -> SessionSettings:
     tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
     if not tiers:
         return SessionSettings(verbose=verbose)
-    largest = max(tiers, key=lambda tier: _bytes(tier.memory))
+    largest = max(tiers, key=lambda tier: size_bytes(tier.memory))
     brief = all(tier.tables_per_job > 1 for tier in tiers)
     return SessionSettings(cores=max(t.cores for t in tiers), memory=largest.memory, verbose=verbose, brief=brief)
 
 
-def _bytes(memory: str) -> int:
-    units = {"k": 1, "m": 2, "g": 3, "t": 4}
-    unit = memory[-1:].lower()
-    return int(memory[:-1]) * int(1024 ** units[unit]) if unit in units else int(memory)
+def _spread(spark: LazySpark, observe: Observer) -> Spread:
+    """Over a cluster where this program is the driver of one, else over processes of this machine."""
+    if is_on_a_cluster(os.environ):
+        return ClusterSpread(spark, Storage())
+    return LocalSpread(observe)
+
+
+def is_on_a_cluster(environ: Mapping[str, str]) -> bool:
+    """Started by spark-submit, on Databricks, for a Spark Connect server, or told of a master that isn't local."""
+    master = environ.get("GDDL_SPARK_MASTER", "local")
+    started = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE")
+    return not master.startswith("local") or any(name in environ for name in started)
 
 
 def _printer(out: TextIO) -> Callable[[JobResult], None]:
@@ -121,10 +133,6 @@ def _printer(out: TextIO) -> Callable[[JobResult], None]:
 
 def _progress(step: Step) -> None:
     print(PROGRESS + json.dumps(asdict(step)), file=sys.stderr, flush=True)
-
-
-def _nothing(_: Step) -> None:
-    return None
 
 
 if __name__ == "__main__":

@@ -28,6 +28,11 @@ def of_discovery(found: Discovery, landing: str) -> tuple[RunWarning, ...]:
     return tuple(warnings)
 
 
+def of_fallback(engine: str, reason: str) -> RunWarning:
+    """A table or batch that its tier's engine can't take."""
+    return RunWarning(code="ENGINE_FALLBACK", message=f"engine spark took the place of {engine}: {reason}")
+
+
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Files that could not be read, and files that vanished between listing and reading."""
     vanished = [u for u in bad if u.code == "FILE_VANISHED"]

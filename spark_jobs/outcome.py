@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, RunWarning
+from airflow_gddl.contract.spec import EngineName
 
 _SAMPLE = 5
 
@@ -16,6 +17,7 @@ class Outcome:
     """Counts so far; grows while the run goes on, so that a failed run reports what was done before it failed."""
 
     mode: Mode = "incremental"
+    engine: EngineName = "spark"
     batches: int = 0
     files: int = 0
     rows_read: int = 0
@@ -52,6 +54,7 @@ class Outcome:
             table=table,
             status="succeeded" if self.batches else "skipped",
             mode=self.mode,
+            engine=self.engine,
             batches=self.batches,
             files=self.files,
             rows_read=self.rows_read,

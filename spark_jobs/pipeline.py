@@ -19,10 +19,9 @@ from spark_jobs.claim import Claim
 from spark_jobs.decisions import floors_of, is_small, load_is_whole, overlap_of, require_sound, schema_changes
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
-from spark_jobs.engines.spark import quarantine
-from spark_jobs.engines.spark.apply import Applying
-from spark_jobs.engines.spark.receive import Appended, Receiving
-from spark_jobs.intake import Intake, take_in, take_up
+from spark_jobs.engines.base import Work
+from spark_jobs.engines.figures import Appended
+from spark_jobs.intake import Intake
 from spark_jobs.ledger import Ledger
 from spark_jobs.ledger_rows import Settled, entries_of, state_of
 from spark_jobs.outcome import Outcome
@@ -41,6 +40,31 @@ def run_table(run: TableRun, outcome: Outcome) -> JobResult:
         GddlError: whatever stopped the table; `outcome` holds what was done before.
     """
     started = run.runtime.clock()
+    if look(run, outcome) is not None:
+        with run.claim() as claim:
+            _work_off(run, claim, outcome)
+    return _finished(run, outcome, started)
+
+
+def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
+    """The result of a table that has nothing to do; of another the bytes that it has to work through.
+
+    Raises:
+        GddlError: as `run_table`.
+    """
+    started = run.runtime.clock()
+    cost = look(run, outcome)
+    return _finished(run, outcome, started) if cost is None else cost
+
+
+def _finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
+    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    run.tell("done", outcome.batches, outcome.rows_read)
+    return result
+
+
+def look(run: TableRun, outcome: Outcome) -> int | None:
+    """Bytes that wait and bytes, roughly, of the table they go into; None when there is nothing to do."""
     ledger = run.ledger()
     run.tell("discover")
     found = run.discover(ledger)
@@ -48,20 +72,17 @@ def run_table(run: TableRun, outcome: Outcome) -> JobResult:
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts
     replaying = run.job.options.action == "errors_replay"
-    if found.waiting or ledger.plan() is not None or is_emptied(run, found, ledger) or replaying:
-        require_same_identity(run.spec, ledger.state)
-        with run.claim() as claim:
-            _work_off(run, claim, outcome)
-    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    run.tell("done", outcome.batches, outcome.rows_read)
-    return result
+    if not (found.waiting or ledger.plan() is not None or is_emptied(run, found, ledger) or replaying):
+        return None
+    require_same_identity(run.spec, ledger.state)
+    return sum(f.size for f in found.waiting) + ledger.state.rows * _BYTES_A_ROW
 
 
 def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
     """Batch after batch until nothing waits."""
     ledger, desk = run.ledger(), run.desk()
     if ledger.plan() is None or ledger.state.batch:
-        notices.require_tables(run.spec.table, ledger.state, desk.tables.exists(desk.layout.changes), desk.layout.state)
+        notices.require_tables(run.spec.table, ledger.state, desk.engine.exists(desk.layout.changes), desk.layout.state)
     found = run.discover(ledger)
     limit = run.job.options.max_batches
     replayed = False
@@ -77,9 +98,12 @@ def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
         run_batch(run, desk, Batch(coming=coming, ledger=ledger, claim=claim, left=found), outcome)
-    if outcome.batches and desk.tables.exists(desk.layout.replica):
+    if outcome.batches and desk.engine.exists(desk.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
-        outcome.version = desk.tables.version(desk.layout.replica)
+        outcome.version = desk.engine.version(desk.layout.replica)
+
+
+_BYTES_A_ROW = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,30 +129,34 @@ class Ingested:
     """What of a batch has reached the change table and the quarantine.
 
     Attributes:
-        applying: null when no file could be read.
+        work: null when no file could be read.
         purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
     """
 
-    applying: Applying | None = None
-    intake: Intake | None = None
+    work: Work | None = None
     bad_files: tuple[Unreadable, ...] = ()
     purged_at: str | None = None
     appended: Appended = field(default_factory=lambda: Appended(written=0, redelivered=0))
+
+    @property
+    def intake(self) -> Intake | None:
+        return None if self.work is None else self.work.intake
 
 
 def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None:
     """Carry out one planned batch and commit it."""
     plan, state = batch.plan, batch.ledger.state
-    desk = replace(desk, tables=desk.tables.suited(few_rows=is_small(plan, state)))
+    few = is_small(plan, state)
+    desk = replace(desk, engine=desk.engine.suited(few_rows=few), begun=batch.coming.begun)
     done = resume(desk, batch) if batch.coming.appended else ingest(run, desk, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
-    if done.applying is not None:
-        main = apply(run, done.applying, batch, outcome, sweeps=sweeps)
-        done = replace(done, purged_at=purge(run, done.applying, state))
+    if done.work is not None:
+        main = apply(run, done.work, batch, outcome, sweeps=sweeps)
+        done = replace(done, purged_at=purge(run, done.work, state))
     else:
         main = emptied.sweep_all(desk, plan, state, floors_of(plan, state)) if sweeps else MainCounts()
-    if done.intake is not None and plan.source == "quarantine":
-        quarantine.resolve_rows(desk.tables, desk.layout.errors, done.intake.decoded, plan.planned_at)
+    if done.work is not None and plan.source == "quarantine":
+        done.work.resolve_rows()
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
     commit(run, desk, batch, done, swept=sweeps, grown=grown)
     count(outcome, plan, done)
@@ -139,45 +167,35 @@ def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None
 def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingested:
     """From files to change table and quarantine."""
     plan, state = batch.plan, batch.ledger.state
-    intake, unreadable = take_in(desk, plan, state)
+    work, unreadable = desk.engine.take_in(desk, plan, state)
     outcome.warn(notices.of_files(unreadable))
     bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
-    if intake is None:
+    if work is None:
         if bad_files:
-            emptied.quarantine_files(desk, plan, bad_files)
+            desk.engine.quarantine_files(desk, plan, bad_files)
         return Ingested(bad_files=bad_files)
+    intake = work.intake
     require_sound(run.spec, intake, state)
-    site = desk.site(plan, intake.schema.shape)
-    receiving = Receiving(site=site, decoded=intake.decoded, figures=intake.figures)
     batch.claim.check()
     if intake.schema.schemas != state.schemas:
         batch.ledger.write_plan(replace(plan, schemas=intake.schema.schemas))
     if batch.coming.begun or state.keys is None or schema_changes(intake, state):
-        receiving.ensure_tables()
+        work.ensure_tables()
     if plan.source == "files":
-        receiving.quarantine(intake.groups, bad_files, _known(batch))
+        work.quarantine(bad_files, _known(batch))
     run.tell("quarantine", plan.number, intake.figures.quarantined)
-    appended, fresh = receiving.append(overlap_of(intake, plan, batch.ledger))
+    appended = work.append(overlap_of(intake, plan, batch.ledger))
     run.tell("append", plan.number, appended.written)
     outcome.warn((*intake.schema.warnings, *appended.warnings))
     outcome.schema_changes += [c for c in intake.schema.plan.changes if c not in outcome.schema_changes]
-    applying = Applying(
-        site=site, figures=intake.figures, schemas=intake.change_schemas, first=state.keys is None, fresh=fresh
-    )
-    return Ingested(applying=applying, intake=intake, bad_files=bad_files, appended=appended)
+    return Ingested(work=work, bad_files=bad_files, appended=appended)
 
 
 def resume(desk: Desk, batch: Batch) -> Ingested:
     """Go on from the change table with a batch that had appended its changes before its files changed."""
     plan, state = batch.plan, batch.ledger.state
-    intake = take_up(desk, plan, state)
-    applying = Applying(
-        site=desk.site(plan, intake.schema.shape),
-        figures=intake.figures,
-        schemas=intake.change_schemas,
-        first=state.keys is None,
-    )
-    return Ingested(applying=applying, intake=intake, appended=Appended(written=intake.figures.rows, redelivered=0))
+    work = desk.engine.take_up(desk, plan, state)
+    return Ingested(work=work, appended=Appended(written=work.intake.figures.rows, redelivered=0))
 
 
 def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested, *, swept: bool = False, grown: int = 0) -> None:
@@ -196,23 +214,22 @@ def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested, *, swept: bo
     run.tell("committed", plan.number)
 
 
-def apply(run: TableRun, spark: Applying, batch: Batch, outcome: Outcome, *, sweeps: bool) -> MainCounts:
+def apply(run: TableRun, work: Work, batch: Batch, outcome: Outcome, *, sweeps: bool) -> MainCounts:
     """From appended changes to replica and history."""
     plan = batch.plan
-    if not spark.site.shape.keys:
-        applied = spark.append_only()
+    if not work.intake.schema.shape.keys:
+        applied = work.append_only()
         run.tell("merge", plan.number)
-        swept = spark.sweep() if sweeps else MainCounts()
+        swept = work.sweep() if sweeps else MainCounts()
         return replace(applied.main, deleted=applied.main.deleted + swept.deleted)
-    net = spark.net()
-    spark.tombstones(net)
+    work.tombstones()
     run.tell("tombstones", plan.number)
-    applied = spark.merge(net)
+    applied = work.merge()
     outcome.warn(applied.warnings)
-    swept = spark.sweep() if sweeps else MainCounts()
+    swept = work.sweep() if sweeps else MainCounts()
     run.tell("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
     if run.spec.history:
-        spark.history(net, floors_of(plan, batch.ledger.state), everything=sweeps)
+        work.history(floors_of(plan, batch.ledger.state), everything=sweeps)
         run.tell("history", plan.number)
     return replace(applied.main, deleted=applied.main.deleted + swept.deleted)
 
@@ -223,14 +240,14 @@ def _known(batch: Batch) -> list[str]:
     return [f.path for f in batch.plan.files if f.path in entries]
 
 
-def purge(run: TableRun, applying: Applying, state: TableState) -> str | None:
+def purge(run: TableRun, work: Work, state: TableState) -> str | None:
     """Once a day forget tombstones older than their retention; when that was, or None."""
     now = run.runtime.clock()
     last = state.tombstones_purged_at
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
         return None
     if last is not None and run.spec.keys:
-        applying.purge_tombstones(now - timedelta(seconds=seconds(run.spec.tombstone_retention)))
+        work.purge_tombstones(now - timedelta(seconds=seconds(run.spec.tombstone_retention)))
     return iso(now)
 
 

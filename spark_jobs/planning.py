@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pyspark.sql import functions as F
-
 from spark_jobs.desk import Desk
-from spark_jobs.engines.spark.site import APPEND, version_of
+from spark_jobs.engines.transactions import APPEND, version_of
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.batching import next_batch
@@ -44,7 +42,7 @@ def next_plan(run: TableRun, desk: Desk, found: Discovery, ledger: Ledger, *, re
     if begun is not None and not files_changed(begun, found):
         return Next(plan=begun, begun=True)
     if begun is not None:
-        if desk.tables.last_transaction(desk.layout.changes, APPEND) >= version_of(begun):
+        if desk.engine.last_transaction(desk.layout.changes, APPEND) >= version_of(begun):
             return Next(plan=begun, begun=True, appended=True)
         _drop(desk, begun, ledger)
     now = moment(run, ledger, begun)
@@ -81,8 +79,8 @@ def files_changed(plan: BatchPlan, found: Discovery) -> bool:
 
 def _drop(desk: Desk, plan: BatchPlan, ledger: Ledger) -> None:
     """Forget a batch that has written nothing but, perhaps, rows of the quarantine."""
-    if desk.tables.exists(desk.layout.errors):
-        desk.tables.handle(desk.layout.errors).delete(F.col("batch_id") == plan.batch_id)
+    if desk.engine.exists(desk.layout.errors):
+        desk.engine.forget_errors(desk.layout.errors, plan.batch_id)
     ledger.drop_plan()
 
 

@@ -17,9 +17,10 @@ from spark_jobs.batch_schema import plan_batch
 from spark_jobs.claim import Claim
 from spark_jobs.decisions import is_small
 from spark_jobs.desk import Desk
+from spark_jobs.engines.base import RebuildOrder
+from spark_jobs.engines.figures import Rebuilt
 from spark_jobs.engines.shape import Shape
-from spark_jobs.engines.spark.rebuild import Rebuild, Rebuilt
-from spark_jobs.engines.spark.site import version_of
+from spark_jobs.engines.transactions import version_of
 from spark_jobs.ledger import Ledger
 from spark_jobs.outcome import Outcome
 from spark_jobs.pipeline import Batch, commit, count, ingest
@@ -90,12 +91,11 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> None:
             remedy="restore the files; the tables are unchanged",
         )
     work.run.tell("read", work.plan.number, outcome.rows_read)
-    rebuild = Rebuild(
-        tables=work.living.tables, living=work.living.layout, beside=work.beside.layout, tier=work.living.tier,
-        plan=work.plan, shape=shape,
+    order = RebuildOrder(
+        living=work.living, beside=work.beside.layout, plan=work.plan, shape=shape,
         floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(fresh.all_entries()),
     )  # fmt: skip
-    done = rebuild.swap(lambda step: work.run.tell(step, work.plan.number))
+    done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
     work.claim.check()
     _commit(work, fresh, done.rows)
     _settle(work, outcome, fresh.state, done)
@@ -117,7 +117,7 @@ def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]
         while (plan := _next_plan(run, ledger, found)) is not None:
             work.claim.check()
             found = found.without(plan)
-            desk = replace(desk, tables=desk.tables.suited(few_rows=is_small(plan, ledger.state)))
+            desk = replace(desk, engine=desk.engine.suited(few_rows=is_small(plan, ledger.state)))
             batch = Batch(coming=Next(plan=plan), ledger=ledger, claim=work.claim, left=found)
             done = ingest(run, desk, batch, outcome)
             commit(run, desk, batch, done)
@@ -206,7 +206,7 @@ def _settle(work: _Refresh, outcome: Outcome, state: TableState, done: Rebuilt) 
     outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
     outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
     outcome.max_commit_ts = state.max_commit_ts
-    outcome.version = work.living.tables.version(work.living.layout.replica)
+    outcome.version = work.living.engine.version(work.living.layout.replica)
 
 
 def _clean_up(work: _Refresh) -> None:

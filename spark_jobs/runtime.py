@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from spark_jobs.session import SCRATCH, SQL_SETTINGS, SessionSettings, open_session
+from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from airflow_gddl.contract.spec import JobSpec, TableSpec
+    from spark_jobs.table_job import Declined, TableOutcome
 
 Clock = Callable[[], datetime]
 
@@ -48,6 +51,8 @@ class LazySpark:
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self) -> SparkSession:
+        from spark_jobs.session import SQL_SETTINGS, open_session  # noqa: PLC0415 - a job without work imports no Spark
+
         with self._starting:
             if self._session is None:
                 self._session = open_session(self.settings)
@@ -60,6 +65,8 @@ class LazySpark:
         """End Spark and remove what it kept on this machine's disk."""
         if self._session is None:
             return
+        from spark_jobs.session import SCRATCH  # noqa: PLC0415 - as above
+
         scratch = Path(self._session.conf.get("spark.local.dir", "") or "")
         self._session.stop()
         self._session = None
@@ -75,14 +82,27 @@ def silent(_: Step) -> None:
     """Tell nobody."""
 
 
+class Spread(Protocol):
+    """Works on many small tables at once, each in a task of its own."""
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+        """Each table's outcome as soon as it is durable; those that the engine can't take come as declined."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Everything a job uses that isn't in its JobSpec."""
+    """Everything a job uses that isn't in its JobSpec.
+
+    Attributes:
+        spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
+    """
 
     storage: Storage
     spark: SparkSource
     clock: Clock = utc_now
     observe: Observer = silent
+    spread: Spread | None = None
 
 
 def iso(moment: datetime) -> str:

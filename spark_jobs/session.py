@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -16,6 +15,9 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
+from spark_jobs.session_settings import SessionSettings
+
+__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session"]
 
 SCALA = "2.13"
 SCRATCH = "gddl-spark-"
@@ -74,23 +76,6 @@ FOR_FEW_ROWS = {
 }
 
 
-@dataclass(frozen=True)
-class SessionSettings:
-    """Size of the embedded Spark.
-
-    Attributes:
-        cores: threads of the local master.
-        memory: JVM heap, e.g. `4g`.
-        verbose: let Spark's own log through.
-        brief: the job is short and its data small: compile quickly rather than well.
-    """
-
-    cores: int = 2
-    memory: str = "4g"
-    verbose: bool = False
-    brief: bool = False
-
-
 def open_session(settings: SessionSettings) -> SparkSession:
     """The active session where a platform has one, else an embedded one.
 
@@ -105,6 +90,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def _embedded(settings: SessionSettings) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on whatever `python3` is
     builder = SparkSession.builder
     for key, value in _static_settings(settings).items():
         builder = builder.config(key, value)

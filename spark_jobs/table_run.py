@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.discovery import discover
-from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.choosing import engine_of
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batching import Limits
 from spark_jobs.plan.discover import Discovery
@@ -25,12 +24,14 @@ class TableRun:
 
     Attributes:
         beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
+        instead: the engine to take instead of the tier's.
     """
 
     job: JobSpec
     spec: TableSpec
     runtime: Runtime
     beside: Layout | None = None
+    instead: EngineName | None = None
 
     @property
     def options(self) -> DmsOptions:
@@ -40,6 +41,10 @@ class TableRun:
     def layout(self) -> Layout:
         return self.beside or Layout.of(self.job.roots, self.spec)
 
+    @property
+    def engine(self) -> EngineName:
+        return self.instead or self.job.tiers[self.spec.size].engine
+
     def desk(self) -> Desk:
         return Desk(
             spec=self.spec,
@@ -47,7 +52,7 @@ class TableRun:
             tier=self.job.tiers[self.spec.size],
             layout=self.layout,
             storage=self.runtime.storage,
-            tables=Tables(self.runtime.spark.for_table(), DeltaCommits(self.runtime.storage)),
+            engine=engine_of(self),
         )
 
     def ledger(self) -> Ledger:
@@ -69,4 +74,9 @@ class TableRun:
     @property
     def limits(self) -> Limits:
         tier = self.job.tiers[self.spec.size]
-        return Limits(max_files=tier.max_files_per_batch, max_bytes=tier.max_bytes_per_batch)
+        most = tier.max_bytes_per_batch
+        if (
+            self.engine == "delta_rs"
+        ):  # decoded rows take some 18 times the bytes of their file, a stored table far less
+            most = min(most, tier.delta_rs_max_bytes // 2)
+        return Limits(max_files=tier.max_files_per_batch, max_bytes=most)

@@ -1,42 +1,97 @@
-"""One engine for the whole test session: Spark starts once."""
+"""The engines under test, one of each for the whole session: Spark starts once, and only when it is needed."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.contract.spec import EngineName, JobSpec
 from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.job import run_job
 from spark_jobs.runtime import LazySpark, Runtime
-from spark_jobs.session import SessionSettings
+from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 from tests.engine_port import EnginePort
+from tests.lanes import group_of, is_deep
 
 
-class SparkPort:
-    """The Spark engine in this process."""
+def pytest_configure() -> None:
+    # Processes that tests are spread over are told a width, which commands then fold their tables to.
+    os.environ.pop("COLUMNS", None)
 
-    def __init__(self) -> None:
-        self.spark = LazySpark(SessionSettings(cores=2, memory="3g", brief=True))
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tell which tests must share a process, and which are for `make test-deep`."""
+    for item in items:
+        if is_deep(item):
+            item.add_marker(pytest.mark.deep)
+        group = group_of(item, config.rootpath / "tests")
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+SPARK = LazySpark(SessionSettings(cores=2, memory="3g", brief=True))
+
+
+class LocalPort:
+    """An engine in this process."""
+
+    def __init__(self, name: EngineName) -> None:
+        self.name = name
+        self.spark = SPARK
         self.runtime = Runtime(storage=Storage(), spark=self.spark)
 
+    def tiered(self, job: JobSpec) -> JobSpec:
+        """The job with this engine in every tier."""
+        return replace(job, tiers={size: replace(tier, engine=self.name) for size, tier in job.tiers.items()})
+
     def run(self, job: JobSpec) -> list[JobResult]:
-        return [outcome.result for outcome in run_job(job, self.runtime, lambda _: None)]
+        return [outcome.result for outcome in run_job(self.tiered(job), self.runtime, lambda _: None)]
 
     def read(self, path: str) -> list[dict[str, Any]]:
-        tables = Tables(self.spark.for_table(), DeltaCommits(self.runtime.storage))
-        if not tables.exists(path):
+        if not DeltaCommits(self.runtime.storage).exists(path):
             return []
+        if self.name == "spark":
+            return self._read_by_spark(path)
+        try:
+            return pa.table(DeltaTable(path).scan()).to_pylist()
+        except DeltaError:  # a table that fell back to Spark, and has features that only Spark reads
+            return self._read_by_spark(path)
+
+    def _read_by_spark(self, path: str) -> list[dict[str, Any]]:
+        from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - tests of the other engine import no Spark
+
+        tables = Tables(self.spark.for_table(), DeltaCommits(self.runtime.storage))
         return [row.asDict(recursive=True) for row in tables.read(path).collect()]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engine", choices=[*ENGINES, "both"], default="both", help="engines to test")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "engine" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--engine")
+        names = ENGINES if chosen == "both" else (chosen,)
+        metafunc.parametrize("engine", names, indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def engine() -> Iterator[EnginePort]:
-    port = SparkPort()
-    yield port
-    port.spark.stop()
+def engine(request: pytest.FixtureRequest) -> EnginePort:
+    return LocalPort(request.param)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_spark_is_left() -> Iterator[None]:
+    yield
+    SPARK.stop()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.catalog.tiers import COUNTS, MEMORY
+from airflow_gddl.catalog.tiers import AMOUNTS, COUNTS, MEMORY
 from airflow_gddl.catalog.validation import OPTIONS, TABLE, TIER, Shape
 
 Schema = dict[str, Any]
@@ -59,7 +59,8 @@ def _settings() -> Schema:
     tier, tier_definitions = _split(TIER)
     for name in COUNTS:
         tier["properties"][name]["minimum"] = 1
-    tier["properties"]["memory"]["pattern"] = f"^{MEMORY.pattern}$"
+    for name in AMOUNTS:
+        tier["properties"][name]["pattern"] = f"^{MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
     root = "A local path (relative: to this folder) or s3://bucket/prefix; GDDL_{} overrides it."
     properties = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_gddl.catalog.validation import TIER
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import SpecProblem, spec_problem
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
@@ -14,7 +15,16 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 # A tier's name goes into the name of its Airflow pool.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
-COUNTS = ("tables_per_job", "max_files_per_batch", "max_bytes_per_batch", "cores", "workers", "slots")
+AMOUNTS = ("memory", "delta_rs_memory")
+COUNTS = (
+    "tables_per_job",
+    "max_files_per_batch",
+    "max_bytes_per_batch",
+    "delta_rs_max_bytes",
+    "cores",
+    "workers",
+    "slots",
+)
 
 
 def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[SpecProblem, ...]]:
@@ -46,8 +56,13 @@ def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
         for field in COUNTS
         if (value := getattr(tier, field)) < 1
     ]
-    if not MEMORY.fullmatch(tier.memory):
-        remedy = "write a number and k, m, g or t, e.g. 4g"
-        path = ("tiers", name, "memory")
-        problems.append(spec_problem("FIELD_VALUE", path, tier.memory, "not an amount of memory", remedy))
+    for field in AMOUNTS:
+        if not MEMORY.fullmatch(value := getattr(tier, field)):
+            remedy = "write a number and k, m, g or t, e.g. 4g"
+            problems.append(
+                spec_problem("FIELD_VALUE", ("tiers", name, field), value, "not an amount of memory", remedy)
+            )
+    if not durations.is_duration(tier.delta_rs_timeout):
+        path, remedy = ("tiers", name, "delta_rs_timeout"), "write e.g. 45s, 30m, 2h or 7d"
+        problems.append(spec_problem("DURATION_INVALID", path, tier.delta_rs_timeout, "not a length of time", remedy))
     return problems

@@ -97,16 +97,8 @@ def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
         ("options", "lookback"): spec.options.get("lookback"),
     }
     for path, value in values.items():
-        if isinstance(value, str) and not _is_duration(value):
+        if isinstance(value, str) and not durations.is_duration(value):
             yield spec_problem("DURATION_INVALID", path, value, "not a length of time", "write e.g. 45s, 30m, 2h or 7d")
-
-
-def _is_duration(text: str) -> bool:
-    try:
-        durations.seconds(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:

@@ -18,3 +18,12 @@ def seconds(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a duration such as 45s, 30m, 2h or 7d")
     return int(match["n"]) * _UNITS[match["unit"]]
+
+
+def is_duration(text: str) -> bool:
+    """Whether `seconds` takes it."""
+    try:
+        seconds(text)
+    except ValueError:
+        return False
+    return True

@@ -20,7 +20,7 @@ NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
 TypeChangePolicy = Literal["widen", "rescue", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
-EngineName = Literal["spark"]
+EngineName = Literal["spark", "delta_rs"]
 DialectName = Literal["dms"]
 Action = Literal["run", "plan", "verify", "errors_list", "errors_replay"]
 
@@ -123,8 +123,8 @@ class TierSpec:
 
     __pydantic_config__ = _STRICT
 
-    engine: EngineName = "spark"
-    """What applies a batch."""
+    engine: EngineName = "delta_rs"
+    """What applies a batch: `spark`, or for small tables `delta_rs`, which needs none."""
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""
     max_files_per_batch: int = 1000
@@ -133,6 +133,12 @@ class TierSpec:
     """A batch holds at most so many bytes, but always one file."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
+    delta_rs_max_bytes: int = 128 * 1024**2
+    """Under `delta_rs`, a table or file with more bytes is left to `spark`; batches hold at most half of it."""
+    delta_rs_memory: str = "2g"
+    """Under `delta_rs`, memory of each table that is worked on."""
+    delta_rs_timeout: str = "1h"
+    """Under `delta_rs`, longest time that one table may take in a job."""
     cores: int = 2
     """Cores of an embedded or cluster job."""
     memory: str = "4g"
@@ -149,8 +155,12 @@ class TierSpec:
 
 DEFAULT_TIERS: Mapping[str, TierSpec] = {
     "small": TierSpec(),
-    "medium": TierSpec(tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=16 * 1024**3, memory="6g"),
-    "large": TierSpec(tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=64 * 1024**3, memory="8g"),
+    "medium": TierSpec(
+        engine="spark", tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=16 * 1024**3, memory="6g"
+    ),
+    "large": TierSpec(
+        engine="spark", tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=64 * 1024**3, memory="8g"
+    ),
 }
 
 

@@ -45,7 +45,8 @@ class LocalRunner:
         Raises:
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, or `JOB_NOT_STARTED`.
         """
-        check_java(self.environ)
+        if any(spec.tiers[table.size].engine == "spark" for table in spec.tables if table.size in spec.tiers):
+            check_java(self.environ)
         with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
             order = Path(folder, "spec.json")
             order.write_text(to_json(spec), encoding="utf-8")

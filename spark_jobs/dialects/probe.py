@@ -58,6 +58,14 @@ class Unreadable:
     reason: str
 
 
+def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
+    """Files by signature, groups in the order of their first file."""
+    found: dict[tuple[object, ...], list[Probed]] = {}
+    for file in files:
+        found.setdefault(file.signature, []).append(file)
+    return [tuple(group) for group in found.values()]
+
+
 def probe_all(
     storage: Opens, files: Iterable[PlannedFile], options: DmsOptions
 ) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:
@@ -69,8 +77,12 @@ def probe_all(
         except QuarantinableError as error:
             return Unreadable(file, error.code, error.what)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(one, files))
+    files = list(files)
+    if len(files) == 1:  # the usual batch of a small table, which threads would only hold up
+        found = [one(files[0])]
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(one, files))
     return tuple(p for p in found if isinstance(p, Probed)), tuple(u for u in found if isinstance(u, Unreadable))
 
 
@@ -114,7 +126,10 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed
 
 def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: DmsOptions) -> Probed:
     lines = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-    first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
+    try:
+        first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
+    finally:
+        lines.detach()  # the stream is the caller's to close
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = first if options.csv_header else _named(len(first), file, options)

@@ -1,1 +1,1 @@
-"""The Spark engine under crashes, rivals and random histories."""
+"""The engines under crashes, rivals and random histories; the fixture `spark` is whichever engine is tested."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.engine_port import EnginePort
 
 
 @pytest.fixture(scope="session")
-def spark(engine: EnginePort) -> SparkPort:
-    assert isinstance(engine, SparkPort)
+def spark(engine: EnginePort) -> LocalPort:
+    assert isinstance(engine, LocalPort)
     return engine

@@ -12,7 +12,7 @@ from airflow_gddl.contract.result import JobResult
 from spark_jobs.job import run_job
 from spark_jobs.main import read_spec
 from spark_jobs.runtime import LazySpark, Runtime, Step
-from spark_jobs.session import SessionSettings
+from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 
 SURVIVED = 3

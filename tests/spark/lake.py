@@ -17,7 +17,7 @@ from spark_jobs.job import run_job
 from spark_jobs.ledger import Ledger
 from spark_jobs.runtime import Observer, silent
 from spark_jobs.storage import Storage
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.landing import to_table, write
 from tests.oracle import Run
 
@@ -54,12 +54,17 @@ class Lake:
             run_id=run_id, roots=self.roots, tables=tuple(specs), tiers=tiers, options=options or JobOptions()
         )
 
-    def run(self, port: SparkPort, job: JobSpec, observe: Observer = silent) -> dict[str, JobResult]:
+    def run(self, port: LocalPort, job: JobSpec, observe: Observer = silent) -> dict[str, JobResult]:
         """Results by table."""
         if not job.tables:
             return {}
-        outcomes = run_job(job, replace(port.runtime, observe=observe), lambda _: None)
+        outcomes = run_job(port.tiered(job), replace(port.runtime, observe=observe), lambda _: None)
         return {outcome.result.table: outcome.result for outcome in outcomes}
+
+
+def on_spark(job: JobSpec) -> JobSpec:
+    """The job with Spark in every tier."""
+    return replace(job, tiers={size: replace(tier, engine="spark") for size, tier in job.tiers.items()})
 
 
 def read(path: str) -> list[Row]:

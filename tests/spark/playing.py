@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.lake import Lake
 from tests.spark.telling import by_engine, by_oracle, counts_of, differences, readable
@@ -53,7 +53,7 @@ class Stage:
     wrong: what is wrong so far; a table found wrong is played no further.
     """
 
-    port: SparkPort
+    port: LocalPort
     lake: Lake
     cases: Sequence[Case]
     wrong: Wrong = field(default_factory=dict)

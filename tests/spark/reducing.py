@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.oracle import DeliveredFile, Run
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, named, play
 from tests.strategies import Case
 
 
-def reduced(port: SparkPort, case: Case, folder: Path) -> Stage:
+def reduced(port: LocalPort, case: Case, folder: Path) -> Stage:
     """The stage on which the smallest case that still fails was played."""
     best = _failing(port, [case], folder / "whole")
     assert best is not None, "the case does not fail by itself"
@@ -24,7 +24,7 @@ def reduced(port: SparkPort, case: Case, folder: Path) -> Stage:
     return best
 
 
-def _failing(port: SparkPort, cases: list[Case], folder: Path) -> Stage | None:
+def _failing(port: LocalPort, cases: list[Case], folder: Path) -> Stage | None:
     """Null when none fails, else a stage with the smallest that does."""
     stage = Stage(port, Lake(folder), named([case for case in cases if case.runs]))
     if not stage.cases:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec, TierSpec
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.oracle import DeliveredFile, Run, replay
 from tests.spark.children import killed_child
 from tests.spark.crash_tables import COLUMNS, TYPES, change
@@ -40,11 +40,11 @@ def batches_of(lake: Lake, spec: TableSpec) -> dict[int, list[tuple[str, int]]]:
     return dict(sorted(found.items()))
 
 
-def test_killed_in_the_middle_of_many_batches(spark: SparkPort, tmp_path: Path) -> None:
+def test_killed_in_the_middle_of_many_batches(spark: LocalPort, tmp_path: Path) -> None:
     lake = Lake(tmp_path, {"bounded": TierSpec(max_files_per_batch=AT_ONCE)})
     spec, run = spec_of("many"), Run(tuple(map(small_file, range(FILES))))
     lake.land(spec, run, TYPES)
-    ended = killed_child(lake.job([spec], run_id="dies"), "merge", KILLED_IN)
+    ended = killed_child(spark.tiered(lake.job([spec], run_id="dies")), "merge", KILLED_IN)
     assert ended.status == -signal.SIGKILL, ended
     done = batches_of(lake, spec)
     assert {number: len(files) for number, files in done.items()} == {1: AT_ONCE, 2: AT_ONCE}
@@ -59,7 +59,7 @@ def test_killed_in_the_middle_of_many_batches(spark: SparkPort, tmp_path: Path) 
     assert differences(by_oracle(replay(spec, [run]), spec), by_engine(lake.layout(spec))) == []
 
 
-def test_batches_stop_when_told(spark: SparkPort, tmp_path: Path) -> None:
+def test_batches_stop_when_told(spark: LocalPort, tmp_path: Path) -> None:
     """`max_batches`: what is left waits for the next run."""
     lake = Lake(tmp_path, {"bounded": TierSpec(max_files_per_batch=2)})
     spec, run = spec_of("some"), Run(tuple(map(small_file, range(6))))
@@ -70,7 +70,7 @@ def test_batches_stop_when_told(spark: SparkPort, tmp_path: Path) -> None:
     assert differences(by_oracle(replay(spec, [run]), spec), by_engine(lake.layout(spec))) == []
 
 
-def test_bytes_are_a_limit_too(spark: SparkPort, tmp_path: Path) -> None:
+def test_bytes_are_a_limit_too(spark: LocalPort, tmp_path: Path) -> None:
     """Small files share a batch as far as they fit; one that is over the limit by itself goes alone."""
     limit = 9_000
     lake = Lake(tmp_path, {"bounded": TierSpec(max_bytes_per_batch=limit)})

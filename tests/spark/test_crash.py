@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.children import Ended, killed_child
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
@@ -36,7 +36,7 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(spark: SparkPort, tmp_path_factory: pytest.TempPathFactory) -> Played:
+def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A table for each step, killed there in its second run; then one job reruns them all, in this process."""
     lake = Lake(tmp_path_factory.mktemp("crash"))
     broken = {step: spec_of(f"after_{step}") for step in STEPS}
@@ -47,7 +47,9 @@ def played(spark: SparkPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     assert {result.status for result in first.values()} == {"succeeded"}, first
     for spec in specs:
         lake.land(spec, BROKEN, TYPES)
-    ended = {s.table: killed_child(lake.job([s], run_id=f"dies-{step}"), step) for step, s in broken.items()}
+    ended = {
+        s.table: killed_child(spark.tiered(lake.job([s], run_id=f"dies-{step}")), step) for step, s in broken.items()
+    }
     between = {s.table: everything(lake.layout(s)) for s in broken.values()}
     rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
     return Played(ended, between, rerun, {s.table: everything(lake.layout(s)) for s in specs} | {

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.children import Ended, killed_child
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
@@ -42,7 +42,7 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(spark: SparkPort, tmp_path_factory: pytest.TempPathFactory) -> Played:
+def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played:
     lake = Lake(tmp_path_factory.mktemp("refresh"))
     broken = {step: spec_of(f"refresh_{step}") for step in STEPS}
     specs = [UNDISTURBED, *broken.values()]
@@ -52,7 +52,9 @@ def played(spark: SparkPort, tmp_path_factory: pytest.TempPathFactory) -> Played
         done = lake.run(spark, lake.job(specs, run_id="before"))
         assert {result.status for result in done.values()} == {"succeeded"}, done
     before = by_engine(lake.layout(UNDISTURBED))
-    ended = {s.table: killed_child(lake.job([s], REFRESH, f"dies-{step}"), step) for step, s in broken.items()}
+    ended = {
+        s.table: killed_child(spark.tiered(lake.job([s], REFRESH, f"dies-{step}")), step) for step, s in broken.items()
+    }
     between = {s.table: by_engine(lake.layout(s)) for s in broken.values()}
     refreshed = lake.run(spark, lake.job([UNDISTURBED], REFRESH, "refresh"))
     rerun = lake.run(spark, lake.job(list(broken.values()), run_id="rerun"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.spec import JobOptions
-from tests.conftest import SparkPort
+from tests.conftest import LocalPort
 from tests.oracle import Run, replay
 from tests.spark.crash_tables import COLUMNS, TYPES, change, spec_of
 from tests.spark.lake import Lake
@@ -30,9 +30,21 @@ CHOSEN = [pytest.param(sort, marks=() if sort == "everything" else pytest.mark.d
 
 
 @pytest.mark.parametrize("sort", CHOSEN)
-def test_engine_and_oracle_agree(sort: str, spark: SparkPort, tmp_path: Path) -> None:
+def test_engine_and_oracle_agree(sort: str, spark: LocalPort, tmp_path: Path) -> None:
     traits, count = SORTS[sort]
-    stage = Stage(spark, Lake(tmp_path), named(drawn(cases(traits), examples(count))))
+    _agree(spark, tmp_path, traits, examples(count))
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_many_more_on_the_engine_that_is_quick(sort: str, spark: LocalPort, tmp_path: Path) -> None:
+    if spark.name != "delta_rs":
+        pytest.skip("minutes on this engine: see the deep lane")
+    traits, count = SORTS[sort]
+    _agree(spark, tmp_path, traits, examples(4 * count))
+
+
+def _agree(port: LocalPort, folder: Path, traits: Traits, count: int) -> None:
+    stage = Stage(port, Lake(folder), named(drawn(cases(traits), count)))
     play(stage)
     verify(stage)
     refresh(stage)
@@ -67,7 +79,7 @@ def _reloads(runs: Sequence[Run]) -> bool:
     return any(one.name == other.name and one != other for one in loads for other in loads)
 
 
-def test_a_row_deleted_twice_is_kept_by_a_soft_delete(spark: SparkPort, tmp_path: Path) -> None:
+def test_a_row_deleted_twice_is_kept_by_a_soft_delete(spark: LocalPort, tmp_path: Path) -> None:
     """Of the deletes in one batch none but the first finds a row; the columns it had stay all the same."""
     rows = [change("I", 1, 1, "kept"), change("D", 2, 1), change("D", 3, 1)]
     run = Run((file_of("20240101-000000001.parquet", load=False, rows=rows, columns=COLUMNS),))

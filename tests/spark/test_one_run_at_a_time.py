@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import JobOptions
 from tests.oracle import replay
 from tests.spark.children import Ended, job_child
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
-from tests.spark.lake import Lake
+from tests.spark.lake import Lake, on_spark
 from tests.spark.telling import by_engine, by_oracle, differences
 
 BUSY = 75
@@ -38,10 +38,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     for run in RUNS[:1]:
         lake.land(SPEC, run, TYPES)
     with ExitStack() as group:
-        rivals = [group.enter_context(job_child(lake.job([SPEC], run_id=f"rival-{n}"))) for n in range(2)]
+        rivals = [group.enter_context(job_child(on_spark(lake.job([SPEC], run_id=f"rival-{n}")))) for n in range(2)]
         _await_claim(lake)
         patient = JobOptions(wait_seconds=200)
-        waiting = group.enter_context(job_child(lake.job([SPEC], patient, run_id="waiting")))
+        waiting = group.enter_context(job_child(on_spark(lake.job([SPEC], patient, run_id="waiting"))))
         lake.land(SPEC, RUNS[1], TYPES)
         return Played(lake, [child.end() for child in rivals], waiting.end())
 

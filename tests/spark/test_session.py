@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow_gddl.contract.spec import JobSpec
 from tests.spark.children import job_child
 from tests.spark.crash_tables import BEFORE, TYPES, spec_of
-from tests.spark.lake import Lake
+from tests.spark.lake import Lake, on_spark
 
 SPECS = (spec_of("quiet"), spec_of("silent"))
 JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
@@ -23,7 +23,7 @@ def landed(root: Path) -> JobSpec:
     lake = Lake(root)
     for spec in SPECS:
         lake.land(spec, BEFORE, TYPES)
-    return lake.job(SPECS)
+    return on_spark(lake.job(SPECS))
 
 
 def test_standard_output_holds_results_and_standard_error_nothing(tmp_path: Path) -> None:

@@ -232,6 +232,8 @@ def test_wrong_settings_stop_everything_and_say_where(shop: Shop, command: tuple
 
 def test_java_is_asked_first(shop: Shop) -> None:
     shop.write("java/bin/java", "#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
+    tiers = "tiers: {small: {engine: spark}}\n"
+    shop.write("metadata/gddl.yaml", f"landing: ../landing\nlake: ../lake\n{tiers}")
     answer = shop.gddl("run", "--json")
     assert (answer.status, answer.out) == (2, "")
     assert "[JAVA_TOO_OLD]" in answer.err

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runners.base import JobOutcome, ProgressEvent
 from airflow_gddl.runners.joblog import KEPT_LOGS
 from airflow_gddl.runners.local import LocalRunner
@@ -60,7 +60,9 @@ def lake(tmp_path: Path) -> Path:
 def spec_of(lake: Path, *tables: str) -> JobSpec:
     rows = tuple(TableSpec(table=table, keys=("id",)) for table in tables)
     roots = Roots(landing=str(lake.parent / "landing"), lake=str(lake))
-    return JobSpec(run_id="20240101T000000-aa", roots=roots, tables=rows, options=JobOptions(full_refresh=True))
+    tiers = {"small": TierSpec(engine="spark")}
+    options = JobOptions(full_refresh=True)
+    return JobSpec(run_id="20240101T000000-aa", roots=roots, tables=rows, tiers=tiers, options=options)
 
 
 def runner_of(home: Path, orders: dict[str, object], grace: float = 5.0) -> LocalRunner:
@@ -251,3 +253,11 @@ def test_no_java(lake: Path, environ: dict[str, str], shown: str) -> None:
         LocalRunner(command=("unused",), environ=environ).run(spec_of(lake, "a.b"), Heard())
     assert caught.value.code == "JAVA_MISSING"
     assert shown in str(caught.value)
+
+
+def test_small_tables_need_no_java(lake: Path) -> None:
+    """Their engine has none; what it can't take fails by itself and says so."""
+    order = replace(spec_of(lake, "a.b"), tiers={"small": TierSpec(engine="delta_rs")})
+    with pytest.raises(FatalError) as caught:
+        LocalRunner(command=("/nowhere/job",), environ={"PATH": "/nowhere"}).run(order, Heard())
+    assert caught.value.code == "JOB_NOT_STARTED", "it looked for Java"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.sql import Column as SqlColumn
@@ -10,14 +10,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.engines.figures import Applied, Figures
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark import evolve, history
 from spark_jobs.engines.spark.fold import FIRST, HAD, LOWEST, UNSEEN
-from spark_jobs.engines.spark.measure import Figures
 from spark_jobs.engines.spark.merge import (
     REWORKED,
-    KeyRange,
+    Meeting,
     Net,
+    Repeats,
     alive,
     known_keys,
     merge,
@@ -36,10 +37,10 @@ from spark_jobs.plan.types import ScalarType, parse_type
 
 
 @dataclass(frozen=True, kw_only=True)
-class Applied:
-    """What happened to the replica."""
+class Looked:
+    """Net changes that no tombstone beats, and what is to be said of them."""
 
-    main: MainCounts
+    net: Net
     warnings: tuple[RunWarning, ...] = ()
 
 
@@ -49,6 +50,7 @@ class Applying:
     schemas: schema ids of the batch's change files.
     first: no batch with rows came before, so that replica and tombstones are empty.
     fresh: the batch's changes where they are at hand, else read back from the change table.
+    apart: no change of an earlier batch can have a sequence of this one.
     """
 
     site: Site
@@ -56,18 +58,27 @@ class Applying:
     schemas: frozenset[int]
     first: bool
     fresh: DataFrame | None = None
+    apart: bool = False
 
     def changes(self) -> DataFrame:
         """The batch's changes: at hand, or from the change table."""
         return self.site.changes() if self.fresh is None else self.fresh
 
     def net(self) -> Net:
-        """Net changes of the batch, late and forced keys folded anew, kept for the steps that follow."""
-        unique = self.figures.keys == self.figures.good
-        net = net_of_batch(self.changes(), self.site.shape, self.schemas, unique)
+        """Net changes of the batch, kept and counted for the steps that follow."""
+        net = net_of_batch(self.changes(), self.site.shape, self.schemas, self._repeats)
         if self._only_loads:
             return net
-        return Net(rows=self.site.tables.keep(net.rows), partial=net.partial)
+        return replace(net, rows=self.site.tables.keep(net.rows)).counted()
+
+    @property
+    def _repeats(self) -> Repeats:
+        repeated = self.figures.good - self.figures.keys
+        if repeated == 0:
+            return "none"
+        # A second look at the keys costs more than it saves where rows are few, or must be read again.
+        few = self.fresh is not None and not self.site.tables.few_rows and repeated <= self.figures.good // 4
+        return "few" if few else "many"
 
     @property
     def _only_loads(self) -> bool:
@@ -76,9 +87,9 @@ class Applying:
 
     def tombstones(self, net: Net) -> None:
         """Remember the deletes among net changes."""
-        rows = tombstones_of(net.rows, self.site.shape)
-        if self._only_loads or rows.isEmpty():
+        if not net.deletes:
             return
+        rows = tombstones_of(net.rows, self.site.shape)
         kinds = {c.name: c for c in self.site.shape.data}
         columns = [kinds[k] for k in self.site.shape.keys] + [Column(GDDL, parse_type(self.site.shape.gddl_type))]
         columns += [Column(FORCED, ScalarType("boolean"))] if self.site.shape.spec.force_update else []
@@ -87,37 +98,50 @@ class Applying:
         evolve.ensure(self.site.tables, definition, rewrite=True)
         self.site.tables.append(rows, self.site.layout.tombstones, TOMBSTONES, self.site.transaction)
 
-    def merge(self, net: Net) -> Applied:
+    @property
+    def _reworks(self) -> bool:
+        """Late or forced keys are folded anew from the change table, this batch included."""
+        return self.site.shape.partial or self.site.shape.spec.force_update is not None
+
+    def look(self, net: Net) -> Looked:
+        """What the tables, as they are before this batch, have to do with its net changes."""
+        looked = Looked(net=replace(net, rows=net.rows.withColumn(REWORKED, F.lit(False))))
+        if self.first or self._reworks:
+            return looked
+        warnings: tuple[RunWarning, ...] = ()
+        if net.unseen:
+            updated = net.rows.where(F.col(FIRST) == UNSEEN).select(*map(name, self.site.shape.keys))
+            known = known_keys(self.site.tables, self.site.shape, self._paths, updated)
+            warnings = () if known.count() == net.unseen else self._unseen(net, known)
+        return Looked(net=self._alive(looked.net), warnings=warnings)
+
+    def _alive(self, net: Net) -> Net:
+        if not self.site.tables.exists(self._paths[1]):
+            return net
+        rows = alive(net.rows, self.site.tables.read(self._paths[1]), self.site.shape)
+        return replace(net, rows=self.site.tables.keep(rows))  # the merge asks for its source more than once
+
+    @property
+    def _paths(self) -> tuple[str, str]:
+        return self.site.layout.replica, self.site.layout.tombstones
+
+    def merge(self, net: Net, looked: Looked) -> Applied:
         """Apply net changes to the replica, once."""
-        paths = (self.site.layout.replica, self.site.layout.tombstones)
         if self.first:
             return self._first(net)
-        buried = self.site.tables.exists(paths[1])
-        if self.site.shape.partial or self.site.shape.spec.force_update:
-            known = self.site.tables.keep(priors(self.site.tables, self.site.shape, paths, net.rows))
+        warnings = looked.warnings
+        source = looked.net
+        if self._reworks:
+            known = self.site.tables.keep(priors(self.site.tables, self.site.shape, self._paths, net.rows))
             warnings = self._unseen(net, known)
-            net = rework(
-                net, self.site.tables.read(self.site.layout.changes), known, self.site.shape, self.site.plan.generation
-            )
-        else:
-            updated = net.rows.where(F.col(FIRST) == UNSEEN).select(*map(name, self.site.shape.keys))
-            known = self.site.tables.keep(known_keys(self.site.tables, self.site.shape, paths, updated))
-            warnings = self._unseen(net, known)
-            net = Net(rows=net.rows.withColumn(REWORKED, F.lit(False)), partial=net.partial)
-        rows = net.rows
-        if buried:  # the merge asks for its source more than once
-            rows = self.site.tables.keep(alive(rows, self.site.tables.read(paths[1]), self.site.shape))
-        span = (
-            KeyRange(low=self.figures.low, high=self.figures.high) if not self.site.shape.before_of_key else KeyRange()
-        )
+            changes = self.site.tables.read(self.site.layout.changes)
+            source = self._alive(rework(net, changes, known, self.site.shape, self.site.plan.generation))
+        how = Meeting(low=self.figures.low, high=self.figures.high, apart=self.apart)
+        if self.site.shape.before_of_key:
+            how = Meeting(apart=self.apart)
+        source = replace(source, rows=source.rows.drop(FIRST, LOWEST))
         with self.site.tables.transaction(MERGE, self.site.transaction):
-            counts = merge(
-                self.site.tables,
-                paths[0],
-                Net(rows=rows.drop(FIRST, LOWEST), partial=net.partial),
-                self.site.shape,
-                span,
-            )
+            counts = merge(self.site.tables, self._paths[0], source, self.site.shape, how)
         return Applied(main=self._counts(counts), warnings=warnings)
 
     def _first(self, net: Net) -> Applied:
@@ -164,7 +188,7 @@ class Applying:
         return MainCounts(**counts)
 
     def _unseen(self, net: Net, known: DataFrame) -> tuple[RunWarning, ...]:
-        if self._only_loads or net.rows.where(F.col(FIRST) == UNSEEN).isEmpty():
+        if not net.unseen:
             return ()
         found = never_seen(net.rows, known, self.site.shape)
         count = found.count()

@@ -3,54 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.engines.figures import Figures, FileFigures
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.decode import ERROR, KIND
 from spark_jobs.engines.spark.order import name
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileFigures:
-    """Rows and ranges of one file; sequences as JSON text, times as ISO 8601; null when it has no good change."""
-
-    rows: int
-    quarantined: int
-    min_sequence: str | None
-    max_sequence: str | None
-    min_commit_ts: str | None
-    max_commit_ts: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Of a whole batch.
-
-    Attributes:
-        files: by ledger path; a file without rows is absent.
-        identities: distinct (key, sequence) among good rows, by 64-bit hash.
-        keys: distinct keys among good rows, by 64-bit hash.
-        low, high: range of the first key column; null without keys, and for types whose values don't survive the way
-            through Python unchanged (times, floating point).
-        widths: least and greatest length of a sequence of digits; null when it isn't text of digits.
-    """
-
-    files: Mapping[str, FileFigures]
-    rows: int
-    quarantined: int
-    identities: int
-    keys: int
-    low: object
-    high: object
-    widths: tuple[int, int] | None
-    loads: int
-
-    @property
-    def good(self) -> int:
-        return self.rows - self.quarantined
 
 
 def measure(decoded: DataFrame, shape: Shape) -> Figures:

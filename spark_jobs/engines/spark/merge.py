@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import FIRST, FRESH, HAD, HAS_FORCED, LOWEST, UNSEEN, carried_name, fold, net, single
-from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of, truth
+from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of, rank_of, truth
 from spark_jobs.engines.spark.tables import Assignments, Tables
 
+_BROADCAST = 500_000
+"""Net changes up to which a merge sends them to every core."""
 REWORKED = f"{GDDL}__reworked"
 """True for keys folded anew from the whole change table; their state replaces whatever is stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyRange:
-    """Least and greatest value of the first key column in a batch, for pruning; both null: no pruning."""
+class Meeting:
+    """How a batch's net changes meet the stored rows.
+
+    Attributes:
+        low, high: least and greatest value of the first key column, for pruning; both null: no pruning.
+        apart: no stored row can have a sequence of the batch, so that nothing else of it needs to be read.
+    """
 
     low: object = None
     high: object = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,25 +40,53 @@ class Net:
     Attributes:
         rows: one row a key, see `fold`.
         partial: rows may leave columns to what is stored.
+        keys: how many rows; null when they weren't counted.
+        deletes: how many of them are deletes; null as above.
+        unseen: how many begin with an update, so that something of their key should be known; null as above.
     """
 
     rows: DataFrame
     partial: bool
+    keys: int | None = None
+    deletes: int | None = None
+    unseen: int | None = None
+
+    def counted(self) -> Net:
+        """The same with its counts, by one pass over the rows."""
+        deletes, unseen = F.count_if(F.col(OP) == "D"), F.count_if(F.col(FIRST) == UNSEEN)
+        found = self.rows.agg(F.count(F.lit(1)), deletes, unseen).collect()[0]
+        return replace(self, keys=int(found[0]), deletes=int(found[1]), unseen=int(found[2]))
+
+    @property
+    def broadcast(self) -> DataFrame:
+        """The rows, to be sent to the table's rows rather than the other way round where they are few enough."""
+        return F.broadcast(self.rows) if self.keys is not None and self.keys <= _BROADCAST else self.rows
 
 
-def net_of_batch(changes: DataFrame, shape: Shape, schemas: frozenset[int], keys_unique: bool) -> Net:
+Repeats = Literal["none", "few", "many"]
+"""How many keys of a batch have more than one change."""
+
+
+def net_of_batch(changes: DataFrame, shape: Shape, schemas: frozenset[int], repeats: Repeats) -> Net:
     """Fold a batch's changes.
 
     Args:
+        changes: asked for more than once when `repeats` is `few`.
         schemas: schema ids of the batch's change files.
-        keys_unique: every key is known to have one change only.
     """
     happened = events(changes, shape)
     if shape.carries_parts(schemas):
         return Net(rows=fold(happened, shape), partial=True)
-    if keys_unique and not shape.before_of_key:
+    if shape.before_of_key or repeats == "many":
+        return Net(rows=net(happened, shape), partial=False)
+    if repeats == "none":
         return Net(rows=single(happened), partial=False)
-    return Net(rows=net(happened, shape), partial=False)
+    # Aggregating whole rows sorts them all; here few keys need it.
+    keys = list(shape.keys)
+    columns = list(map(name, shape.keys))
+    again = F.broadcast(happened.groupBy(*columns).count().where(F.col("count") > 1).select(*columns).localCheckpoint())
+    alone, together = happened.join(again, keys, "left_anti"), happened.join(again, keys, "left_semi")
+    return Net(rows=single(alone).unionByName(net(together, shape)), partial=False)
 
 
 def rework(batch: Net, history: DataFrame, stored: DataFrame, shape: Shape, generation: int) -> Net:
@@ -137,7 +174,7 @@ def alive(rows: DataFrame, tombstones: DataFrame, shape: Shape) -> DataFrame:
     return joined.withColumns(changed).drop("_gddl__dead", "_gddl__grave")
 
 
-def merge(tables: Tables, path: str, source: Net, shape: Shape, keys: KeyRange) -> dict[str, int]:
+def merge(tables: Tables, path: str, source: Net, shape: Shape, how: Meeting) -> dict[str, int]:
     """Apply net changes to the replica; counts of rows inserted, updated, deleted. Runs inside a transaction.
 
     Empty when Delta skipped the commit because an earlier attempt had made it.
@@ -146,18 +183,13 @@ def merge(tables: Tables, path: str, source: Net, shape: Shape, keys: KeyRange) 
     on = F.lit(True)
     for key in shape.keys:
         on = on & (_at(stored, key) == _at(new, key))
-    if keys.low is not None:
-        on = on & _at(stored, shape.keys[0]).between(F.lit(keys.low), F.lit(keys.high))
-    gddl = F.col(f"{stored}.{GDDL}")
-    forcing = shape.spelled(shape.spec.force_update)
-    stored_forced = F.lit(False) if forcing is None else truth(_at(stored, forcing))
-    newer = F.col(f"{new}.{REWORKED}") | (
-        F.col(f"{new}.{ORDER}") > order_of(shape, gddl, gddl["sequence"], stored_forced)
-    )
+    if how.low is not None:
+        on = on & _at(stored, shape.keys[0]).between(F.lit(how.low), F.lit(how.high))
+    newer = F.col(f"{new}.{REWORKED}") | _is_newer(shape, how)
     gone = F.col(f"{new}.{OP}") == "D"
     values = {c: _value(shape, i, c, source.partial) for i, c in enumerate(shape.columns) if c not in shape.keys}
     inserted: Assignments = {**{_quoted(c): _at(new, c) for c in shape.columns}, GDDL: _struct(shape, deleted=False)}
-    builder = tables.handle(path).alias(stored).merge(source.rows.alias(new), on)
+    builder = tables.handle(path).alias(stored).merge(source.broadcast.alias(new), on)
     if shape.spec.delete == "hard":
         builder = builder.whenMatchedDelete(newer & gone)
     else:
@@ -172,6 +204,15 @@ def merge(tables: Tables, path: str, source: Net, shape: Shape, keys: KeyRange) 
     if row is None:
         return {}
     return {k: int(row[f"num_{k}_rows"]) for k in ("inserted", "updated", "deleted")}
+
+
+def _is_newer(shape: Shape, how: Meeting) -> Column:
+    gddl, order = F.col(f"t.{GDDL}"), F.col(f"s.{ORDER}")
+    if how.apart and shape.spec.force_update is None:
+        return rank_of(order, order["sequence"]) > rank_of(gddl, gddl["sequence"])
+    forcing = shape.spelled(shape.spec.force_update)
+    forced = F.lit(False) if forcing is None else truth(_at("t", forcing))
+    return order > order_of(shape, gddl, gddl["sequence"], forced)
 
 
 def _value(shape: Shape, index: int, column: str, partial: bool) -> Column:

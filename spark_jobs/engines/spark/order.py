@@ -16,7 +16,7 @@ def name(column: str) -> Column:
 
 
 def order_of(shape: Shape, gddl: Column, sequence: Column, forced: Column | None = None) -> Column:
-    """Struct that grows with the order of changes; nulls are lowest."""
+    """Struct that grows with the order of changes; nulls are lowest. Its first two fields are `rank_of`."""
     force = (
         []
         if shape.spec.force_update is None
@@ -27,6 +27,11 @@ def order_of(shape: Shape, gddl: Column, sequence: Column, forced: Column | None
     else:
         tail = [gddl["batch_id"].alias("batch"), gddl["position"].alias("at")]
     return F.struct(gddl["generation"].alias("generation"), sequence.alias("sequence"), *force, *tail)
+
+
+def rank_of(gddl: Column, sequence: Column) -> Column:
+    """The order of changes of which no two share a sequence."""
+    return F.struct(gddl["generation"].alias("generation"), sequence.alias("sequence"))
 
 
 def is_forced(shape: Shape) -> Column:

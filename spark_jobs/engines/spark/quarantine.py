@@ -10,31 +10,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.engines.errors_table import COLUMNS, NANOS, ROW_BITS
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark.decode import ERROR, JSON_OPTIONS, KIND, RECORD, Stamp
-from spark_jobs.engines.spark.read import FILE, GENERATION, MALFORMED, POSITION, ROW_BITS
+from spark_jobs.engines.spark.read import FILE, GENERATION, MALFORMED, POSITION
 from spark_jobs.engines.spark.tables import Assignments, TableDefinition, Tables, struct_type
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
-
-NANOS = "nanoseconds of "
-"""Comment of a record's column that holds a timestamp as whole nanoseconds; its type follows."""
-
-COLUMNS: dict[str, str] = {
-    "id": "string",
-    "record": "string",
-    "record_schema": "string",
-    "code": "string",
-    "reason": "string",
-    "column": "string",
-    "source_file": "string",
-    "position": "bigint",
-    "kind": "string",
-    "generation": "int",
-    "batch_id": "string",
-    "occurred_at": "timestamp",
-    "resolved_at": "timestamp",
-}
 
 
 def definition(path: str) -> TableDefinition:

@@ -12,10 +12,10 @@ from pyspark.sql import types as T
 
 from airflow_gddl.contract.dms import DmsOptions
 from spark_jobs.dialects.probe import Probed
+from spark_jobs.engines.errors_table import ROW_BITS
 from spark_jobs.engines.spark.tables import spark_type
 
 FILE, POSITION, GENERATION, MALFORMED = "_gddl__file", "_gddl__position", "_gddl__generation", "_gddl__malformed"
-ROW_BITS = 40
 _CSV_ROW_MASK = (1 << 33) - 1
 _WHOLE_FILES = {"spark.sql.files.openCostInBytes": str(1 << 40)}
 
@@ -35,14 +35,6 @@ class RawGroup:
     files: tuple[Probed, ...] = ()
     nanos: tuple[str, ...] = ()
     already_masked: bool = False
-
-
-def groups(files: Sequence[Probed]) -> list[tuple[Probed, ...]]:
-    """Files by signature, groups in the order of their first file."""
-    found: dict[tuple[object, ...], list[Probed]] = {}
-    for file in files:
-        found.setdefault(file.signature, []).append(file)
-    return [tuple(group) for group in found.values()]
 
 
 def read_group(

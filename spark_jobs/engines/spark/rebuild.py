@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
+from spark_jobs.engines.errors_table import ROW_BITS
+from spark_jobs.engines.figures import Rebuilt
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import evolve, history, quarantine
 from spark_jobs.engines.spark.fold import fold, net
 from spark_jobs.engines.spark.merge import tombstones_of
 from spark_jobs.engines.spark.order import OP, events, name
-from spark_jobs.engines.spark.read import ROW_BITS
 from spark_jobs.engines.spark.redelivery import not_yet_stored
 from spark_jobs.engines.spark.site import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
@@ -28,14 +29,6 @@ from spark_jobs.plan.types import ScalarType, parse_type
 
 # A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33
-
-
-@dataclass(frozen=True)
-class Rebuilt:
-    """Rows of the new replica, and changes that the change table lacked."""
-
-    rows: int
-    changes_added: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.engines.figures import Appended, Figures, Overlap
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import evolve, history, quarantine
 from spark_jobs.engines.spark.decode import ERROR, KIND, RECORD
-from spark_jobs.engines.spark.measure import Figures
 from spark_jobs.engines.spark.order import name
-from spark_jobs.engines.spark.redelivery import distinct_in_batch, not_yet_stored, ties
+from spark_jobs.engines.spark.redelivery import Ties, distinct_in_batch, not_yet_stored, ties
 from spark_jobs.engines.spark.site import APPEND, QUARANTINE, Site
 from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.plan.sequence import sort_key
@@ -24,25 +24,12 @@ from spark_jobs.plan.types import StructType, parse_type
 
 
 @dataclass(frozen=True, kw_only=True)
-class Appended:
-    """What reached the change table."""
+class Fresh:
+    """Changes that are new to the change table, and how many they are."""
 
-    written: int
-    redelivered: int
+    rows: DataFrame
+    count: int
     warnings: tuple[RunWarning, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overlap:
-    """What of the change table can hold changes of this batch.
-
-    Attributes:
-        changes: the batch's sequences may have come before.
-        loads: full-load rows of this generation have come before.
-    """
-
-    changes: bool
-    loads: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +92,8 @@ class Receiving:
                     self.site.tables, path, again, self.site.plan.batch_id, self.site.plan.planned_at
                 )
 
-    def append(self, overlap: Overlap) -> tuple[Appended, DataFrame | None]:
-        """Append the changes that are new to the change table; with few rows, these as they were appended."""
+    def fresh(self, overlap: Overlap) -> Fresh:
+        """The changes of the batch that are new to the change table."""
         good = self.decoded.where(F.col(ERROR).isNull()).drop(ERROR, RECORD, KIND)
         stored = self._stored(overlap)
         keyed = bool(self.site.shape.keys)
@@ -115,20 +102,24 @@ class Receiving:
             good = distinct_in_batch(good, self.site.shape)
         if stored is not None:
             good = not_yet_stored(good, stored, self.site.shape)
-        warnings: tuple[RunWarning, ...] = ()
-        fresh = self.figures.good
-        if repeats or stored is not None:
-            good = self.site.tables.keep(good)
-            fresh = good.count()
-        if keyed and (repeats or stored is not None):
-            found = ties(good, stored, self.site.shape)
-            if found.count:
-                warnings = (_tie_warning(found.count, found.sample, self.site.shape),)
-        self.site.tables.append(good, self.site.layout.changes, APPEND, self.site.transaction)
+        if not repeats and stored is None:
+            return Fresh(rows=good, count=self.figures.good)
+        good = self.site.tables.keep(good)
+        found = ties(good, stored, self.site.shape) if keyed else Ties(0, ())
+        warnings = (_tie_warning(found.count, found.sample, self.site.shape),) if found.count else ()
+        return Fresh(rows=good, count=good.count(), warnings=warnings)
+
+    def append(self, fresh: Fresh) -> Appended:
+        """Append them.
+
+        Raises:
+            FatalError: `BATCH_UNBALANCED`.
+        """
+        self.site.tables.append(fresh.rows, self.site.layout.changes, APPEND, self.site.transaction)
         written = self.site.tables.metrics(self.site.layout.changes, APPEND, self.site.transaction).get(
             "numOutputRows", 0
         )
-        redelivered = self.figures.good - fresh
+        redelivered = self.figures.good - fresh.count
         if self.figures.rows != written + redelivered + self.figures.quarantined:
             raise FatalError(
                 "BATCH_UNBALANCED",
@@ -137,10 +128,7 @@ class Receiving:
                 where=f"batch {self.site.plan.number}",
                 remedy="report this with the job's log; nothing was merged",
             )
-        appended = Appended(written=written, redelivered=redelivered, warnings=warnings)
-        if self.site.tables.few_rows:
-            return appended, good
-        return appended, None
+        return Appended(written=written, redelivered=redelivered, warnings=fresh.warnings)
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs.engines.figures import BUCKETS, Verdict
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import fold, net
 from spark_jobs.engines.spark.order import OP, events, name
 
-BUCKETS = 256
 _HASH, _BUCKET = f"{GDDL}__hash", f"{GDDL}__bucket"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Attributes:
-    rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).
-    buckets_different: of `BUCKETS`.
-    keys: a few keys that differ, as JSON, with what is wrong: `missing`, `extra` or `different`.
-    """
-
-    rows: int
-    expected_rows: int
-    buckets_different: int
-    keys: tuple[dict[str, str], ...]
-
-    @property
-    def equal(self) -> bool:
-        return self.buckets_different == 0 and self.rows == self.expected_rows
 
 
 def expected_state(changes: DataFrame, shape: Shape, swept: int) -> DataFrame:

@@ -1,0 +1,202 @@
+"""Ten thousand small tables, 100 changes each a round, by this project's engine `delta_rs`; a few of them by Spark.
+
+    python benchmarks/small_tables.py [--scale 0.01] [--profile]
+
+The last line of standard output is one JSON object; progress goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import small_folders
+from measuring import Answer, ChildError, tree_mib
+from small_folders import MIX, SmallFolders
+from this_engine import JobFailedError, Stopwatch
+from workload import Workload
+
+from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.runtime import LazySpark, Runtime
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import run_guarded
+
+_TABLES, _ROWS, _CHANGES, _ROUNDS, _CORES = 10_000, 10_000, 100, 3, 2
+_SPARK_TABLES, _CHECKED, _PROFILED = 20, 25, 40
+_SIDE = "delta_rs"
+_SPARK_SIDES = ("one_by_one", "at_once", "by_hand")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One job: seconds of the whole process, its start included, and the most memory of all its processes at once."""
+
+    seconds: float
+    peak_mib: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Of all rounds. `rounds`: seconds of each."""
+
+    tables: int
+    load_seconds: float
+    rounds: Sequence[float]
+    idle_seconds: float
+    peak_mib: float
+
+    @property
+    def tables_per_second(self) -> float:
+        return self.tables * len(self.rounds) / sum(self.rounds)
+
+
+def measure(folders: SmallFolders) -> Figures:
+    """Load, rounds, and a round in which nothing is new, each a job of its own; checked."""
+    tier = folders.tier("delta_rs", _CORES)
+    folders.land(_SIDE, folders.made.load_files())
+    load = run(folders, folders.job(_SIDE, "load", tier), "succeeded")
+    _say(f"load: {load.seconds:.1f} s")
+    ran = []
+    for number, file in enumerate(folders.made.change_files(), start=1):
+        folders.land(_SIDE, [file])
+        ran.append(run(folders, folders.job(_SIDE, f"round-{number}", tier), "succeeded"))
+        _say(f"round {number}: {ran[-1].seconds:.1f} s, {len(folders.names) / ran[-1].seconds:.1f} tables/s")
+    idle = run(folders, folders.job(_SIDE, "idle", tier), "skipped")
+    step = max(1, len(folders.names) // _CHECKED)
+    right = small_folders.check(folders, _SIDE, folders.names[::step], len(ran))
+    _say(f"idle: {idle.seconds:.1f} s; {right} tables compared in full and right")
+    return Figures(
+        tables=len(folders.names),
+        load_seconds=load.seconds,
+        rounds=[r.seconds for r in ran],
+        idle_seconds=idle.seconds,
+        peak_mib=max(r.peak_mib for r in (load, *ran, idle)),
+    )
+
+
+def run(folders: SmallFolders, job: JobSpec, status: str) -> Ran:
+    """A job as `gddl` starts it.
+
+    Raises:
+        JobFailedError: a table did not end with this status, or its counts are not those of the workload.
+    """
+    order = folders.root / "order.json"
+    order.write_text(to_json(job), encoding="utf-8")
+    os.sync()
+    command = [sys.executable, "-m", "spark_jobs.main", "--spec", str(order)]
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child, _Watch(child.pid) as watch:
+        results = [json.loads(line) for line in child.stdout or ()]
+        child.wait()
+    seconds = time.perf_counter() - started
+    told = {(r["status"], r["engine"], r["rows_read"], r["changes_written"]) for r in results}
+    rows = {"load": _ROWS, "idle": 0}.get(job.run_id, _CHANGES)
+    if len(results) != len(job.tables) or told != {(status, "delta_rs", rows, rows)}:
+        raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(told)[:3]}")
+    return Ran(seconds=seconds, peak_mib=watch.peak)
+
+
+class _Watch:
+    """Looks at the memory of a process and all below it, twice a second."""
+
+    def __init__(self, pid: int) -> None:
+        self.peak = 0.0
+        self._pid, self._stop = pid, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.5):
+            self.peak = max(self.peak, tree_mib(self._pid))
+
+
+def spark_seconds(folders: SmallFolders, side: str, tables: int) -> float:
+    """Seconds a table and round on one of Spark's sides; checked."""
+    names = folders.names[: min(len(folders.names) - 1, tables) + 1]
+    order, answer = folders.root / f"{side}.order", folders.root / f"{side}.answer"
+    told = {"side": side, "root": str(folders.root), "names": names, "rounds": _ROUNDS, "answer": str(answer)}
+    order.write_text(json.dumps(told), encoding="utf-8")
+    command = [sys.executable, str(Path(__file__).with_name("small_spark.py")), str(order)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise ChildError(f"{side}: {ended.stderr[-3000:]}")
+    found = from_json(Answer, answer.read_text(encoding="utf-8"))
+    small_folders.check(folders, side, names, _ROUNDS)
+    seconds = found.seconds / (_ROUNDS * (len(names) - 1))
+    _say(f"{side}: {seconds:.2f} s a table and round")
+    return seconds
+
+
+def profile(folders: SmallFolders) -> dict[str, float]:
+    """Milliseconds a table by step, in this process, table after table."""
+    some = SmallFolders(folders.root / "profile", folders.names[:_PROFILED])
+    side, tier = "profile", folders.tier("delta_rs", 1)
+    watch = Stopwatch()
+    for number, files in enumerate([folders.made.load_files(), *([f] for f in folders.made.change_files())]):
+        some.land(side, files)
+        job = some.job(side, f"profile-{number}", tier)
+        watch = Stopwatch()
+        for spec in job.tables:
+            run_guarded(job, spec, Runtime(storage=Storage(), spark=LazySpark(), observe=watch.observe))
+    return {step: 1000 * spent / len(some.names) for step, spent in watch.seconds.items()}
+
+
+def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]) -> None:
+    rounds = ", ".join(f"{s:.1f}" for s in figures.rounds)
+    print(f"{figures.tables:,} tables: load {figures.load_seconds:.1f} s, rounds {rounds} s, "
+          f"{figures.tables_per_second:.1f} tables/s, idle {figures.idle_seconds:.1f} s")  # fmt: skip
+    for side, seconds in by_spark.items():
+        print(f"Spark, {side}: {1 / seconds:.2f} tables/s")
+    if steps:
+        print("milliseconds a table by step: " + ", ".join(f"{s} {ms:.1f}" for s, ms in steps.items()))
+    ratio = figures.tables_per_second * by_spark["by_hand"] if "by_hand" in by_spark else None
+    print(json.dumps({
+        "tables": figures.tables,
+        "tables_per_second": round(figures.tables_per_second, 1),
+        "ratio_to_spark_merge": None if ratio is None else round(ratio, 1),
+        "idle_seconds": round(figures.idle_seconds, 2),
+        "peak_mib": round(figures.peak_mib),
+    }))  # fmt: skip
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of tables; 1 is 10,000")
+    parser.add_argument("--no-spark", action="store_true", help="leave Spark's sides out")
+    parser.add_argument("--spark-tables", type=int, default=_SPARK_TABLES, help="tables on each of Spark's sides")
+    parser.add_argument("--profile", action="store_true", help="also where the time goes")
+    parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
+    args = parser.parse_args()
+    names = tuple(f"t{n:05d}" for n in range(max(_PROFILED, round(_TABLES * args.scale))))
+    with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as root:
+        folders = SmallFolders(Path(root), names)
+        work = Workload(rows=_ROWS, files=_ROUNDS, changes_per_file=_CHANGES, seed=args.seed, mix=MIX)
+        small_folders.write(work, folders)
+        figures = measure(folders)
+        by_spark = {} if args.no_spark else {s: spark_seconds(folders, s, args.spark_tables) for s in _SPARK_SIDES}
+        report(figures, by_spark, profile(folders) if args.profile else {})
+
+
+if __name__ == "__main__":
+    main()

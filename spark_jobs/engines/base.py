@@ -1,0 +1,159 @@
+"""What the pipeline asks of an engine. Engines differ in how, never in what the tables hold (docs/semantics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.spec import EngineName
+from spark_jobs.desk import Desk
+from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.engines.figures import Appended, Applied, Overlap, Rebuilt, Verdict
+from spark_jobs.engines.shape import Shape
+from spark_jobs.intake import Intake
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.columns import Column
+
+
+class DeclinedError(Exception):
+    """The engine can't take this table or batch as it is; another engine can. Nothing is half done.
+
+    Attributes:
+        reason: for the warning, e.g. `the table has deletion vectors`.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Work(Protocol):
+    """A planned batch in an engine's hands, decoded. Every write happens once, however often the batch is run."""
+
+    @property
+    def intake(self) -> Intake: ...
+
+    def ensure_tables(self) -> None:
+        """Create or evolve change table, replica and history."""
+        ...
+
+    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
+        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
+        ...
+
+    def append(self, overlap: Overlap) -> Appended:
+        """Append the changes that are new to the change table.
+
+        Raises:
+            FatalError: `BATCH_UNBALANCED`.
+        """
+        ...
+
+    def resolve_rows(self) -> None:
+        """Mark the quarantine's rows that are good now as resolved."""
+        ...
+
+    def tombstones(self) -> None:
+        """Find the net changes of the batch, and remember the deletes among them."""
+        ...
+
+    def merge(self) -> Applied:
+        """Apply net changes to the replica; for tables with keys, after `tombstones`."""
+        ...
+
+    def append_only(self) -> Applied:
+        """A table without keys: its replica is the changes themselves."""
+        ...
+
+    def sweep(self) -> MainCounts:
+        """Rows of older generations vanish, or are marked deleted."""
+        ...
+
+    def history(self, floors: tuple[str | None, ...], *, everything: bool) -> None:
+        """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`)."""
+        ...
+
+    def purge_tombstones(self, before: datetime) -> None:
+        """Forget deletes applied before a time; late changes of their keys that are older still are then taken."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildOrder:
+    """What the swap of a full refresh needs; the tables of `living` are replaced by what `beside` folds to.
+
+    Attributes:
+        floors: greatest sequence ingested before each generation.
+        landed: paths of all files that are there now.
+    """
+
+    living: Desk
+    beside: Layout
+    plan: BatchPlan
+    shape: Shape
+    floors: tuple[str | None, ...]
+    generation: int
+    landed: tuple[str, ...]
+
+
+class Engine(Protocol):
+    """One table's Delta tables, by path, and the steps of its batches."""
+
+    @property
+    def name(self) -> EngineName: ...
+
+    def suited(self, *, few_rows: bool) -> Engine:
+        """The same, set up for few rows or many."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def version(self, path: str) -> int | None: ...
+
+    def last_transaction(self, path: str, app: str) -> int:
+        """Greatest transaction version that `app` committed to the table; -1 when none."""
+        ...
+
+    def columns(self, path: str) -> tuple[Column, ...]:
+        """Columns but `_gddl`, as the table has them."""
+        ...
+
+    def take_in(self, desk: Desk, plan: BatchPlan, state: TableState) -> tuple[Work | None, tuple[Unreadable, ...]]:
+        """Decode a plan's files; with them, those that can't be read. None when no file can."""
+        ...
+
+    def take_up(self, desk: Desk, plan: BatchPlan, state: TableState) -> Work:
+        """The batch as its rows in the change table tell it, for its files no longer do."""
+        ...
+
+    def without_rows(self, desk: Desk, plan: BatchPlan, state: TableState) -> Work:
+        """A batch that only sweeps."""
+        ...
+
+    def quarantine_files(self, desk: Desk, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
+        """Write files that can't be read to the errors table, creating it."""
+        ...
+
+    def forget_errors(self, path: str, batch_id: str) -> None:
+        """Remove what a batch that is dropped has left in the errors table."""
+        ...
+
+    def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+        """Carry out the swap of a full refresh; `tell` hears of each step that is durable. Repeated, it gives the same.
+
+        Raises:
+            FatalError: `CHANGES_INCOMPATIBLE`.
+        """
+        ...
+
+    def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
+        """Compare the replica with the fold of its change table; rows of generations before `swept` have vanished."""
+        ...
+
+    def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
+        """How many rows of the errors table are unresolved, and the oldest of them; times as ISO 8601 text."""
+        ...

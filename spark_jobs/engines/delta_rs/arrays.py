@@ -1,0 +1,90 @@
+"""Arrow arrays into other Arrow types without loss: by field name, absent fields null, whatever the file's layout."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_jobs.plan.columns import clean_name
+
+
+def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array without offset, dictionaries decoded."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):
+            values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+    if pt.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values
+
+
+def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert what always converts; structs match by name whatever its case, with Delta's refused characters replaced.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value that doesn't fit after all.
+    """
+    source = values.type
+    if source == target:
+        return values
+    if pt.is_null(source):
+        return pa.nulls(len(values), target)
+    if pt.is_nested(target):
+        return _recast_nested(values, target)
+    if pt.is_timestamp(target) and not pt.is_string(source):  # by way of the unit, then of the zone
+        values = values.cast(pa.timestamp("us", source.tz if pt.is_timestamp(source) else None))
+    return values.cast(target)
+
+
+def _recast_nested(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if pt.is_struct(target):
+        return _recast_struct(values, target)
+    return _recast_map(values, target) if pt.is_map(target) else _recast_list(values, target)
+
+
+def _recast_struct(values: pa.StructArray, target: pa.StructType) -> pa.Array:
+    found = {clean_name(f.name).lower(): i for i, f in enumerate(values.type)}
+    parts = values.flatten()
+    columns = []
+    for wanted in target:
+        at = found.get(wanted.name.lower())
+        columns.append(pa.nulls(len(values), wanted.type) if at is None else recast(parts[at], wanted.type))
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(target), mask=mask)
+
+
+def _recast_list(values: pa.Array, target: pa.ListType) -> pa.Array:
+    if not pt.is_list(values.type):
+        values = values.cast(pa.list_(values.type.value_type))
+    values = _rebased(values)
+    inner = recast(values.values, target.value_type)
+    mask = values.is_null() if values.null_count else None
+    return pa.ListArray.from_arrays(values.offsets, inner, type=target, mask=mask)
+
+
+def _recast_map(values: pa.MapArray, target: pa.MapType) -> pa.Array:
+    values = _rebased(values)
+    keys, items = recast(values.keys, target.key_type), recast(values.items, target.item_type)
+    mask = values.is_null() if values.null_count else None
+    made = pa.MapArray.from_arrays(values.offsets, keys, items, mask=mask)
+    return made if made.type == target else made.cast(target)
+
+
+def _rebased(values: pa.Array) -> pa.Array:
+    """Without an offset: a mask can't be given to a sliced array."""
+    return pa.concat_arrays([values, values.slice(0, 0)]) if values.offset else values
+
+
+def by_name(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, in its order and types; what the rows lack is null."""
+    columns = []
+    for wanted in schema:
+        at = rows.schema.get_field_index(wanted.name)
+        if at < 0:
+            columns.append(pa.nulls(rows.num_rows, wanted.type))
+        elif rows.schema.field(at).type == wanted.type:
+            columns.append(rows.column(at))
+        else:
+            columns.append(recast(flat(rows.column(at)), wanted.type))
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,115 @@
+"""Make a table's columns what the plan wants: desired against actual, so that a repeated batch changes nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from spark_jobs.engines.delta_rs.arrays import by_name
+from spark_jobs.engines.delta_rs.arrow_schema import TableSchema
+from spark_jobs.engines.delta_rs.features import require_addable
+from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.engines.shape import GDDL, RESCUED, Shape
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.merging import extra_fields, widenings
+from spark_jobs.plan.types import ScalarType, SqlType, StructField, StructType, parse_type
+
+START, END = "__start_at", "__end_at"
+_INDEXABLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDefinition:
+    """What a table is created with."""
+
+    path: str
+    columns: tuple[Column, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def replica_columns(shape: Shape) -> tuple[Column, ...]:
+    deleted = ",deleted:boolean" if shape.spec.delete == "soft" else ""
+    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type[:-1] + deleted + ">")))
+
+
+def change_columns(shape: Shape) -> tuple[Column, ...]:
+    return (*data_columns(shape), *shape.before, Column(GDDL, parse_type(shape.gddl_type)))
+
+
+def history_columns(shape: Shape) -> tuple[Column, ...]:
+    kind = parse_type(shape.sequence_type)
+    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type)), Column(START, kind), Column(END, kind))
+
+
+def data_columns(shape: Shape) -> tuple[Column, ...]:
+    return (*shape.data, Column(RESCUED, ScalarType("string"))) if shape.rescues else shape.data
+
+
+def skipping_columns(shape: Shape) -> str:
+    """Columns whose statistics are wanted, wherever they stand in a wide table."""
+    kinds = {c.name: str(c.type) for c in shape.data}
+    keys = [k for k in shape.keys if kinds[k] in _INDEXABLE or kinds[k].startswith("decimal")]
+    ours = [f"{GDDL}.{f}" for f in ("sequence", "op", "source_file", "batch_id", "generation")]
+    return ",".join([*(f"`{k}`" for k in keys), *ours])
+
+
+def ensure(tables: Tables, definition: TableDefinition) -> None:
+    """Create the table, or bring an existing one to the definition's columns; types grow by rewriting."""
+    if not tables.exists(definition.path):
+        tables.create(definition.path, definition.columns, definition.properties)
+        return
+    snapshot = tables.existing(definition.path)
+    stored = snapshot.schema.types
+    new = [c for c in definition.columns if c.name not in stored]
+    changed = {c.name: _grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
+    changed = {name: kind for name, kind in changed.items() if kind != stored[name]}
+    for kind in (*(c.type for c in new), *changed.values()):
+        require_addable(snapshot.delta, kind)
+    if changed:
+        columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
+        _rewrite(tables, definition.path, TableSchema((*columns, *new), snapshot.schema.metadata))
+    elif new:
+        tables.add_columns(definition.path, new)
+
+
+def _grown(stored: SqlType, wanted: SqlType) -> SqlType:
+    """The stored type with what the wanted one has beyond it; fields that only the table has stay."""
+    if isinstance(stored, StructType) and isinstance(wanted, StructType):
+        kept = [replace(f, type=_grown(f.type, w.type) if (w := wanted.field(f.name)) else f.type)
+                for f in stored.fields]  # fmt: skip
+        new = [f for f in wanted.fields if stored.field(f.name) is None]
+        return StructType((*kept, *new))
+    differs = any(extra_fields(stored, wanted, ())) or any(widenings(stored, wanted, ()))
+    return wanted if differs else stored
+
+
+def _rewrite(tables: Tables, path: str, schema: TableSchema) -> None:
+    """All rows anew in one commit, under a new schema."""
+    rows = by_name(tables.read(path), schema.arrow)
+    tables.commit(path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
+
+
+def retype_sequence(tables: Tables, path: str, shape: Shape, extra: tuple[str, ...] = ()) -> None:
+    """Give `_gddl.sequence` (and `extra` columns) its type while every stored sequence is still null."""
+    if not tables.exists(path):
+        return
+    snapshot = tables.existing(path)
+    kind = parse_type(shape.sequence_type)
+    stored = snapshot.schema.types[GDDL]
+    if not isinstance(stored, StructType) or stored.fields[0].type == kind:
+        return
+    struct = StructType((StructField("sequence", kind), *stored.fields[1:]))
+    changed: dict[str, SqlType] = {GDDL: struct, **dict.fromkeys(extra, kind)}
+    columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
+    schema = TableSchema(columns, snapshot.schema.metadata)
+    rows = tables.read(path)
+    for name in extra:
+        rows = rows.drop_columns([name])
+    gddl = rows.column(GDDL).combine_chunks()
+    parts = [pa.nulls(rows.num_rows, schema.arrow.field(GDDL).type.field(0).type), *gddl.flatten()[1:]]
+    emptied = pa.StructArray.from_arrays(parts, fields=list(schema.arrow.field(GDDL).type))
+    rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, emptied)
+    rows = by_name(rows, schema.arrow)
+    tables.commit(path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))

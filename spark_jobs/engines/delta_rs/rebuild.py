@@ -1,0 +1,250 @@
+"""The swap of a full refresh: from a change table built beside to the living tables, one Delta commit each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.engines.base import RebuildOrder
+from spark_jobs.engines.delta_rs import evolve, quarantine
+from spark_jobs.engines.delta_rs.apply import tombstone_columns, tombstones_of, undeleted
+from spark_jobs.engines.delta_rs.arrays import by_name
+from spark_jobs.engines.delta_rs.arrow_schema import TableSchema
+from spark_jobs.engines.delta_rs.evolve import TableDefinition
+from spark_jobs.engines.delta_rs.features import require_creatable
+from spark_jobs.engines.delta_rs.fold import fold, net
+from spark_jobs.engines.delta_rs.history import versions
+from spark_jobs.engines.delta_rs.intake import change_schema
+from spark_jobs.engines.delta_rs.order import OP, events
+from spark_jobs.engines.delta_rs.receive import PLAIN
+from spark_jobs.engines.delta_rs.redelivery import not_yet_stored
+from spark_jobs.engines.delta_rs.sql import listed, packed, query
+from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.engines.errors_table import ROW_BITS
+from spark_jobs.engines.figures import Rebuilt
+from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.types import StructType
+
+# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
+_BATCH_BITS, _FILE_BITS = 47, 33
+_SEEN = f"{GDDL}__seen"
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    tables: Tables
+    order: RebuildOrder
+
+    @property
+    def shape(self) -> Shape:
+        return self.order.shape
+
+    def swap(self, tell: Callable[[str], None]) -> Rebuilt:
+        """See `Engine.swap`."""
+        require_creatable(self.shape.spec, self.order.living.tier)
+        fresh = self._fresh()
+        gone = self._gone()
+        added = self._changes(fresh, gone)
+        tell("append")
+        source = self._source(fresh, gone)
+        if self.shape.keys:
+            self._tombstones(source)
+            tell("tombstones")
+        rows = self._replica(source)
+        tell("merge")
+        if self.shape.spec.history and self.shape.keys:
+            self._history(source)
+            tell("history")
+        self._errors()
+        tell("quarantine")
+        return Rebuilt(rows=rows, changes_added=added)
+
+    def _write(self, step: str, added: pa.Table, removed: tuple[()] | None = (), schema: TableSchema | None = None,
+               metrics: dict[str, int] | None = None) -> Write:  # fmt: skip
+        return Write(
+            app=f"refresh:{step}", version=version_of(self.order.plan), added=[added] if added.num_rows else [],
+            removed=removed, schema=schema, metrics=metrics or {}, indexed=self.shape.keys,
+        )  # fmt: skip
+
+    def _fresh(self) -> pa.Table:
+        """Changes built beside, stamped as of this batch; positions keep arrival order over its many small batches."""
+        plan = self.order.plan
+        rows = by_name(self.tables.read(self.order.beside.changes), change_schema(self.shape))
+        gddl = rows.column(GDDL).combine_chunks()
+        parts = dict(zip((f.name for f in gddl.type), gddl.flatten(), strict=True))
+        batch = pc.shift_left(parts["batch_id"].cast(pa.int64()), _BATCH_BITS)
+        file = pc.shift_left(pc.shift_right(parts["position"], ROW_BITS), _FILE_BITS)
+        applied = pa.scalar(datetime.fromisoformat(plan.planned_at), parts["applied_at"].type)
+        parts["position"] = pc.add(pc.add(batch, file), _row_in_file(gddl))
+        parts["batch_id"] = pa.repeat(plan.batch_id, rows.num_rows)
+        parts["applied_at"] = pa.repeat(applied, rows.num_rows)
+        struct = pa.StructArray.from_arrays(list(parts.values()), fields=list(gddl.type))
+        return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, struct)
+
+    def _stored(self) -> pa.Table | None:
+        """Living changes but those that this refresh has added."""
+        if not self.tables.exists(self.order.living.layout.changes):
+            return None
+        rows = self.tables.read(self.order.living.layout.changes)
+        mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.order.plan.batch_id)
+        return rows.filter(pc.invert(mine))
+
+    def _gone(self) -> pa.Table | None:
+        """Living changes whose files are no longer there."""
+        rows = self._stored()
+        if rows is None:
+            return None
+        beside = self.tables.read(self.order.beside.changes)
+        landed = pc.struct_field(beside.column(GDDL), "source_file")
+        files = pc.struct_field(rows.column(GDDL), "source_file")
+        return rows.filter(pc.invert(pc.is_in(files, value_set=landed.combine_chunks())))
+
+    def _compatible(self) -> bool:
+        """Whether the living change table can hold the rebuilt changes beside its own."""
+        snapshot = self.tables.snapshot(self.order.living.layout.changes)
+        if snapshot is None:
+            return True
+        kept = {c.name.lower(): c.type for c in snapshot.schema.columns}
+        for column in evolve.change_columns(self.shape):
+            stored = kept.get(column.name.lower())
+            if stored is None:
+                continue
+            if column.name == GDDL and isinstance(stored, StructType) and isinstance(column.type, StructType):
+                if stored.field("sequence") != column.type.field("sequence"):
+                    return False
+            elif merge(column.type, stored, NOTHING) is None:
+                return False
+        return True
+
+    def _changes(self, fresh: pa.Table, gone: pa.Table | None) -> int:
+        """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
+        path, columns = self.order.living.layout.changes, evolve.change_columns(self.shape)
+        if not self._compatible():
+            if gone is not None and gone.num_rows:
+                raise FatalError(
+                    "CHANGES_INCOMPATIBLE",
+                    "the change table holds changes of files that are gone, "
+                    "ordered or typed otherwise than the files now",
+                    where=path,
+                    remedy="restore those files, or move the change table away and refresh again",
+                )
+            self.tables.commit(path, self._write("changes", fresh, None, TableSchema(columns)))
+            return int(fresh.num_rows)
+        skipping = {"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.shape)}
+        evolve.ensure(self.tables, TableDefinition(path=path, columns=columns, properties=PLAIN | skipping))
+        app, version = "refresh:changes", version_of(self.order.plan)
+        if self.tables.last_transaction(path, app) >= version:
+            return self.tables.metrics(path, app, version).get("numOutputRows", 0)
+        stored = self._stored()
+        lacking = fresh if stored is None else self._lacking(fresh, by_name(stored, change_schema(self.shape)))
+        self.tables.commit(path, self._write("changes", lacking, metrics={"numOutputRows": lacking.num_rows}))
+        return int(lacking.num_rows)
+
+    def _lacking(self, fresh: pa.Table, stored: pa.Table) -> pa.Table:
+        """Rebuilt changes that the living table lacks; a change is known by place in its file, else by its content."""
+        row = "row_at: {of}.row_at, file: {of}._gddl.source_file, g: {of}._gddl.generation, o: {of}._gddl.op, "
+        place = "{{" + row + "s: {of}._gddl.sequence, k: {keys}}}"
+        keys = [packed(self.shape.keys, of) if self.shape.keys else "1" for of in ("a", "b")]
+        a, b = (place.format(of=of, keys=k) for of, k in zip(("a", "b"), keys, strict=True))
+        statement = (
+            f"SELECT a.* EXCLUDE (row_at) FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.row_at = b.row_at AND "
+            f"a._gddl.source_file = b._gddl.source_file AND {a} IS NOT DISTINCT FROM {b})"
+        )
+        unplaced = query(statement, {"a": _placed(fresh), "b": _placed(stored)})
+        return not_yet_stored(unplaced, stored, self.shape)
+
+    def _source(self, fresh: pa.Table, gone: pa.Table | None) -> pa.Table:
+        """All changes to fold: those built beside, and living ones whose files are gone."""
+        if gone is None or not gone.num_rows:
+            return fresh
+        return pa.concat_tables([fresh, by_name(gone, fresh.schema)])
+
+    def _state(self, source: pa.Table) -> pa.Table:
+        current = source.filter(pc.equal(pc.struct_field(source.column(GDDL), "generation"), self.order.generation))
+        happened = events("changes", self.shape)
+        statement = fold(happened, self.shape) if self.shape.partial else net(happened, self.shape)
+        return query(statement, {"changes": current})
+
+    def _tombstones(self, source: pa.Table) -> None:
+        columns = tombstone_columns(self.shape)
+        rows = tombstones_of(self._state(source), self.shape)
+        self._replace(self.order.living.layout.tombstones, columns, rows, TOMBSTONES, {})
+
+    def _replica(self, source: pa.Table) -> int:
+        spec, columns = self.shape.spec, evolve.replica_columns(self.shape)
+        if self.shape.keys:
+            rows = self._kept(self._state(source), source)
+        else:
+            old = pc.struct_field(source.column(GDDL), "generation")
+            rows = source.filter(pc.equal(old, self.order.generation))
+            rows = undeleted(rows) if spec.delete == "soft" else rows
+        properties = PLAIN | dict(spec.table_properties)
+        self._replace(self.order.living.layout.replica, columns, rows, MERGE, properties)
+        return int(rows.num_rows)
+
+    def _kept(self, rows: pa.Table, source: pa.Table) -> pa.Table:
+        """Without deleted rows; under soft deletes those that had a row at some time stay, marked."""
+        live = pc.not_equal(rows.column(OP), "D")
+        if self.shape.spec.delete == "hard":
+            return rows.filter(live)
+        keys = listed(self.shape.keys)
+        had = f"SELECT DISTINCT {keys}, true AS {_SEEN} FROM ({events('source', self.shape)}) WHERE {OP} <> 'D'"
+        statement = (
+            f"SELECT n.* EXCLUDE ({GDDL}), struct_insert(n.{GDDL}, deleted := n.{OP} = 'D') AS {GDDL} FROM n "
+            f"LEFT JOIN ({had}) h USING ({keys}) WHERE n.{OP} <> 'D' OR coalesce(h.{_SEEN}, false)"
+        )
+        return query(statement, {"n": rows, "source": source})
+
+    def _history(self, source: pa.Table) -> None:
+        rows = versions(source, self.shape, self.order.floors)
+        columns = evolve.history_columns(self.shape)
+        self._replace(self.order.living.layout.history, columns, rows, HISTORY, PLAIN)
+
+    def _replace(
+        self, path: str, columns: tuple[Column, ...], rows: pa.Table, step: str, properties: dict[str, str]
+    ) -> None:
+        """Overwrite rows and schema in one commit; columns stay in the table's order, with its comments."""
+        self.tables.create(path, columns, properties)
+        stored = self.tables.existing(path).schema
+        wanted = {c.name: c for c in columns}
+        ordered = [*(n for n in stored.names if n in wanted), *(n for n in wanted if n not in stored.names)]
+        metadata = {n: m for n, m in stored.metadata.items() if n in wanted}
+        schema = TableSchema(tuple(wanted[n] for n in ordered), metadata)
+        self.tables.commit(path, self._write(step, by_name(rows, schema.arrow), None, schema))
+
+    def _errors(self) -> None:
+        """What the files leave in the quarantine now takes the place of what they left before."""
+        path, plan = self.order.living.layout.errors, self.order.plan
+        beside = self.order.beside.errors
+        fresh = self.tables.read(beside).to_pylist() if self.tables.exists(beside) else []
+        if self.tables.exists(path) and self.order.landed:
+            files = pa.array(self.order.landed, pa.string())
+
+            def stale(rows: pa.Table) -> pa.Array:
+                others = pc.not_equal(rows.column("batch_id"), plan.batch_id)
+                return pc.and_(pc.is_in(rows.column("source_file"), value_set=files), others)
+
+            quarantine.stamp(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+        if fresh:
+            rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
+            quarantine.append(self.tables, path, rows, "refresh:quarantine", version_of(plan))
+
+
+def _row_in_file(gddl: pa.StructArray) -> pa.Array:
+    """Row number in the file, out of a position as ordinary batches or refreshes pack it."""
+    parts = dict(zip((f.name for f in gddl.type), gddl.flatten(), strict=True))
+    refreshed = pc.ends_with(parts["batch_id"], pattern="r")
+    bits = pc.if_else(refreshed, pa.scalar((1 << _FILE_BITS) - 1), pa.scalar((1 << ROW_BITS) - 1))
+    return pc.bit_wise_and(parts["position"], bits)
+
+
+def _placed(rows: pa.Table) -> pa.Table:
+    return rows.append_column("row_at", _row_in_file(rows.column(GDDL).combine_chunks()))

@@ -1,0 +1,254 @@
+"""Delta tables by path: snapshots, reads of whole files, and commits that name the files they add and remove."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import join
+from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.engines.delta_rs.arrays import by_name
+from spark_jobs.engines.delta_rs.arrow_schema import TableSchema, arrow_type, schema_of
+from spark_jobs.engines.delta_rs.features import require_known
+from spark_jobs.engines.delta_rs.statistics import statistics
+from spark_jobs.engines.shape import GDDL
+from spark_jobs.engines.transactions import user_metadata
+from spark_jobs.plan.columns import Column
+from spark_jobs.storage import Storage
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a snapshot; `low` and `high` by column, empty where the log has no statistics."""
+
+    path: str
+    size: int
+    rows: int | None
+    low: Mapping[str, Any] = field(default_factory=dict)
+    high: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table at a version."""
+
+    path: str
+    delta: DeltaTable
+    schema: TableSchema
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        actions = pa.table(self.delta.get_add_actions()).to_pylist()
+        return tuple(
+            DataFile(a["path"], a["size_bytes"], a["num_records"], a.get("min") or {}, a.get("max") or {})
+            for a in actions
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of its data files."""
+        return sum(pa.table(self.delta.get_add_actions()).column("size_bytes").to_pylist())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """One commit.
+
+    Attributes:
+        app, version: the transaction; a commit without one can be made any number of times to the same end.
+        added: rows of each new file.
+        removed: files that vanish; null: all there are, and `schema` takes the place of the table's.
+        metrics: as Spark's Delta names them.
+        indexed: columns whose least and greatest values help to find rows.
+        once: ask first whether the transaction has been made.
+    """
+
+    app: str = ""
+    version: int = 0
+    added: Sequence[pa.Table] = ()
+    removed: Sequence[DataFile] | None = ()
+    schema: TableSchema | None = None
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    indexed: Sequence[str] = ()
+    once: bool = True
+
+
+class Tables:
+    """Tables of one run of one table; snapshots are kept until they are written to, for the run holds the claim."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self.storage, self._clock = storage, clock
+        self.log = DeltaCommits(storage)
+        self._snapshots: dict[str, Snapshot | None] = {}
+        self._transactions: dict[tuple[str, str], int] = {}
+        self._there: set[str] = set()
+
+    def snapshot(self, path: str) -> Snapshot | None:
+        """The newest version; None where there is no table.
+
+        Raises:
+            DeclinedError: it has something that this engine doesn't know.
+        """
+        if path not in self._snapshots:
+            self._snapshots[path] = self._open(path)
+        return self._snapshots[path]
+
+    def _open(self, path: str) -> Snapshot | None:
+        if "://" not in path and not Path(path, "_delta_log").is_dir():
+            return None
+        try:
+            delta = DeltaTable(path)
+        except TableNotFoundError:
+            return None
+        except Exception as error:
+            if not self.log.exists(path):
+                return None
+            raise require_known(error) from error
+        require_known(delta)
+        self._there.add(path)
+        return Snapshot(path, delta, schema_of(delta.schema().to_json()))
+
+    def existing(self, path: str) -> Snapshot:
+        found = self.snapshot(path)
+        if found is None:
+            raise FileNotFoundError(path)
+        return found
+
+    def exists(self, path: str) -> bool:
+        if path not in self._there and self.snapshot(path) is not None:
+            self._there.add(path)
+        return path in self._there
+
+    def last_transaction(self, path: str, app: str) -> int:
+        """See `Engine.last_transaction`."""
+        if (path, app) not in self._transactions:
+            found = self.snapshot(path)
+            version = None if found is None else found.delta.transaction_version(app)
+            self._transactions[path, app] = -1 if version is None else version
+        return self._transactions[path, app]
+
+    def _forget(self, path: str) -> None:
+        """What is known of a table that is about to change."""
+        self._snapshots.pop(path, None)
+        self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
+
+    def columns(self, path: str) -> tuple[Column, ...]:
+        return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
+
+    def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
+        """Operation metrics of the commit that a transaction made; empty when it made none."""
+        return self.log.metrics(path, user_metadata(app, version))
+
+    def read(self, path: str, keep: Callable[[DataFile], bool] | None = None) -> pa.Table:
+        """All rows, or those of some files."""
+        snapshot = self.existing(path)
+        return self.read_files(snapshot, [f for f in snapshot.files if keep is None or keep(f)])
+
+    def read_files(
+        self, snapshot: Snapshot, files: Sequence[DataFile], columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Rows of files, one after the other, in the table's types.
+
+        Args:
+            columns: only these; null: all.
+        """
+        schema = snapshot.schema.arrow
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        found = [self._read_file(join(snapshot.path, f.path), schema) for f in files]
+        return pa.concat_tables(found) if found else schema.empty_table()
+
+    def _read_file(self, path: str, schema: pa.Schema) -> pa.Table:
+        if "://" in path:
+            with self.storage.open_input(path) as stream:
+                return _rows_of(stream, schema)
+        return _rows_of(path, schema)
+
+    def create(self, path: str, columns: Sequence[Column], properties: Mapping[str, str]) -> None:
+        """Create the table unless it is there."""
+        if self.exists(path):
+            return
+        schema = Schema.from_json(TableSchema(tuple(columns)).to_json())
+        DeltaTable.create(path, schema, mode="ignore", configuration=dict(properties), raise_if_key_not_exists=False)
+        self._forget(path)
+
+    def add_columns(self, path: str, columns: Sequence[Column]) -> None:
+        """New columns at the end, null in all rows there are."""
+        fields = json.loads(TableSchema(tuple(columns)).to_json())["fields"]
+        made = Schema.from_json(json.dumps({"type": "struct", "fields": fields})).fields
+        self.existing(path).delta.alter.add_columns(made)
+        self._forget(path)
+
+    def commit(self, path: str, write: Write) -> None:
+        """Make one commit, or none where its transaction has been made before.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`: somebody else has written to the table meanwhile.
+        """
+        snapshot = self.existing(path)
+        if write.app and write.once and self.last_transaction(path, write.app) >= write.version:
+            return
+        schema = write.schema or snapshot.schema
+        actions: list[Any] = [self._add(path, by_name(rows, schema.arrow), write) for rows in write.added]
+        now = int(self._clock().timestamp() * 1000)
+        actions += [RemoveAction(f.path, True, now, f.size, {}) for f in write.removed or ()]
+        mode = "overwrite" if write.removed is None else "append"
+        told = Schema.from_json(schema.to_json())
+        self._forget(path)
+        try:
+            snapshot.delta.create_write_transaction(actions, mode, told, commit_properties=_properties(write))
+        except CommitFailedError as error:
+            remedy = "another writer changed the table; run again"
+            raise RetriableError("DELTA_CONFLICT", str(error), where=path, remedy=remedy) from error
+
+    def _add(self, path: str, rows: pa.Table, write: Write) -> AddAction:
+        name = f"part-00000-{uuid4()}-c000.snappy.parquet"
+        if "://" in path:
+            sink = io.BytesIO()
+            _save(rows, sink)
+            size = sink.tell()
+            self.storage.write(join(path, name), sink.getvalue())
+        else:
+            _save(rows, join(path, name))
+            size = Path(path, name).stat().st_size
+        written = int(self._clock().timestamp() * 1000)
+        return AddAction(name, size, {}, written, True, statistics(rows, write.indexed))
+
+
+def _properties(write: Write) -> CommitProperties:
+    told: dict[str, Any] = {"operationMetrics": {name: str(value) for name, value in write.metrics.items()}}
+    if not write.app:
+        return CommitProperties(custom_metadata=told, max_commit_retries=0)
+    told["userMetadata"] = user_metadata(write.app, write.version)
+    transaction = Transaction(write.app, write.version)
+    return CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=[transaction])
+
+
+def _rows_of(source: Any, schema: pa.Schema) -> pa.Table:
+    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+    there = set(file.schema_arrow.names)
+    return by_name(file.read([n for n in schema.names if n in there], use_threads=False), schema)
+
+
+def _save(rows: pa.Table, target: Any) -> None:
+    pq.write_table(rows, target, compression="snappy", coerce_timestamps="us", store_schema=False)
+
+
+def empty_of(columns: Sequence[Column]) -> pa.Table:
+    """No rows of these columns."""
+    return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in columns]).empty_table()

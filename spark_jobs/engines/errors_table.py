@@ -1,0 +1,42 @@
+"""The errors table as every engine keeps it: columns, and how a record says what types it had."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from airflow_gddl.contract.spec import MaskMethod
+
+NANOS = "nanoseconds of "
+"""Comment of a record's column that holds a timestamp as whole nanoseconds; its type follows."""
+
+ROW_BITS = 40
+"""Bits of a position that hold the row in its file; the ordinal of the file is above them."""
+ROW_MASK = (1 << ROW_BITS) - 1
+
+COLUMNS: dict[str, str] = {
+    "id": "string",
+    "record": "string",
+    "record_schema": "string",
+    "code": "string",
+    "reason": "string",
+    "column": "string",
+    "source_file": "string",
+    "position": "bigint",
+    "kind": "string",
+    "generation": "int",
+    "batch_id": "string",
+    "occurred_at": "timestamp",
+    "resolved_at": "timestamp",
+}
+
+
+def record_ddl(columns: Sequence[tuple[str, str]], masks: Mapping[str, MaskMethod], nanos: Collection[str]) -> str:
+    """The DDL to read a record's JSON back with: hashed columns are text; a comment tells the type of nanoseconds."""
+    fields = []
+    for column, kind in columns:
+        hashed = masks.get(column) == "hash"
+        text = "string" if hashed or kind == "void" else kind
+        if column in nanos and not hashed:
+            text = f"bigint COMMENT '{NANOS}{kind}'"
+        fields.append("`{}` {}".format(column.replace("`", "``"), text))
+    return ", ".join(fields)

@@ -1,0 +1,109 @@
+"""What an engine tells of a batch and what it did with it; plain values, the same from every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_gddl.contract.result import MainCounts, RunWarning
+
+BUCKETS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFigures:
+    """Rows and ranges of one file; sequences as JSON text, times as ISO 8601; null when it has no good change."""
+
+    rows: int
+    quarantined: int
+    min_sequence: str | None
+    max_sequence: str | None
+    min_commit_ts: str | None
+    max_commit_ts: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Of a whole batch.
+
+    Attributes:
+        files: by ledger path; a file without rows is absent.
+        identities: distinct (key, sequence) among good rows, by 64-bit hash.
+        keys: distinct keys among good rows, by 64-bit hash.
+        low, high: range of the first key column; null without keys, and for types whose values don't survive the way
+            through Python unchanged (times, floating point).
+        widths: least and greatest length of a sequence of digits; null when it isn't text of digits.
+    """
+
+    files: Mapping[str, FileFigures]
+    rows: int
+    quarantined: int
+    identities: int
+    keys: int
+    low: object
+    high: object
+    widths: tuple[int, int] | None
+    loads: int
+
+    @property
+    def good(self) -> int:
+        return self.rows - self.quarantined
+
+
+NOTHING = Figures(files={}, rows=0, quarantined=0, identities=0, keys=0, low=None, high=None, widths=None, loads=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appended:
+    """What reached the change table."""
+
+    written: int
+    redelivered: int
+    warnings: tuple[RunWarning, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """What of the change table can hold changes of this batch.
+
+    Attributes:
+        changes: the batch's sequences may have come before.
+        loads: full-load rows of this generation have come before.
+    """
+
+    changes: bool
+    loads: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What happened to the replica."""
+
+    main: MainCounts
+    warnings: tuple[RunWarning, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Rows of the new replica, and changes that the change table lacked."""
+
+    rows: int
+    changes_added: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Attributes:
+    rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).
+    buckets_different: of `BUCKETS`.
+    keys: a few keys that differ, as JSON, with what is wrong: `missing`, `extra` or `different`.
+    """
+
+    rows: int
+    expected_rows: int
+    buckets_different: int
+    keys: tuple[dict[str, str], ...]
+
+    @property
+    def equal(self) -> bool:
+        return self.buckets_different == 0 and self.rows == self.expected_rows

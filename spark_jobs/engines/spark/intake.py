@@ -1,0 +1,200 @@
+"""From a plan's files to decoded changes: probe, group, plan the schema, read, decode."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.layout import join
+from spark_jobs.batch_schema import GroupSchema, plan_batch
+from spark_jobs.desk import Desk
+from spark_jobs.dialects import dms
+from spark_jobs.dialects.probe import Probed, Unreadable, groups, probe_all
+from spark_jobs.engines.errors_table import record_ddl
+from spark_jobs.engines.shape import GDDL
+from spark_jobs.engines.spark import quarantine
+from spark_jobs.engines.spark.decode import ERROR, KIND, GroupDecoding, Stamp, decode
+from spark_jobs.engines.spark.measure import measure
+from spark_jobs.engines.spark.order import name
+from spark_jobs.engines.spark.read import RawGroup, read_group, union
+from spark_jobs.engines.spark.tables import Tables, sql_text
+from spark_jobs.intake import Intake, Landed
+from spark_jobs.plan.batch import BatchPlan, TableState
+
+_KEEP_BYTES = 256 * 1024**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """A batch's rows.
+
+    Attributes:
+        groups: decoded rows and record DDL of each group, for the quarantine.
+        rows: all rows.
+        kept: they are at hand, and needn't be decoded again when they are asked for again.
+    """
+
+    intake: Intake
+    groups: tuple[tuple[DataFrame, str], ...]
+    rows: DataFrame
+    kept: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intaking:
+    """The way in of one batch."""
+
+    tables: Tables
+    desk: Desk
+    plan: BatchPlan
+    state: TableState
+
+    def take_in(self) -> tuple[Decoded | None, tuple[Unreadable, ...]]:
+        """See `Engine.take_in`."""
+        if self.plan.source == "quarantine":
+            return self._take_in_again(), ()
+        readable, unreadable = probe_all(self.desk.storage, self.plan.files, self.desk.options)
+        if not readable:
+            return None, unreadable
+        try:
+            return self._decode_all(readable, unreadable), unreadable
+        except PySparkException:
+            damaged = self._damaged(readable)
+            if not damaged:
+                raise
+            bad = {u.file.path for u in damaged}
+            good = tuple(f for f in readable if f.file.path not in bad)
+            unreadable = (*unreadable, *damaged)
+            return (self._decode_all(good, unreadable) if good else None), unreadable
+
+    def _decode_all(self, files: Sequence[Probed], unreadable: tuple[Unreadable, ...]) -> Decoded:
+        places = self._places(files)
+        raws = [read_group(self.tables.spark, group, places, self.desk.options) for group in groups(files)]
+        counted = [f.rows for f in files]
+        decoded = self._decode_groups([(raw, self._landed(raw)) for raw in raws])
+        ids = decoded.intake.schema_ids
+        intake = replace(
+            decoded.intake,
+            unreadable=unreadable,
+            schema_of={f.file.path: id_ for raw, id_ in zip(raws, ids, strict=True) for f in raw.files},
+            rows_by_footer=None if None in counted else sum(c for c in counted if c is not None),
+        )
+        return replace(decoded, intake=intake)
+
+    def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]]) -> Decoded:
+        """Plan the schema for groups of raw rows and decode them."""
+        desk, stored = self.desk, self.desk.stored_columns()
+        schema = plan_batch(desk.spec, desk.options, [landed for _, landed in raws], stored, self.state)
+        stamp = Stamp(self.plan.batch_id, self.plan.planned_at)
+        decoded = []
+        for (raw, landed), group in zip(raws, schema.groups, strict=True):
+            how = _decoding(raw, landed, group, desk.options)
+            ddl = record_ddl(how.raw, how.masks, how.nanos)
+            decoded.append((decode(raw.rows, how, schema.shape, stamp), ddl))
+        rows = union(frame for frame, _ in decoded)
+        kept = sum(f.size for f in self.plan.files) <= _KEEP_BYTES
+        if kept:
+            rows = self.tables.keep(rows)
+        kinds = zip(raws, schema.groups, strict=True)
+        intake = Intake(
+            schema=schema,
+            figures=measure(rows, schema.shape),
+            schema_ids=tuple(g.schema_id for g in schema.groups),
+            change_schemas=frozenset(group.schema_id for (_, landed), group in kinds if landed.kind == "change"),
+        )
+        return Decoded(intake=intake, groups=tuple(decoded), rows=rows, kept=kept)
+
+    def _landed(self, raw: RawGroup) -> Landed:
+        probed = raw.files[0]
+        return Landed(
+            kind=probed.file.kind,
+            columns=probed.columns,
+            label=probed.file.path,
+            only_deletes=probed.file.kind == "change" and self._only_deletes(raw),
+        )
+
+    def _only_deletes(self, raw: RawGroup) -> bool:
+        """Whether a group has nothing but deletes; asked only where that decides about a missing column."""
+        if self.desk.spec.schema_evolution.dropped_column == "keep":
+            return False
+        op = dms.match([n for n, _ in raw.files[0].columns], self.desk.options.op_column)
+        if op is None:
+            return False
+        others = raw.rows.where(F.upper(F.trim(name(op).cast("string"))) != "D")
+        return others.isEmpty()
+
+    def _places(self, files: Sequence[Probed]) -> dict[str, tuple[int, str]]:
+        """Ordinal in the batch and path to read from; parquet inside gzip is unwrapped beside the ledger first."""
+        ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
+        places = {}
+        for found in files:
+            ordinal, path = ordinals[found.file.path], found.file.path
+            if found.wrapped:
+                path = join(self.desk.layout.state, "unwrapped", f"{self.plan.batch_id}-{ordinal}.parquet")
+                self.desk.storage.write(path, gzip.decompress(self.desk.storage.read(found.file.path)))
+            places[found.file.path] = (ordinal, path)
+        return places
+
+    def _damaged(self, files: Sequence[Probed]) -> tuple[Unreadable, ...]:
+        """Read every file alone and whole, to find those whose inside is damaged though the footer is not."""
+        bad = []
+        places = self._places(files)
+        for found in files:
+            rows = read_group(self.tables.spark, [found], places, self.desk.options).rows
+            columns = [name(n) for n, kind in found.columns if kind != "void" and "map<" not in kind]
+            try:
+                rows.select(F.xxhash64(*columns).alias("h")).agg(F.max("h")).collect()
+            except PySparkException as error:
+                reason = str(error).strip().splitlines()[0][:500]
+                bad.append(Unreadable(found.file, "FILE_UNREADABLE", reason))
+        return tuple(bad)
+
+    def take_up(self) -> Decoded:
+        """See `Engine.take_up`."""
+        desk, state = self.desk, replace(self.state, schemas=self.plan.schemas or self.state.schemas)
+        schema = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state)
+        op, gddl = F.col(GDDL)["op"], F.col(GDDL)
+        rows = self.tables.read(desk.layout.changes).where(gddl["batch_id"] == self.plan.batch_id)
+        kind = F.when(op == "R", "load").otherwise("change")
+        rows = rows.withColumns({ERROR: F.lit(None).cast("string"), KIND: kind})
+        source = gddl["source_file"].alias("f")
+        found = rows.select(source, gddl["schema"].alias("s"), (op != "R").alias("c")).distinct().collect()
+        intake = Intake(
+            schema=schema,
+            figures=measure(rows, schema.shape),
+            schema_ids=(),
+            change_schemas=frozenset(r["s"] for r in found if r["c"]),
+            schema_of={r["f"]: r["s"] for r in found},
+        )
+        return Decoded(intake=intake, groups=(), rows=rows)
+
+    def _take_in_again(self) -> Decoded | None:
+        """Decode the unresolved rows of the quarantine once more; None when there are none."""
+        raws = []
+        for again in quarantine.groups_to_replay(self.tables, self.desk.layout.errors, self.plan.planned_at):
+            nanos = {c: k for c, k in again.nanos.items() if k}
+            columns = tuple((f.name, nanos.get(f.name, sql_text(f.dataType))) for f in again.fields)
+            label = f"quarantine of {self.desk.spec.table}"
+            landed = Landed(kind=again.kind, columns=columns, label=label, only_deletes=False)
+            raws.append((RawGroup(rows=again.rows, nanos=tuple(nanos), already_masked=True), landed))
+        return self._decode_groups(raws) if raws else None
+
+
+def _decoding(raw: RawGroup, landed: Landed, group: GroupSchema, options: DmsOptions) -> GroupDecoding:
+    return GroupDecoding(
+        raw=landed.columns,
+        kind=landed.kind,
+        plan=group.plan,
+        before=group.before,
+        schema_id=group.schema_id,
+        options=options,
+        masks=group.masks,
+        nanos=raw.nanos,
+        already_masked=raw.already_masked,
+    )

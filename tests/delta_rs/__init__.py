@@ -1,0 +1,1 @@
+"""The engine delta_rs by itself: no Spark."""

@@ -1,0 +1,44 @@
+"""What worker processes run in tests: the real thing, but for tables whose names say otherwise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs import worker
+from spark_jobs.runtime import Runtime
+from spark_jobs.worker import Answer, Task, Work
+
+_answer = worker.answer
+
+
+def serve(orders: Connection, job: JobSpec, memory: int) -> None:
+    """`worker.serve` that dies, hangs or lacks memory at tables of such names."""
+    worker.answer = answer
+    worker.serve(orders, job, memory)
+
+
+def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
+    name = task.specs[0].name if isinstance(task, Work) else ""
+    if name == "dies" or (name == "dies_once" and _first_time(job, name)):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if name == "hangs":
+        time.sleep(600)
+    if name == "hungry":
+        held = bytearray(512 * 1024**2)
+        time.sleep(30)
+        del held
+    return _answer(task, job, runtime)
+
+
+def _first_time(job: JobSpec, name: str) -> bool:
+    marker = Path(job.roots.lake, f"{name}.marker")
+    if marker.exists():
+        return False
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    return True

@@ -1,0 +1,70 @@
+"""Small tables with a load and some changes, and jobs over them without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from spark_jobs.runtime import Runtime
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import Declined, TableOutcome, attempt, totals_of
+from spark_jobs.table_run import TableRun
+from spark_jobs.worker import NoSpark
+from tests.landing import write
+
+TIER = replace(DEFAULT_TIERS["small"], engine="delta_rs")
+
+
+@dataclass(frozen=True)
+class SmallLake:
+    root: Path
+    tier: TierSpec = TIER
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(landing=str(self.root / "landing"), lake=str(self.root / "lake"))
+
+    def layout(self, spec: TableSpec) -> Layout:
+        return Layout.of(self.roots, spec)
+
+    def job(self, specs: Sequence[TableSpec], options: JobOptions | None = None, run_id: str = "run") -> JobSpec:
+        tiers = {**DEFAULT_TIERS, "small": self.tier}
+        return JobSpec(
+            run_id=run_id, roots=self.roots, tables=tuple(specs), tiers=tiers, options=options or JobOptions()
+        )
+
+    def run(self, spec: TableSpec, options: JobOptions | None = None) -> TableOutcome | Declined:
+        """In this process, without Spark."""
+        job = self.job([spec], options)
+        run = TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark()))
+        return attempt(run, totals_of(job))
+
+    def load(self, spec: TableSpec, rows: int = 3) -> None:
+        ids = list(range(rows))
+        table = pa.table({"id": pa.array(ids, pa.int32()), "v": [f"load {i}" for i in ids]})
+        write(Path(self.layout(spec).landing), "LOAD00000001.parquet", table)
+
+    def change(self, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, str | None]]) -> None:
+        """A change file of (operation, id, v), in order of sequence."""
+        columns: dict[str, Any] = {
+            "Op": [r[0] for r in rows],
+            "seq": [100 * number + i for i in range(len(rows))],
+            "id": pa.array([r[1] for r in rows], pa.int32()),
+            "v": pa.array([r[2] for r in rows], pa.string()),
+        }
+        write(Path(self.layout(spec).landing), f"20240101-{number:09d}.parquet", pa.table(columns))
+
+    def replica(self, spec: TableSpec) -> dict[int, str]:
+        rows = pa.table(DeltaTable(self.layout(spec).replica).scan()).to_pylist()
+        return {row["id"]: row["v"] for row in rows}
+
+
+def spec_of(name: str = "t", **fields: Any) -> TableSpec:
+    return TableSpec(table=f"s.{name}", keys=("id",), sequence_by=("seq",), **fields)

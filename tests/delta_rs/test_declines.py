@@ -1,0 +1,152 @@
+"""Tables that the engine must not touch: it declines them with a reason, and leaves them as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.spec import JobOptions
+from spark_jobs.table_job import Declined, TableOutcome
+from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
+from tests.scenarios.delta_log import commits
+
+SPEC = spec_of()
+
+
+def grown(tmp_path: Path, **fields: Any) -> SmallLake:
+    """A living table, and a change that waits."""
+    lake = SmallLake(tmp_path, **fields)
+    lake.load(SPEC)
+    done = SmallLake(tmp_path).run(SPEC)
+    assert isinstance(done, TableOutcome)
+    assert done.result.status == "succeeded", done.result.error
+    lake.change(SPEC, 1, [("U", 1, "new"), ("D", 2, None)])
+    return lake
+
+
+def add_commit(table: str, *actions: Mapping[str, Any]) -> None:
+    """By hand, as another writer would."""
+    log = Path(table, "_delta_log")
+    number = commits(table)
+    lines = [json.dumps(a) for a in ({"commitInfo": {"operation": "test"}}, *actions)]
+    (log / f"{number:020d}.json").write_text("\n".join(lines))
+
+
+def meta(table: str, **changed: Any) -> dict[str, Any]:
+    for commit in sorted(Path(table, "_delta_log").glob("*.json"), reverse=True):
+        for line in commit.read_text().splitlines():
+            if found := json.loads(line).get("metaData"):
+                return {"metaData": {**found, **changed}}
+    raise AssertionError(table)
+
+
+def protocol(reader: list[str], writer: list[str]) -> dict[str, Any]:
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    return {"protocol": {**versions, "readerFeatures": reader, "writerFeatures": [*reader, *writer]}}
+
+
+FEATURES = {
+    "deletionVectors": (["deletionVectors"], []),
+    "typeWidening": (["typeWidening"], []),
+    "columnMapping": (["columnMapping"], []),
+    "checkConstraints": ([], ["checkConstraints"]),
+    "rowTracking": ([], ["rowTracking", "domainMetadata"]),
+    "clustering": ([], ["clustering", "domainMetadata"]),
+    "somethingNew": ([], ["somethingNew"]),
+    "somethingNewForReaders": (["somethingNewForReaders"], []),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("table", ["replica", "changes"])
+def test_a_table_feature_that_it_does_not_know(feature: str, table: str, tmp_path: Path) -> None:
+    lake = grown(tmp_path)
+    path = getattr(lake.layout(SPEC), table)
+    add_commit(path, protocol(*FEATURES[feature]))
+    before = commits(lake.layout(SPEC).replica)
+    done = lake.run(SPEC)
+    assert isinstance(done, Declined)
+    assert feature in done.reason or "deltalake can't open it" in done.reason
+    assert commits(lake.layout(SPEC).replica) == before
+
+
+SETTINGS = {
+    "delta.columnMapping.mode": "name",
+    "delta.constraints.positive": "id > 0",
+    "delta.enableChangeDataFeed": "true",
+    "delta.appendOnly": "true",
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting_that_asks_more_of_a_writer(setting: str, tmp_path: Path) -> None:
+    lake = grown(tmp_path)
+    path = lake.layout(SPEC).replica
+    settings = {**meta(path)["metaData"]["configuration"], setting: SETTINGS[setting]}
+    add_commit(path, meta(path, configuration=settings))
+    done = lake.run(SPEC)
+    assert isinstance(done, Declined)
+    assert setting in done.reason or "deltalake can't open it" in done.reason
+    assert commits(path) == 3, "it was written to"
+
+
+def test_a_column_that_may_not_be_null(tmp_path: Path) -> None:
+    lake = grown(tmp_path)
+    path = lake.layout(SPEC).replica
+    schema = json.loads(meta(path)["metaData"]["schemaString"])
+    schema["fields"][1]["nullable"] = False
+    add_commit(path, meta(path, schemaString=json.dumps(schema)))
+    done = lake.run(SPEC)
+    assert isinstance(done, Declined)
+    assert "null" in done.reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"cluster_by": ("id",)}, "cluster_by"),
+        ({"table_properties": {"delta.enableChangeDataFeed": "true"}}, "delta.enableChangeDataFeed"),
+    ],
+)
+def test_metadata_that_asks_for_tables_it_cannot_make(fields: Any, reason: str, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(**fields)
+    lake.load(spec)
+    done = lake.run(spec)
+    assert isinstance(done, Declined)
+    assert reason in done.reason
+    assert not Path(lake.layout(spec).replica).exists()
+
+
+def test_a_tier_that_asks_for_deletion_vectors(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path, replace(TIER, deletion_vectors=True))
+    lake.load(SPEC)
+    done = lake.run(SPEC)
+    assert isinstance(done, Declined)
+    assert "deletion vectors" in done.reason
+
+
+@pytest.mark.parametrize("action", ["run", "verify"])
+def test_a_table_over_the_limit(action: Any, tmp_path: Path) -> None:
+    if action == "run":
+        lake = grown(tmp_path, tier=replace(TIER, delta_rs_max_bytes=500))
+    else:
+        lake = grown(tmp_path)
+        lake.run(SPEC)
+        lake = replace(lake, tier=replace(TIER, delta_rs_max_bytes=500))
+    done = lake.run(SPEC, JobOptions(action=action))
+    assert isinstance(done, Declined)
+    assert "delta_rs_max_bytes" in done.reason
+
+
+def test_what_it_can_take_it_takes(tmp_path: Path) -> None:
+    """The tables above but for what was done to them."""
+    lake = grown(tmp_path)
+    done = lake.run(SPEC)
+    assert isinstance(done, TableOutcome)
+    assert done.result.engine == "delta_rs"
+    assert lake.replica(SPEC) == {0: "load 0", 1: "new"}

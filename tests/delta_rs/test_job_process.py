@@ -1,0 +1,32 @@
+"""`gddl-job` on small tables: a line each on standard output, nothing on standard error, and no Java anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.spark.children import Ended, job_child
+
+NAMES = ("a", "b", "c")
+
+
+def run(lake: SmallLake, env: Mapping[str, str]) -> Ended:
+    with job_child(lake.job([spec_of(name) for name in NAMES]), env=env) as child:
+        return child.end()
+
+
+def test_without_java(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    for name in NAMES:
+        lake.load(spec_of(name))
+    nowhere = {n: v for n, v in os.environ.items() if n not in ("JAVA_HOME", "PATH")}
+    for status in ("succeeded", "skipped"):
+        ended = run(lake, nowhere)
+        assert (ended.status, ended.err) == (0, "")
+        results = [json.loads(line) for line in ended.out.splitlines()]
+        assert {r["table"]: (r["status"], r["engine"]) for r in results} == {
+            f"s.{name}": (status, "delta_rs") for name in NAMES
+        }

@@ -1,0 +1,57 @@
+"""Landing folder and lake in a bucket: the same, over HTTP."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import Roots
+from spark_jobs.runtime import Runtime
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.table_run import TableRun
+from spark_jobs.worker import NoSpark
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.s3_server import Bucket, serving
+
+SPEC = spec_of(history=True)
+
+
+def parquet(rows: dict[str, list[object]]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(rows), sink)
+    return sink.getvalue()
+
+
+def test_a_table_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = Bucket()
+    with serving(bucket) as endpoint:
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": "k",
+            "AWS_SECRET_ACCESS_KEY": "s",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }.items():
+            monkeypatch.setenv(name, value)
+        roots = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
+        job = SmallLake(tmp_path).job([SPEC])
+        job = type(job)(run_id="s3", roots=roots, tables=job.tables, tiers=job.tiers)
+        bucket.objects["landing/s/t/LOAD00000001.parquet"] = parquet({"id": [1, 2, 3], "v": ["a", "b", "c"]})
+        changes = {"Op": ["U", "D"], "seq": [1, 2], "id": [1, 2], "v": ["new", None]}
+        bucket.objects["landing/s/t/20240101-000000001.parquet"] = parquet(changes)
+        run = TableRun(job=job, spec=SPEC, runtime=Runtime(storage=Storage(), spark=NoSpark()))
+        done = attempt(run, totals_of(job))
+        assert isinstance(done, TableOutcome)
+        assert (done.result.status, done.result.batches) == ("succeeded", 2), done.result.error
+        rows = pa.table(DeltaTable(Layout.of(roots, SPEC).replica).scan()).to_pylist()
+        assert {r["id"]: r["v"] for r in rows} == {1: "new", 3: "c"}
+        again = attempt(TableRun(job=job, spec=SPEC, runtime=run.runtime), totals_of(job))
+        assert isinstance(again, TableOutcome)
+        assert again.result.status == "skipped"

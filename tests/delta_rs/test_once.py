@@ -1,0 +1,64 @@
+"""A table in tasks of one job: of two at once one works, and both answer with what it did."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.claim import Claim
+from spark_jobs.runtime import utc_now
+from spark_jobs.spread_cluster import Found, Shelf, once, shelf_of
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import TableOutcome
+from tests.delta_rs.small_lake import SmallLake, spec_of
+
+SPEC = spec_of()
+
+
+def landed(tmp_path: Path) -> tuple[SmallLake, JobSpec]:
+    lake = SmallLake(tmp_path)
+    lake.load(SPEC)
+    return lake, replace(lake.job([SPEC], run_id="this-job"), tables=())
+
+
+def status(found: Found) -> tuple[str, str | None]:
+    assert isinstance(found, TableOutcome)
+    return found.result.status, found.result.error.code if found.result.error else None
+
+
+def test_a_task_that_is_tried_again_answers_with_what_was_done(tmp_path: Path) -> None:
+    """Not with `skipped`, which is all that it finds itself."""
+    _, job = landed(tmp_path)
+    first = once(job, SPEC)
+    assert status(first) == ("succeeded", None)
+    assert once(job, SPEC) == first
+
+
+def test_a_second_task_waits_for_the_first(tmp_path: Path) -> None:
+    lake, job = landed(tmp_path)
+    state = lake.layout(SPEC).state
+    answers: list[Found] = []
+    with Claim.acquire(Storage(), state, job.run_id, utc_now):
+        late = threading.Thread(target=lambda: answers.append(once(job, SPEC)))
+        late.start()
+        late.join(2.5)
+        assert late.is_alive(), "it did not wait for the task that holds the table"
+    late.join(30)
+    assert [status(a) for a in answers] == [("succeeded", None)]
+
+
+def test_another_jobs_table_is_busy(tmp_path: Path) -> None:
+    lake, job = landed(tmp_path)
+    with Claim.acquire(Storage(), lake.layout(SPEC).state, "another-job", utc_now):
+        assert status(once(job, SPEC)) == ("failed", "TABLE_BUSY")
+
+
+def test_the_shelf_is_cleared(tmp_path: Path) -> None:
+    _, job = landed(tmp_path)
+    once(job, SPEC)
+    shelf = Shelf(Storage(), shelf_of(job))
+    assert len(shelf.all()) == 1
+    shelf.clear()
+    assert shelf.all() == []

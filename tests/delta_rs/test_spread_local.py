@@ -1,0 +1,128 @@
+"""Tables over worker processes: all are done, whatever happens to one of them, and results come as they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.job import run_job
+from spark_jobs.runtime import Runtime
+from spark_jobs.spread_local import LocalSpread
+from spark_jobs.storage import Storage
+from tests.delta_rs import broken_workers
+from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
+from tests.landing import write_bytes
+
+GOOD = ("a", "b", "c", "d", "e")
+
+
+class NoJava:
+    """A driver that can't start Spark."""
+
+    def for_table(self) -> Any:
+        raise FatalError("JAVA_MISSING", "there is no Java")
+
+
+def landed(lake: SmallLake, names: Sequence[str]) -> list[TableSpec]:
+    specs = [spec_of(name) for name in names]
+    for spec in specs:
+        lake.load(spec)
+        lake.change(spec, 1, [("U", 1, "new"), ("D", 2, None)])
+    return specs
+
+
+def run(lake: SmallLake, specs: Sequence[TableSpec], options: JobOptions | None = None) -> list[JobResult]:
+    """Results in the order in which they were shown."""
+    shown: list[JobResult] = []
+    spread = LocalSpread(target=broken_workers.serve)
+    runtime = Runtime(storage=Storage(), spark=NoJava(), spread=spread)
+    outcomes = run_job(lake.job(specs, options), runtime, shown.append)
+    assert [o.result.table for o in outcomes] == [s.table for s in specs]
+    return shown
+
+
+def by_name(results: Sequence[JobResult]) -> dict[str, JobResult]:
+    return {result.table.removeprefix("s."): result for result in results}
+
+
+def test_all_tables_are_worked_off_and_then_idle(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    specs = landed(lake, GOOD)
+    assert {(r.status, r.engine, r.batches) for r in run(lake, specs)} == {("succeeded", "delta_rs", 2)}
+    assert {(r.status, r.engine) for r in run(lake, specs)} == {("skipped", "delta_rs")}
+    assert {tuple(lake.replica(spec).items()) for spec in specs} == {((0, "load 0"), (1, "new"))}
+
+
+def test_a_worker_that_dies_once_costs_nothing(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    specs = landed(lake, (*GOOD, "dies_once"))
+    assert {r.status for r in run(lake, specs)} == {"succeeded"}
+
+
+def test_a_table_that_kills_its_workers_fails_alone(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    results = by_name(run(lake, landed(lake, (*GOOD, "dies"))))
+    assert {results[name].status for name in GOOD} == {"succeeded"}
+    assert results["dies"].error is not None
+    assert results["dies"].error.code == "WORKER_DIED"
+
+
+def test_a_table_out_of_time_fails_alone(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path, replace(TIER, delta_rs_timeout="6s"))
+    results = by_name(run(lake, landed(lake, (*GOOD, "hangs"))))
+    assert {results[name].status for name in GOOD} == {"succeeded"}
+    assert results["hangs"].error is not None
+    assert results["hangs"].error.code == "TABLE_TIMEOUT"
+
+
+def test_a_poisoned_table_fails_alone(tmp_path: Path) -> None:
+    """A ledger that can't be read; and beside it a file that can't, which only goes to the quarantine."""
+    lake = SmallLake(tmp_path)
+    specs = landed(lake, (*GOOD, "poisoned", "corrupt"))
+    by = {spec.name: spec for spec in specs}
+    write_bytes(Path(lake.layout(by["poisoned"]).state), "commits/00000000000000000001.json", b"not json")
+    write_bytes(Path(lake.layout(by["corrupt"]).landing), "20240102-000000000.parquet", b"not parquet")
+    results = by_name(run(lake, specs))
+    assert {results[name].status for name in (*GOOD, "corrupt")} == {"succeeded"}
+    assert [w.code for w in results["corrupt"].warnings] == ["FILE_UNREADABLE"]
+    assert results["poisoned"].error is not None
+    assert results["poisoned"].error.code == "LEDGER_DAMAGED"
+
+
+def test_the_longest_come_first_but_hold_nothing_back(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    specs = landed(lake, GOOD)
+    large = spec_of("large")
+    lake.load(large, rows=300_000)
+    shown = [r.table for r in run(lake, [*specs, large])]
+    assert shown[0] != large.table, "the large table held the others back"
+    assert shown.index(large.table) > 0
+    assert len(lake.replica(large)) == 300_000
+
+
+def test_a_table_beyond_its_memory_is_declined(tmp_path: Path) -> None:
+    """Its process is ended; without Spark at hand that is an error that says so. The others go on."""
+    lake = SmallLake(tmp_path, replace(TIER, delta_rs_memory="300m"))
+    results = by_name(run(lake, landed(lake, (*GOOD, "hungry"))))
+    assert {results[name].status for name in GOOD} == {"succeeded"}
+    assert results["hungry"].engine == "spark"
+    assert [w.code for w in results["hungry"].warnings] == ["ENGINE_FALLBACK"]
+    assert "delta_rs_memory" in results["hungry"].warnings[0].message
+
+
+@pytest.mark.parametrize("action", ["verify", "plan", "errors_list"])
+def test_other_actions_are_spread_too(action: str, tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    specs = landed(lake, GOOD)
+    run(lake, specs)
+    results = run(lake, specs, JobOptions(action=action))  # type: ignore[arg-type]  # a literal's value
+    assert {r.error for r in results} == {None}
+    if action == "verify":
+        assert {r.details["verdict"] for r in results} == {"equal"}

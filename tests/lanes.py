@@ -1,0 +1,43 @@
+"""Which tests must share a process when the tests are spread over several (`make test` runs one on each core).
+
+Whatever starts something dear once for many tests, a variant of the scenarios or a module's fixture, is one group.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_SCATTERED = ("architecture", "unit", "oracle")
+"""Folders whose tests stand alone."""
+
+
+def group_of(item: pytest.Item, root: Path) -> str | None:
+    """The group of a test below `root`; null for one that stands alone."""
+    folder = item.path.relative_to(root).parts[0]
+    if folder in _SCATTERED:
+        return None
+    name = item.path.stem
+    if folder == "e2e":
+        return "e2e"
+    if name == "test_scenarios":
+        played = {"test_in_another_order": "shuffled", "test_in_one_go": "one_go"}
+        return f"{_engine(item)} {played.get(_function(item), 'plain')}"
+    return f"{_engine(item)} {folder} {name}"
+
+
+def is_deep(item: pytest.Item) -> bool:
+    """Minutes on Spark, seconds on the other engine, which the same pipeline drives."""
+    return (
+        item.path.stem == "test_scenarios" and _engine(item) == "spark" and _function(item) == "test_in_another_order"
+    )
+
+
+def _function(item: pytest.Item) -> str:
+    return item.originalname if isinstance(item, pytest.Function) else item.name
+
+
+def _engine(item: pytest.Item) -> str:
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return str(params.get("engine", "spark"))

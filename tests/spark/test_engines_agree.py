@@ -1,0 +1,179 @@
+"""Both engines on the same files: the same tables, row for row, and each goes on with what the other has begun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.spec import JobOptions, SchemaEvolution, TableSpec
+from tests.conftest import LocalPort
+from tests.landing import FileForm, write
+from tests.oracle import Run
+from tests.spark.breaking import Break, Breaker
+from tests.spark.lake import Lake
+from tests.spark.playing import Stage, drawn, examples, named, verify
+from tests.spark.telling import differences, everything
+from tests.strategies import EVERYTHING, Case, Traits, cases, dense
+
+SORTS = {
+    "everything": (dense(EVERYTHING), 5),
+    "composite": (dense(Traits(composite=True, numbered=True, renames=True)), 2),
+    "keyless": (dense(Traits(keyless=True, bad_rows=True, deletes=("hard",))), 2),
+}
+STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
+
+
+@pytest.fixture(scope="module")
+def both(request: pytest.FixtureRequest) -> tuple[LocalPort, LocalPort]:
+    if request.config.getoption("--engine") != "both":
+        pytest.skip("it takes both engines")
+    return LocalPort("spark"), LocalPort("delta_rs")
+
+
+def histories(count: float) -> list[Case]:
+    """Of all sorts, with columns that come later and a type that grows."""
+    found = []
+    for traits, weight in SORTS.values():
+        found += drawn(cases(traits), examples(round(weight * count)))
+    return named(found)
+
+
+def land(lake: Lake, case: Case, number: int) -> None:
+    """The files of a run; `n` is narrow in some of them, by their names, so that a copy stays a copy."""
+    for file in case.runs[number].files:
+        narrow = sum(map(ord, file.name)) % 2
+        lake.land(case.spec, Run((file,)), {**case.types, "n": "int32" if narrow else "int64"})
+
+
+def test_the_tables_are_equal_after_each_run(both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+    """Everything but our own clock: replica, change table, history, tombstones, quarantine, `_gddl` included."""
+    chosen = histories(1)
+    lakes = [Lake(tmp_path / port.name) for port in both]
+    specs = [case.spec for case in chosen]
+    for number in range(max(len(case.runs) for case in chosen)):
+        for port, lake in zip(both, lakes, strict=True):
+            for case in chosen:
+                if number < len(case.runs):
+                    land(lake, case, number)
+            done = lake.run(port, lake.job(specs, run_id=f"run-{number}"))
+            assert {r.engine for r in done.values()} == {port.name}
+        for case in chosen:
+            told = [everything(lake.layout(case.spec)) for lake in lakes]
+            assert differences(*told) == [], f"{case.spec.table} after run {number}"
+    _refresh(both, lakes, specs)
+
+
+def _refresh(both: tuple[LocalPort, LocalPort], lakes: Sequence[Lake], specs: Sequence[TableSpec]) -> None:
+    options = JobOptions(full_refresh=True)
+    done = [lake.run(port, lake.job(specs, options, "refresh")) for port, lake in zip(both, lakes, strict=True)]
+    first, second = ({t: (r.status, str(r.error)[:300]) for t, r in found.items()} for found in done)
+    assert first == second
+    assert {status for status, _ in first.values()} == {"succeeded"}, first
+    for spec in specs:
+        told = [everything(lake.layout(spec)) for lake in lakes]
+        assert differences(*told) == [], f"{spec.table} after the refresh"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_living_table_changes_its_engine(first: int, both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+    """With each run, broken off by the one and ended by the other: nothing is reread, nothing lost."""
+    stage = Stage(both[0], Lake(tmp_path), histories(0.6))
+    for number in range(max(len(case.runs) for case in stage.cases)):
+        active = stage.playing(number)
+        for case in active:
+            land(stage.lake, case, number)
+        breaker = Breaker({c.spec.table: Break(STEPS[i % len(STEPS)]) for i, c in enumerate(active)})
+        job = stage.lake.job([case.spec for case in active], run_id=f"run-{number}")
+        stage.lake.run(both[(first + number) % 2], job, breaker)
+        again = stage.lake.run(both[(first + number + 1) % 2], replace(job, run_id=f"again-{number}"))
+        stage.blame_failures(f"in run {number}", again)
+        for case in active:
+            if case.spec.table not in stage.wrong:
+                stage.judge(case, number, None)
+    for port in both:
+        stage.port = port
+        verify(stage)
+    assert not stage.wrong, "\n" + stage.report()
+
+
+TEXTS: Mapping[str, Sequence[str]] = {
+    "int": ("1", "-2", "+3", " 4 ", "2147483648", "1.0", "0x1F", "1_000", "", "one"),
+    "decimal(8,2)": ("1", "1.5", "1.50", "1.500", "1.505", "1e2", "1.55e1", "1.555e1", "999999.99", "1000000", ".5",
+                     "5."),
+    "double": ("1", "1e400", "-1.5e-3", "NaN", "inf", "-Infinity", "1d", "0x1p3", "1_0", " 2.5 "),
+    "float": ("0.1", "16777217", "1e-50", "x"),
+    "boolean": ("true", "T", "yes", "0", "1", "2", "on"),
+    "date": ("2024-02-29", "2023-02-29", "2024-1-2", "2024", "2024-03", "2024-01-02 00:00:00", "2024-01-02 10:00:00",
+             "2024-01-02T00:00:00Z", "20240102"),
+    "timestamp": ("2024-01-02 03:04:05", "2024-01-02T03:04:05.123456Z", "2024-01-02 03:04:05+02:00", "2024-01-02",
+                  "2024-01-02 3:4:5", "2024-01-02 03:04", "2024-01-02 25:00:00", "2024-01-02 03:04:05 Europe/Berlin",
+                  "2024-01-02 03:04:05.1234567"),
+    "binary": ("abc", "\u00fc"),
+}  # fmt: skip
+
+
+def test_odd_texts_are_the_same_values(both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+    """Each text alone in its row, as a value of its type, or in the quarantine."""
+    columns = {kind: f"c{i}" for i, kind in enumerate(TEXTS)}
+    rows: list[dict[str, Any]] = [
+        {"Op": "I", "seq": f"{n:05d}", "id": str(n), columns[kind]: text}
+        for n, (kind, text) in enumerate((kind, text) for kind, texts in TEXTS.items() for text in texts)
+    ]
+    names = ("Op", "seq", "id", *columns.values())
+    options = {"csv_header": True, "types": {c: kind for kind, c in columns.items()}}
+    spec = TableSpec(table="s.odd", keys=("id",), sequence_by=("seq",), options=options, mask={"c0": "hash"})
+    told = []
+    for port in both:
+        lake = Lake(tmp_path / port.name)
+        table = pa.table({n: pa.array([r.get(n) for r in rows], pa.string()) for n in names})
+        write(Path(lake.layout(spec).landing), "20240101-000000001.csv", table, FileForm(header=True))
+        (result,) = lake.run(port, lake.job([spec])).values()
+        assert result.status == "succeeded", result.error
+        told.append(everything(lake.layout(spec)))
+    assert differences(*told) == []
+
+
+NUMBERS = {
+    "a": [1.0, 1.5, 2.0**31, 1e300, None],
+    "b": [1, 2**24 + 1, -5, 2**53 + 1, None],
+    "c": [True, False, None, True, True],
+}
+NARROWER = ({"a": "int32", "b": "float", "c": "int32"}, {"a": "decimal(10,2)", "b": "int32", "c": "string"})
+
+
+@pytest.mark.parametrize("stored", NARROWER, ids=str)
+@pytest.mark.parametrize("policy", ["widen", "rescue"])
+def test_values_that_must_fit_a_narrower_type(
+    policy: Any, stored: Mapping[str, str], both: tuple[LocalPort, LocalPort], tmp_path: Path
+) -> None:
+    evolution = SchemaEvolution(type_change=policy, new_column="rescue")
+    spec = TableSpec(table="s.narrow", keys=("id",), sequence_by=("seq",), schema_evolution=evolution)
+    first = pa.schema(
+        [("id", pa.int64()), ("a", _arrow(stored["a"])), ("b", _arrow(stored["b"])), ("c", _arrow(stored["c"]))]
+    )
+    wide = {
+        "Op": ["U"] * 5,
+        "seq": range(5),
+        "id": range(5),
+        **NUMBERS,
+        "extra": [{"x": i, "y": 0.5} for i in range(5)],
+    }
+    told = []
+    for port in both:
+        lake = Lake(tmp_path / port.name)
+        folder = Path(lake.layout(spec).landing)
+        write(folder, "LOAD00000001.parquet", pa.Table.from_pylist([{"id": 0}], schema=first))
+        write(folder, "20240101-000000001.parquet", pa.table({k: list(v) for k, v in wide.items()}))
+        (result,) = lake.run(port, lake.job([spec])).values()
+        assert result.status == "succeeded", result.error
+        told.append(everything(lake.layout(spec)))
+    assert differences(*told) == []
+
+
+def _arrow(text: str) -> pa.DataType:
+    return pa.decimal128(10, 2) if text.startswith("decimal") else pa.type_for_alias(text)
