@@ -13,6 +13,7 @@ from airflow_gddl.standalone.supervisor import Standalone
 
 _ENDED = ("success", "failed")
 _LOG_LINES = 20
+_RUN_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Runs:
         for name in sorted(pools.keys() - existing):
             self.airflow.rest.post("pools", {"name": name, **pools[name]})
 
-    def wait_for(self, dag_ids: Collection[str], seconds: float = 120) -> None:
+    def wait_for(self, dag_ids: Collection[str], seconds: float | None = None) -> None:
         """Wait until these DAGs are there, and let them run.
 
         Raises:
@@ -71,7 +72,7 @@ class Runs:
             time.sleep(1)
         return self.trigger(dag_id)
 
-    def finish(self, runs: Iterable[RunRef], seconds: float = 900) -> None:
+    def finish(self, runs: Iterable[RunRef], seconds: float = _RUN_SECONDS) -> None:
         """Wait until all have succeeded.
 
         Raises:
@@ -82,7 +83,7 @@ class Runs:
                 remedy = f"look at it: {self.airflow.rest.url}/dags/{run.dag_id}/runs/{run.run_id}"
                 raise FatalError("RUN_FAILED", f"{run.dag_id} failed\n{self.said(run)}", remedy=remedy)
 
-    def wait_ended(self, runs: Iterable[RunRef], seconds: float = 900) -> dict[RunRef, str]:
+    def wait_ended(self, runs: Iterable[RunRef], seconds: float = _RUN_SECONDS) -> dict[RunRef, str]:
         """Each run's state once all have ended: `success` or `failed`."""
         open_ = list(runs)
         states: dict[RunRef, str] = {}

@@ -68,7 +68,7 @@ class Site:
     def load(self, dag_id: str, **conf: Any) -> RunRef:
         """A run that is green, from the trigger on."""
         run = self.runs.trigger(dag_id, conf)
-        self.runs.finish([run], 120)
+        self.runs.finish([run])
         return run
 
     def import_errors(self) -> list[dict[str, Any]]:

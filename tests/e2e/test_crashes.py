@@ -75,8 +75,8 @@ def test_a_worker_killed_in_the_middle_of_a_job_loses_and_repeats_nothing(site: 
         "changes to be appended", lambda: commits(site.lake / "real" / "orders__changes") > before, 120, 0.05
     )
     kill_worker(site)
-    site.running.wait("the job to end with its worker", lambda: not jobs(site), 20)
-    site.runs.finish([run], 240)
+    site.running.wait("the job to end with its worker", lambda: not jobs(site))
+    site.runs.finish([run])
 
     tried = site.running.rest.get(f"{run.path}/taskInstances/incremental_load")["try_number"]
     assert tried > 1, "the job was done before its worker was killed"
@@ -92,11 +92,11 @@ def test_a_killed_triggerer_is_noticed_and_a_new_one_goes_on_waiting(site: Site)
     assert site.jobs("stream") == []
     os.kill(site.running.pid("triggerer"), signal.SIGKILL)
     with pytest.raises(FatalError, match="triggerer was ended by SIGKILL; its last lines:") as caught:
-        site.running.wait("somebody to notice", lambda: False, 10)
+        site.running.wait("somebody to notice", lambda: False, 30)
     assert caught.value.code == "PART_DIED"
     site.land("stream.a")
     site.running.restart("triggerer")
-    site.running.wait("the file to be loaded", lambda: len(site.jobs("stream", "end")) == 1, 90)
+    site.running.wait("the file to be loaded", lambda: len(site.jobs("stream", "end")) == 1)
     path = f"dags/gddl.stream.a/dagRuns/{waiting['dag_run_id']}"
-    site.running.wait("the run to end", lambda: site.running.rest.get(path)["state"] == "success", 60)
+    site.running.wait("the run to end", lambda: site.running.rest.get(path)["state"] == "success")
     assert [job["tables"] for job in site.jobs("stream")] == [["stream.a"]]

@@ -36,7 +36,7 @@ def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
 
 
 def told(process: subprocess.Popen[str], text: str) -> str:
@@ -73,7 +73,7 @@ def test_nothing_outlives_a_demonstration(tmp_path: Path) -> None:
         )
         assert (again.returncode, "[STANDALONE_BUSY]" in again.stderr) == (2, True), again.stderr
         first.send_signal(signal.SIGINT)
-        rest, _ = first.communicate(timeout=60)
+        rest, _ = first.communicate(timeout=120)
         assert first.returncode == 130, said + rest
         assert of(folder) == []
         assert "Traceback" not in rest

@@ -37,14 +37,14 @@ def test_rows_come_break_and_go(site: Site) -> None:
     good = "{table: life.a, keys: [id]}"
     site.rows("life", good, "{table: life.own, keys: [id], size: solo}", source="life")
     pack = "gddl_pack.life.small.manual.normal.all"
-    site.runs.wait_for([pack, "gddl.life.own"], 60)
+    site.runs.wait_for([pack, "gddl.life.own"])
     site.land("life.a")
     site.land("life.own")
-    site.runs.finish([site.runs.trigger(pack), site.runs.trigger("gddl.life.own")], 120)
+    site.runs.finish([site.runs.trigger(pack), site.runs.trigger("gddl.life.own")])
     assert sorted(job["tables"] for job in site.jobs("life")) == [["life.a"], ["life.own"]]
 
     site.rows("life", good, "{table: life.own, keys: [id], siez: solo}", source="life")
-    site.running.wait("the import error", lambda: bool(site.import_errors()), 60)
+    site.running.wait("the import error", lambda: bool(site.import_errors()))
     (error,) = site.import_errors()
     for part in ("life.yaml", "siez", "size", "every other row is scheduled"):
         assert part in error["stack_trace"]
@@ -55,5 +55,5 @@ def test_rows_come_break_and_go(site: Site) -> None:
 
     site.rows("life", good, "{table: life.own, keys: [id], size: solo, enabled: false}", source="life")
     gone = lambda: "gddl.life.own" not in site.runs.dags() and not site.import_errors()  # noqa: E731 - read where it is used
-    site.running.wait("the DAG to go", gone, 90)
+    site.running.wait("the DAG to go", gone)
     assert pack in site.runs.dags()

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (a
 @pytest.fixture(scope="module")
 def page(site: Site) -> Iterator[Page]:
     site.rows("seen", "{table: seen.a, keys: [id]}", "{table: seen.b, keys: [id]}", source="seen")
-    site.runs.wait_for([PACK], 60)
+    site.runs.wait_for([PACK])
     with browser.page(site.running.rest.url) as opened:
         yield opened
 
@@ -51,14 +51,14 @@ def test_the_form_reruns_one_table(site: Site, page: Page, pictures: Path) -> No
     picture(page, pictures, "form")
     form.get_by_role("button", name=re.compile("^Trigger")).click()
     rerun = lambda: [job["options"]["full_refresh"] for job in site.jobs("seen", "end")] == [False, True]  # noqa: E731 - as it reads
-    site.running.wait("the rerun", rerun, 60)
+    site.running.wait("the rerun", rerun)
     assert site.jobs("seen")[-1]["tables"] == ["seen.a"]
 
 
 def test_a_broken_row_is_one_readable_import_error(site: Site, page: Page, pictures: Path) -> None:
     good = "{table: seen.a, keys: [id]}"
     site.rows("seen", good, "{table: seen.b, keys: [id], freshness: soon}", source="seen")
-    site.running.wait("the import error", lambda: bool(site.import_errors()), 60)
+    site.running.wait("the import error", lambda: bool(site.import_errors()))
     page.goto("/dags")
     page.locator("button").filter(has_text=re.compile(r"^\s*1\s*$")).first.click()
     shown = page.get_by_role("dialog")
@@ -70,4 +70,4 @@ def test_a_broken_row_is_one_readable_import_error(site: Site, page: Page, pictu
     expect(shown.get_by_text("[DURATION_INVALID] seen.b freshness")).to_be_visible()
     picture(page, pictures, "import_error")
     site.rows("seen", good, source="seen")
-    site.running.wait("the import error to go", lambda: not site.import_errors(), 60)
+    site.running.wait("the import error to go", lambda: not site.import_errors())
