@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import psutil
 
-MARK = "GDDL_STANDALONE"
+MARK = "STARTED_BY_GDDL"
 
 
 def marked(value: str) -> list[psutil.Process]:

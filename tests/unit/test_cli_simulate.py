@@ -137,6 +137,7 @@ def test_every_setting_is_listed_with_its_meaning(tmp_path: Path, capsys: pytest
 def test_the_samples_of_the_repository_are_those_of_the_demo(tmp_path: Path) -> None:
     folder = DemoFolder(tmp_path / "demo")
     folder.begin()
+    folder.write_project()
     here, there = load(ROOT / "metadata", {}), load(folder.metadata, {})
     assert (here.problems, there.problems) == ((), ())
     assert here.tables == there.tables
