@@ -1,6 +1,6 @@
 """This engine against the hand-written job: four files of 50,000 changes into 5,000,000 rows of ten columns.
 
-    python benchmarks/large_merge.py [--scale 0.02] [--growth]
+    python benchmarks/large_merge.py [--scale 0.02] [--growth] [--engine spark|delta_rs]
 
 Both sides run on the same files, one after the other, each in processes of its own. The last line of standard output is
 one JSON object; progress goes to standard error.
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import handwritten
 import this_engine
@@ -24,6 +25,8 @@ import truth
 import workload
 from measuring import Answer, Order, last_version, run_child, written_after
 from workload import Folders, Workload
+
+from airflow_gddl.contract.spec import EngineName
 
 _ROWS, _FILES, _CHANGES_PER_FILE = 5_000_000, 4, 50_000
 _GROWTH_ROWS, _GROWTH_CHANGES = (100_000, 1_000_000, 10_000_000), 10_000
@@ -54,7 +57,7 @@ class Growth:
     handwritten_seconds: float
 
 
-def compare(work: Workload, root: Path) -> dict[str, Figures]:
+def compare(work: Workload, root: Path, engine: EngineName = "spark") -> dict[str, Figures]:
     """Both sides on one workload, checked: figures by side.
 
     Raises:
@@ -64,11 +67,11 @@ def compare(work: Workload, root: Path) -> dict[str, Figures]:
     folders = Folders(root)
     _say(f"{work.rows:,} rows, {work.files} x {work.changes_per_file:,} changes: writing the files")
     workload.write(work, folders)
-    jars, found = "", {}
+    ordering, found = Ordering(engine=engine), {}
     for side in _PROGRAMS:
-        jars = _child(side, "load", work, folders, jars).class_path
+        ordering = replace(ordering, class_path=_child(side, "load", work, folders, ordering).class_path)
         loaded = last_version(folders.replica(side))
-        answer = _child(side, "run", work, folders, jars)
+        answer = _child(side, "run", work, folders, ordering)
         rewritten = written_after(folders.replica(side), loaded).rewritten
         found[side] = Figures(answer=answer, rewritten=rewritten, work=work)
         _say(f"{side}: {answer.seconds:.1f} s; {truth.check(folders, side):,} rows are right")
@@ -76,29 +79,38 @@ def compare(work: Workload, root: Path) -> dict[str, Figures]:
     return found
 
 
-def _child(side: str, phase: str, work: Workload, folders: Folders, jars: str) -> Answer:
+@dataclass(frozen=True, kw_only=True)
+class Ordering:
+    """What all children of a comparison are told; see `Order`."""
+
+    engine: EngineName
+    class_path: str = ""
+
+
+def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Folders, told: Ordering) -> Answer:
     _say(f"{side}: {phase}")
     warm = Folders(folders.root / f"{side}-warm")
     if phase == "run":
         workload.write(replace(work, rows=_LEAST_ROWS, files=1, changes_per_file=_LEAST_CHANGES), warm)
     order = Order(
-        phase="run" if phase == "run" else "load",
+        phase=phase,
         root=str(folders.root),
         warm_root=str(warm.root),
         answer=str(folders.root / f"{side}-{phase}.json"),
         cores=this_engine.TIER.cores,
         memory=this_engine.TIER.memory,
-        class_path=jars,
+        class_path=told.class_path,
+        engine=told.engine,
     )
     return run_child(_PROGRAMS[side], order)
 
 
-def measure_growth(scale: float, seed: int, root: Path) -> list[Growth]:
+def measure_growth(scale: float, seed: int, root: Path, engine: EngineName) -> list[Growth]:
     """The cost of a batch of one size as the table grows."""
     found = []
     for full in _GROWTH_ROWS:
         work = scaled(full, 1, _GROWTH_CHANGES, scale, seed)
-        sides = compare(work, root / f"growth-{full}")
+        sides = compare(work, root / f"growth-{full}", engine)
         shutil.rmtree(root / f"growth-{full}")
         mine, other = (sides[s].answer.seconds for s in _PROGRAMS)
         found.append(Growth(rows=work.rows, changes=work.changes, seconds=mine, handwritten_seconds=other))
@@ -177,10 +189,11 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true", help="also one batch each into tables of growing size")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
     parser.add_argument("--keep", metavar="DIR", help="work in this folder and leave everything there")
+    parser.add_argument("--engine", choices=get_args(EngineName), default="spark", help="of this project's side")
     args = parser.parse_args()
     with _folder(args.keep) as folder:
-        sides = compare(scaled(_ROWS, _FILES, _CHANGES_PER_FILE, args.scale, args.seed), folder / "large")
-        growth = measure_growth(args.scale, args.seed, folder) if args.growth else []
+        sides = compare(scaled(_ROWS, _FILES, _CHANGES_PER_FILE, args.scale, args.seed), folder / "large", args.engine)
+        growth = measure_growth(args.scale, args.seed, folder, args.engine) if args.growth else []
     report(sides, growth)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.spec import EngineName
 
 HERE = Path(__file__).parent
 _LOG_LINES = 40
@@ -27,6 +28,7 @@ class Order:
         warm_root: of a tiny workload that the `run` phase does first, untimed.
         class_path: Delta's JARs for a session that doesn't find them itself; empty: it does.
         memory: of the JVM's heap.
+        engine: of this project's side; the other takes no notice.
         answer: file for the `Answer`.
     """
 
@@ -37,6 +39,7 @@ class Order:
     cores: int
     memory: str
     class_path: str = ""
+    engine: EngineName = "spark"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,6 +20,10 @@ from spark_jobs.storage import Storage
 
 SIDE = "engine"
 TIER: TierSpec = DEFAULT_TIERS["large"]
+# Far beyond its usual bounds: what the engine of small tables would do with this one.
+WITHOUT_SPARK = replace(
+    TIER, engine="delta_rs", deletion_vectors=False, delta_rs_max_bytes=4 * 1024**3, delta_rs_memory="16g"
+)
 
 
 class JobFailedError(Exception):
@@ -39,7 +43,15 @@ class Stopwatch:
         self.last = now
 
 
-def run(folders: Folders, spark: LazySpark, observe: Callable[[Step], None], rows: int) -> JobResult:
+@dataclass(frozen=True)
+class Side:
+    """This side, as ordered."""
+
+    spark: LazySpark
+    tier: TierSpec
+
+
+def run(folders: Folders, side: Side, observe: Callable[[Step], None], rows: int) -> JobResult:
     """One job over what has landed.
 
     Raises:
@@ -49,26 +61,28 @@ def run(folders: Folders, spark: LazySpark, observe: Callable[[Step], None], row
         run_id="benchmark",
         roots=Roots(landing=str(folders.landing), lake=str(folders.lake(SIDE))),
         tables=(TableSpec(table=TABLE, keys=(KEY,), size="large"),),
+        tiers={"large": side.tier},
     )
     shown: list[JobResult] = []
-    run_job(job, Runtime(storage=Storage(), spark=spark, observe=observe), shown.append)
+    run_job(job, Runtime(storage=Storage(), spark=side.spark, observe=observe), shown.append)
     result = shown[0]
-    if result.status != "succeeded" or (result.rows_read, result.changes_written) != (rows, rows):
+    done = (result.status, result.engine, result.rows_read, result.changes_written)
+    if done != ("succeeded", side.tier.engine, rows, rows):
         raise JobFailedError(f"{rows} rows expected: {result}")
     return result
 
 
-def _load(folders: Folders, spark: LazySpark) -> None:
-    run(folders, spark, lambda _: None, _rows_of(folders.load_files()))
+def _load(folders: Folders, side: Side) -> None:
+    run(folders, side, lambda _: None, _rows_of(folders.load_files()))
 
 
-def _apply(folders: Folders, spark: LazySpark) -> Answer:
+def _apply(folders: Folders, side: Side) -> Answer:
     """The timed part."""
     folders.deliver()
     rows = _rows_of(folders.change_files())
     watch = Stopwatch()
     started = time.perf_counter()
-    result = run(folders, spark, watch.observe, rows)
+    result = run(folders, side, watch.observe, rows)
     seconds = time.perf_counter() - started
     print(result)
     return Answer(seconds=seconds, peak_mib=peak_mib(), steps=steps_of(watch.seconds))
@@ -89,14 +103,15 @@ def main() -> None:
     order: Order = order_of_child()
     folders, warm = Folders(Path(order.root)), Folders(Path(order.warm_root))
     spark = LazySpark(SessionSettings(cores=order.cores, memory=order.memory))
+    side = Side(spark, TIER if order.engine == "spark" else WITHOUT_SPARK)
     if order.phase == "load":
-        _load(folders, spark)
+        _load(folders, side)
         jars = spark.for_table().sparkContext.getConf().get("spark.driver.extraClassPath", "")
         found = Answer(class_path=jars or "")
     else:
-        _load(warm, spark)
-        _apply(warm, spark)
-        found = _apply(folders, spark)
+        _load(warm, side)
+        _apply(warm, side)
+        found = _apply(folders, side)
         _export(folders, spark)
     answer(order, found)
     spark.stop()
