@@ -19,7 +19,7 @@ from typing import Any
 from airflow_fleet import Fleet, write_empty
 from airflow_parsing import Parsed, WrongResultError, prepare, process
 
-_TABLES, _LOADS = 10_000, 7
+_TABLES, _LOADS, _SHORT = 10_000, 7, 3
 HERE = Path(__file__).parent
 
 
@@ -42,10 +42,10 @@ def main() -> None:
 
 
 def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float | None]:
-    empty = process(root / "empty", write_empty(root / "empty"))
+    empty = median(root / "empty", write_empty(root / "empty"))
     tell("an empty folder", empty, 0.0)
     ours_dags = fleet.write_ours(root / "ours")
-    ours = Side(parsed := process(root / "ours", ours_dags), parsed.seconds - empty.seconds)
+    ours = Side(parsed := median(root / "ours", ours_dags), parsed.seconds - empty.seconds)
     tell("this package", ours.parsed, ours.seconds)
     read = check_tables(fleet, root / "ours", ours_dags, ours.parsed)
     extra = worker_load_extra_ms(root, ours_dags / "gddl.py", ours.parsed)
@@ -65,6 +65,12 @@ def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float 
         "metadata_us_per_row": round(read["milliseconds"] * 1000 / fleet.tables, 2),
         "peak_mib": round(ours.parsed.peak_mib, 1),
     }
+
+
+def median(root: Path, dags: Path) -> Parsed:
+    """The one in the middle of three, each in a home of its own: a short time is soon spoilt."""
+    found = [process(root / f"{n}", dags) for n in range(_SHORT)]
+    return sorted(found, key=lambda parsed: parsed.seconds)[_SHORT // 2]
 
 
 def check_tables(fleet: Fleet, root: Path, dags: Path, parsed: Parsed) -> dict[str, Any]:

@@ -96,6 +96,7 @@ class AirflowDemonstration:
         runs.create_pools(pools(made))
         runs.wait_for([pipeline.dag_id for pipeline in made])
         runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
+        self._say("the first round is green")
         for number in range(1, self.wish.rounds + 1):
             self._say(source.land(number))
             runs.finish([runs.trigger(pipeline.dag_id) for pipeline in made])
@@ -112,13 +113,13 @@ class AirflowDemonstration:
 
     def _stay(self, airflow: Standalone) -> None:
         for line in next_steps(airflow.rest.url, self.place, self._metadata):
-            self.around.screen.say(line)
+            self.around.screen.dictate(line)
         try:
             while True:
                 airflow.check()
                 time.sleep(1)
         except Stopped:
-            self._say("stopping")
+            return
 
     def _order(self) -> Order:
         settings = HomeSettings(

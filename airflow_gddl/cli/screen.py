@@ -47,6 +47,10 @@ class Screen:
         """A line (or several) on standard output."""
         self.out.print(Text(safe(text, lines=True), style))
 
+    def dictate(self, text: str) -> None:
+        """A line on standard output that may be copied as it is: never folded."""
+        self.out.print(Text(safe(text)), soft_wrap=True)
+
     def warn(self, text: str, style: str = "") -> None:
         """The same on standard error."""
         self.err.print(Text(safe(text, lines=True), style))

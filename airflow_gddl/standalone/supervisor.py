@@ -18,7 +18,7 @@ from airflow_gddl.standalone.rest import Rest
 from airflow_gddl.standalone.stopping import unstoppable
 
 _PAUSE_SECONDS = 1.0
-_GRACE_SECONDS = 15.0
+_GRACE_SECONDS = 10.0
 _HEALTHY = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 # What is set for another Airflow, or for other tables, must not lead this one there.
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "GDDL_")
