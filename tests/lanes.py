@@ -28,10 +28,9 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
 
 
 def is_deep(item: pytest.Item) -> bool:
-    """Minutes on Spark, seconds on the other engine, which the same pipeline drives."""
-    return (
-        item.path.stem == "test_scenarios" and _engine(item) == "spark" and _function(item) == "test_in_another_order"
-    )
+    """Other deals of the scenarios' files cost minutes on Spark, seconds on the engine that the same pipeline drives."""
+    again = ("test_in_another_order", "test_in_one_go")
+    return item.path.stem == "test_scenarios" and _engine(item) == "spark" and _function(item) in again
 
 
 def _function(item: pytest.Item) -> str:
