@@ -28,7 +28,7 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
 
 
 def is_deep(item: pytest.Item) -> bool:
-    """Other deals of the scenarios' files cost minutes on Spark, seconds on the engine that the same pipeline drives."""
+    """Other deals of the scenarios cost minutes on Spark, seconds on the engine that the same pipeline drives."""
     again = ("test_in_another_order", "test_in_one_go")
     return item.path.stem == "test_scenarios" and _engine(item) == "spark" and _function(item) in again
 
