@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Asset, get_parsing_context
+from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
 from airflow_gddl.capabilities import deadline
@@ -71,7 +72,6 @@ def build_dag(pipeline: Pipeline, metadata: str) -> DAG:
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
-        params=params(),
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
         default_args=_task_defaults(pipeline, connection),
@@ -90,6 +90,8 @@ def build_dag(pipeline: Pipeline, metadata: str) -> DAG:
         )
         landed >> initial >> increments
         landed >> increments
+    # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse.
+    dag.params = ParamsDict(params())
     return dag
 
 
