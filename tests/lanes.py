@@ -27,10 +27,18 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
     return f"{_engine(item)} {folder} {name}"
 
 
+_LONG_ON_SPARK = {
+    "test_scenarios": ("test_in_another_order", "test_in_one_go"),
+    "test_histories": ("test_engine_and_oracle_agree",),
+}
+
+
 def is_deep(item: pytest.Item) -> bool:
-    """Other deals of the scenarios cost minutes on Spark, seconds on the engine that the same pipeline drives."""
-    again = ("test_in_another_order", "test_in_one_go")
-    return item.path.stem == "test_scenarios" and _engine(item) == "spark" and _function(item) in again
+    """Costs minutes on Spark, seconds on the engine that the same pipeline drives.
+
+    What is left of it each time: every scenario as it is written, and random histories on both engines side by side.
+    """
+    return _engine(item) == "spark" and _function(item) in _LONG_ON_SPARK.get(item.path.stem, ())
 
 
 def _function(item: pytest.Item) -> str:

@@ -38,7 +38,7 @@ def populate(site: Site) -> None:
     site.rows("stream", "{table: stream.a, keys: [id], size: solo, schedule: continuous}", source="stream")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("e2e")
     running = Standalone(order(root))
@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     assert not any(mark.endswith(str(running.order.home.root)) for mark in processes.marks()), "a process is left"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pictures() -> Path:
     folder = Path(__file__).with_name("pictures")
     folder.mkdir(exist_ok=True)
