@@ -23,13 +23,14 @@ lake: ../lake
 defaults: {schedule: null}
 tiers:
   solo: {tables_per_job: 1, slots: 1}
+  spark: {engine: spark}
 """
 
 
 def populate(site: Site) -> None:
     (site.metadata / "tables").mkdir(parents=True)
     (site.metadata / "gddl.yaml").write_text(SETTINGS)
-    site.rows("real", "{table: real.orders, keys: [id]}", source="real")
+    site.rows("real", "{table: real.orders, keys: [id], size: spark}", source="real")
     site.rows("shop", "{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}", source="shop")
     urgency = ("low", "normal", "high", "critical")
     site.rows(

@@ -18,7 +18,8 @@ from airflow_gddl.simulate.replica import read_replica
 from airflow_gddl.standalone import processes
 from tests.e2e.site import Site
 
-REAL = "gddl_pack.real.small.manual.normal.all"
+# On Spark, whose job takes long enough to be killed in its middle.
+REAL = "gddl_pack.real.spark.manual.normal.all"
 ORDERS = 400
 
 
