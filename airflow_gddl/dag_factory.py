@@ -94,8 +94,8 @@ def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
         )
         landed >> initial >> increments
         landed >> increments
-    # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And past
-    # the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
+    # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
+    # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
     object.__setattr__(dag, "params", ParamsDict(form))
     return dag
 
