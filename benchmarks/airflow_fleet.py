@@ -1,6 +1,6 @@
 """Many tables, three times over: as metadata of this package, as a loop in a DAG file, as YAML of dag-factory.
 
-The loop and the YAML give every table a DAG of three tasks with a cron schedule, the tasks empty commands.
+The loop and the YAML give every table a DAG of four tasks with a cron schedule, the tasks empty commands.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ for n in range({tables}):
     ) as dag:
         landed = BashOperator(task_id="landed", bash_command=f"true {{n}}")
         first = BashOperator(task_id="initial_load", bash_command=f"true {{n}}")
-        landed >> first >> BashOperator(task_id="incremental_load", bash_command=f"true {{n}}")
+        increments = BashOperator(task_id="incremental_load", bash_command=f"true {{n}}")
+        landed >> first >> increments >> BashOperator(task_id="publish", bash_command=f"true {{n}}")
     globals()[dag.dag_id] = dag
 """
 _FACTORY = """\
@@ -106,9 +107,10 @@ def write_empty(root: Path) -> Path:
 
 def _in_yaml(n: int) -> str:
     bash = "airflow.providers.standard.operators.bash.BashOperator"
+    names = ["landed", "initial_load", "incremental_load", "publish"]
     tasks = [
-        {"task_id": task, "operator": bash, "bash_command": f"true {n}", "dependencies": before}
-        for task, before in (("landed", []), ("initial_load", ["landed"]), ("incremental_load", ["initial_load"]))
+        {"task_id": task, "operator": bash, "bash_command": f"true {n}", "dependencies": names[:at][-1:]}
+        for at, task in enumerate(names)
     ]
     return json.dumps(
         {
