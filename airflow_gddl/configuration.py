@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_gddl.capabilities import conf
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.provider import DEFAULTS
 from airflow_gddl.snapshot import Snapshot, SnapshotSettings
+
+if TYPE_CHECKING:
+    from airflow_gddl.landing.following import Following
 
 SECTION = "gddl"
 
@@ -83,6 +88,20 @@ def snapshot(metadata: str) -> Snapshot:
             refresh_seconds=number("refresh_seconds"),
         )
     )
+
+
+def following() -> Following | None:
+    """Where news of files come from; null: from listing the landing folders."""
+    url = text("events_queue")
+    return _following(url, number("full_listing_seconds")) if url else None
+
+
+@functools.cache
+def _following(url: str, full_listing_seconds: float) -> Following:
+    from airflow_gddl.landing.following import Following  # noqa: PLC0415 - DAG files, parsed often, need no queue
+    from airflow_gddl.landing.queue import SqsQueue  # noqa: PLC0415 - as above
+
+    return Following(queue=SqsQueue(url), full_listing_seconds=full_listing_seconds)
 
 
 def _wrong(option: str, what: str, remedy: str) -> MetadataError:

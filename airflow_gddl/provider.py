@@ -13,6 +13,12 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
     ),
     "cache_dir": ("string", "", "Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME."),
     "refresh_seconds": ("float", "30", "Metadata in an object store is listed no more often than this."),
+    "events_queue": (
+        "string",
+        "",
+        "URL of an SQS queue that gets the landing bucket's events. Empty: landing folders are listed.",
+    ),
+    "full_listing_seconds": ("float", "3600", "With a queue: landing folders are listed all the same after this time."),
     "poll_seconds": ("float", "60", "Time between two looks of pipelines that are `continuous` or wait for others."),
     "dependency_wait_seconds": (
         "float",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.landing import hints
 from airflow_gddl.landing.asked import Asked
-from airflow_gddl.landing.looking import look
+from airflow_gddl.landing.following import Following
+from airflow_gddl.landing.looking import Look, Window, look
 from airflow_gddl.landing.work import Seen, Work, decide
 from airflow_gddl.snapshot import PipelineDocument
 from airflow_gddl.stores import Store, open_store
@@ -31,25 +32,37 @@ class Question:
     since: Mapping[str, str] = field(default_factory=dict)
 
 
-def observe(document: PipelineDocument, question: Question) -> Work:
+def observe(document: PipelineDocument, question: Question, following: Following | None = None) -> Work:
     """List, read the hints, decide. Blocks on the store.
+
+    Args:
+        following: tells which folders to list; null: all of them.
 
     Raises:
         RetriableError: `LANDING_UNREACHABLE`.
         MetadataError: `REQUEST_INVALID`.
     """
-    landing, lake = open_store(document.roots.landing), open_store(document.roots.lake)
+    lake = open_store(document.roots.lake)
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
     tables = (*document.pipeline.tables, *others)
     seen = Seen(
         looked_at=question.now,
-        looks=look(landing, document.roots.landing, tables, question.asked.window),
+        looks=_looks(document, tables, question.asked.window, following),
         hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
         others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
     )
     return decide(document, question.asked, question.run, seen)
+
+
+def _looks(
+    document: PipelineDocument, tables: Iterable[str], window: Window | None, following: Following | None
+) -> Mapping[str, Look]:
+    roots = document.roots
+    if following is None or window is not None:
+        return look(open_store(roots.landing), roots.landing, tables, window)
+    return following.looks(roots, document.pipeline.dag_id, tables)
 
 
 def has_replica(lake: Store, document: PipelineDocument, spec: TableSpec) -> bool:

@@ -86,7 +86,8 @@ class _Execution:
         """Once more at the tables that waited for others: these may be done by now."""
         held = loading.order.work.held
         since = dict.fromkeys(held, loading.order.work.looked_at)
-        now = observe(self.document, Question(run=loading.order.run, now=utc_now(), since=since))
+        question = Question(run=loading.order.run, now=utc_now(), since=since)
+        now = observe(self.document, question, configuration.following())
         marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in held}
         for table in sorted(held.keys() - marks.keys()):
             self.operator.log.warning("%s still waits for %s", table, ", ".join(held[table]))

@@ -38,6 +38,10 @@ class LocalStore:
             finally:
                 beside.unlink(missing_ok=True)
 
+    def remove(self, path: str) -> None:
+        with _translated(path):
+            Path(path).unlink(missing_ok=True)
+
 
 def _walk(folder: str, prefix: str) -> Iterator[Found]:
     try:

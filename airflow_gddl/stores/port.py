@@ -52,3 +52,7 @@ class Store(Protocol):
     def write(self, path: str, data: bytes) -> None:
         """Put or replace: a reader sees the old content or the new."""
         ...
+
+    def remove(self, path: str) -> None:
+        """Nothing happens when it is gone already."""
+        ...

@@ -50,6 +50,13 @@ class BucketStore:
         with _translated(path):
             obstore.put(client(bucket), key, data, use_multipart=False)
 
+    def remove(self, path: str) -> None:
+        import obstore  # noqa: PLC0415 - as above
+
+        bucket, key = _parts(path)
+        with contextlib.suppress(FileNotFoundError), _translated(path):
+            obstore.delete(client(bucket), key)
+
 
 @functools.cache
 def client(bucket: str) -> S3Store:

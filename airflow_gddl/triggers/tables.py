@@ -31,7 +31,7 @@ def look_once(metadata: str, dag_id: str, question: Question) -> Work | None:
         FatalError: `CACHE_UNUSABLE`, `REQUEST_INVALID`.
     """
     document = configuration.snapshot(metadata).pipeline(dag_id)
-    return None if document is None else observe(document, question)
+    return None if document is None else observe(document, question, configuration.following())
 
 
 def utc_now() -> str:

@@ -53,6 +53,9 @@ class Shelf:
     def write(self, path: str, data: bytes) -> None:
         raise PermissionError(path, len(data))
 
+    def remove(self, path: str) -> None:
+        raise PermissionError(path)
+
 
 def files(table: str, count: int = 1) -> list[str]:
     return [f"/l/{table.replace('.', '/')}/2024{n:04d}-000000000.parquet" for n in range(count)]

@@ -1,0 +1,322 @@
+"""New files told by a queue rather than found by listing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote_plus
+
+import boto3
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from moto import mock_aws
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.landing import following as following_module
+from airflow_gddl.landing import news
+from airflow_gddl.landing.events import NotAnEventError, objects_of, tables_of
+from airflow_gddl.landing.following import Following
+from airflow_gddl.landing.looking import look
+from airflow_gddl.landing.queue import Message, SqsQueue
+from airflow_gddl.stores import open_store
+from airflow_gddl.triggers.tables import GddlTablesTrigger
+from tests.airflow.stage import Stage
+from tests.airflow.test_triggers import PACK, fired
+from tests.s3_server import Bucket
+
+ROOTS = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
+TABLES = ["shop.a", "shop.b", "crm.c"]
+
+
+def record(*keys: str, bucket: str = "bucket", event: str = "ObjectCreated:Put") -> str:
+    """As S3 writes it."""
+    return json.dumps(
+        {
+            "Records": [
+                {"eventName": event, "s3": {"bucket": {"name": bucket}, "object": {"key": quote_plus(key)}}}
+                for key in keys
+            ]
+        }
+    )
+
+
+# Messages
+
+
+def test_s3_s_own_form_with_its_encoding() -> None:
+    assert objects_of(record("landing/shop/a b/ü+1.parquet")) == ("s3://bucket/landing/shop/a b/ü+1.parquet",)
+
+
+def test_sns_wraps_it() -> None:
+    assert objects_of(json.dumps({"Type": "Notification", "Message": record("k")})) == ("s3://bucket/k",)
+
+
+def test_event_bridge_does_not_encode() -> None:
+    detail = {"bucket": {"name": "bucket"}, "object": {"key": "landing/shop/a+b/x.parquet"}}
+    body = json.dumps({"source": "aws.s3", "detail-type": "Object Created", "detail": detail})
+    assert objects_of(body) == ("s3://bucket/landing/shop/a+b/x.parquet",)
+
+
+def test_s3_s_test_message_is_none() -> None:
+    assert objects_of('{"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "bucket"}') == ()
+
+
+@pytest.mark.parametrize(
+    "body", ["", "x", "[]", "{}", "1", '{"Records": [1]}', '{"Records": [{"s3": {}}]}', record(""), record(bucket="")]
+)
+def test_what_no_store_sent_is_refused(body: str) -> None:
+    if body == record(bucket=""):
+        body = record("k", bucket="")
+    with pytest.raises(NotAnEventError):
+        objects_of(body)
+
+
+def test_only_objects_in_landing_folders_belong_to_tables() -> None:
+    keys = (
+        "landing/shop/a/x.parquet",
+        "landing/crm/c/2024/01/y.parquet",
+        "landing/shop/loose",
+        "landing2/shop/b/z",
+        "",
+    )
+    assert tables_of((f"s3://bucket/{key}" for key in keys), ROOTS.landing) == {"shop.a", "crm.c"}
+
+
+# Following
+
+
+@dataclass
+class Waiting:
+    """A queue in memory; what is not deleted comes again."""
+
+    bodies: list[str] = field(default_factory=list)
+    broken: bool = False
+    asked: int = 0
+
+    def receive(self) -> tuple[Message, ...]:
+        self.asked += 1
+        if self.broken:
+            raise RetriableError("QUEUE_UNREACHABLE", "told to")
+        # Enough of them come at once that one which stays can't hide the others.
+        return tuple(Message(body, body) for body in self.bodies)
+
+    def delete(self, messages: Collection[Message]) -> None:
+        for message in messages:
+            self.bodies.remove(message.body)
+
+
+@dataclass
+class Watch:
+    now: datetime = datetime(2024, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(seconds=1)
+        return self.now
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    monkeypatch.setattr(following_module, "_PUBLISH_SECONDS", 0.0005)
+    return Waiting()
+
+
+def following(queue: Waiting, clock: Watch, hours: float = 1) -> Following:
+    return Following(queue=queue, full_listing_seconds=hours * 3600, clock=clock, sleep=lambda _: None)
+
+
+def land(bucket: Bucket, table: str, name: str) -> str:
+    key = f"landing/{table.replace('.', '/')}/{name}.parquet"
+    bucket.objects[key] = name.encode()
+    return key
+
+
+def listings(bucket: Bucket) -> int:
+    return sum(request == "GET " for request in bucket.requests)
+
+
+def test_only_folders_with_news_are_listed(bucket: Bucket, queue: Waiting) -> None:
+    clock = Watch()
+    follow = following(queue, clock)
+    land(bucket, "shop.a", "1")
+    before = follow.looks(ROOTS, "one", TABLES)
+    assert {table: found.files for table, found in before.items()} == {"shop.a": 1, "shop.b": 0, "crm.c": 0}
+    queue.bodies.append(record(land(bucket, "shop.b", "2")))
+    land(bucket, "crm.c", "nobody told")
+    after = follow.looks(ROOTS, "one", TABLES)
+    assert after["shop.b"].files == 1
+    assert after["shop.a"] == before["shop.a"]
+    assert after["crm.c"].files == 0
+    clock.now += timedelta(hours=2)
+    assert follow.looks(ROOTS, "one", TABLES)["crm.c"].files == 1
+
+
+def test_without_news_one_small_listing_serves_all(bucket: Bucket, queue: Waiting) -> None:
+    follow = following(queue, Watch())
+    follow.looks(ROOTS, "one", [f"schema{n}.t" for n in range(50)])
+    bucket.requests.clear()
+    follow.looks(ROOTS, "one", [f"schema{n}.t" for n in range(50)])
+    assert listings(bucket) == 1
+
+
+def test_whoever_empties_the_queue_tells_all(bucket: Bucket, queue: Waiting) -> None:
+    follow = following(queue, Watch())
+    for dag in ("one", "two"):
+        follow.looks(ROOTS, dag, TABLES)
+    queue.bodies.append(record(land(bucket, "shop.a", "1")))
+    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+    assert queue.bodies == []
+    assert follow.looks(ROOTS, "two", TABLES)["shop.a"].files == 1
+
+
+def test_a_table_that_is_new_is_listed(bucket: Bucket, queue: Waiting) -> None:
+    follow = following(queue, Watch())
+    land(bucket, "shop.b", "1")
+    follow.looks(ROOTS, "one", ["shop.a"])
+    assert follow.looks(ROOTS, "one", ["shop.a", "shop.b"])["shop.b"].files == 1
+
+
+def test_a_queue_that_is_silent_costs_a_listing(
+    bucket: Bucket, queue: Waiting, caplog: pytest.LogCaptureFixture
+) -> None:
+    follow = following(queue, Watch())
+    follow.looks(ROOTS, "one", TABLES)
+    queue.broken = True
+    land(bucket, "shop.a", "1")
+    with caplog.at_level(logging.WARNING):
+        assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+    assert "QUEUE_UNREACHABLE" in caplog.text
+
+
+def test_a_message_that_is_none_stays_and_stops_nobody(bucket: Bucket, queue: Waiting) -> None:
+    follow = following(queue, Watch())
+    follow.looks(ROOTS, "one", TABLES)
+    queue.bodies += ["<poison>", record(land(bucket, "shop.a", "1"))]
+    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+    assert queue.bodies == ["<poison>"]
+
+
+def test_damaged_memory_is_made_anew(bucket: Bucket, queue: Waiting) -> None:
+    follow = following(queue, Watch())
+    follow.looks(ROOTS, "one", TABLES)
+    land(bucket, "shop.a", "nobody told")
+    bucket.objects["lake/_gddl/airflow/looks/one.json"] = b"{"
+    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+
+
+def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
+    clock = Watch()
+    follow = following(queue, clock)
+    for day in range(3):
+        queue.bodies.append(record(land(bucket, "shop.a", str(day))))
+        follow.looks(ROOTS, "one", TABLES)
+        clock.now += timedelta(days=1)
+    kept = news.names_since(open_store(ROOTS.lake), ROOTS.lake, datetime(2000, 1, 1, tzinfo=UTC))
+    assert [name[:8] for name in kept] == ["20240103"]
+
+
+def test_a_crash_before_the_deletion_repeats_and_after_it_loses_nothing(bucket: Bucket, queue: Waiting) -> None:
+    clock = Watch()
+    follow = following(queue, clock)
+    follow.looks(ROOTS, "one", TABLES)
+    body = record(land(bucket, "shop.a", "1"))
+
+    class Dying(Waiting):
+        def delete(self, messages: Collection[Message]) -> None:
+            raise KeyboardInterrupt(len(messages))
+
+    with pytest.raises(KeyboardInterrupt):
+        following(Dying([body]), clock).looks(ROOTS, "two", TABLES)
+    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("land"), st.sampled_from(TABLES)),
+        st.tuples(st.just("look"), st.sampled_from(["one", "two"])),
+        st.tuples(st.just("wait"), st.sampled_from([60, 700, 4000])),
+        st.tuples(st.just("again"), st.just("")),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_every_look_sees_what_a_listing_sees(bucket: Bucket, queue: Waiting, steps: list[tuple[str, Any]]) -> None:
+    """Whoever looks in whatever order, with messages that come twice."""
+    bucket.objects.clear()
+    queue.bodies.clear()
+    clock = Watch()
+    follow = following(queue, clock)
+    sent: list[str] = []
+    for number, (step, what) in enumerate(steps):
+        match step:
+            case "land":
+                sent.append(record(land(bucket, what, str(number))))
+                queue.bodies.append(sent[-1])
+            case "again":
+                queue.bodies += sent[-1:]
+            case "wait":
+                clock.now += timedelta(seconds=what)
+            case "look":
+                seen = follow.looks(ROOTS, what, TABLES)
+                assert seen == look(open_store(ROOTS.landing), ROOTS.landing, TABLES)
+
+
+# SQS
+
+
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "https://sqs.eu-west-1.amazonaws.com")
+    with mock_aws():
+        yield boto3.client("sqs", region_name="eu-west-1")
+
+
+def test_sqs_gives_and_deletes(sqs: Any) -> None:
+    url = sqs.create_queue(QueueName="events")["QueueUrl"]
+    for number in range(25):
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+    queue, seen = SqsQueue(url), list[Message]()
+    while some := queue.receive():
+        seen += some
+    assert sorted(int(message.body) for message in seen) == list(range(25))
+    queue.delete(seen)
+    left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert left["ApproximateNumberOfMessages"] == left["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+def test_a_queue_that_is_not_there_is_named(sqs: Any) -> None:
+    url = sqs.create_queue(QueueName="events")["QueueUrl"]
+    with pytest.raises(RetriableError, match="QUEUE_UNREACHABLE") as caught:
+        SqsQueue(f"{url}-none").receive()
+    assert "events_queue" in str(caught.value)
+
+
+def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Airflow's configuration names is what the triggerer reads."""
+    url = sqs.create_queue(QueueName="events")["QueueUrl"]
+    monkeypatch.setenv("AIRFLOW__GDDL__EVENTS_QUEUE", url)
+    monkeypatch.setattr(following_module, "_PUBLISH_SECONDS", 0.01)
+    configuration._following.cache_clear()
+    stage.write("gddl.yaml", f"landing: {ROOTS.landing}\nlake: {ROOTS.lake}\n")
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
+    made = GddlTablesTrigger(
+        metadata=str(stage.metadata), pipeline=PACK, asked="{}", run_id="r", forever=False, poll_seconds=1,
+        patience_seconds=0,
+    )  # fmt: skip
+    fired(made)
+    key = land(bucket, "shop.b", "1")
+    land(bucket, "shop.a", "nobody told")
+    sqs.send_message(QueueUrl=url, MessageBody=record(key))
+    assert list(fired(made).payload["initial"]) == ["shop.b"]
+    again = replace(configuration.following() or pytest.fail("no queue"), full_listing_seconds=0.0)
+    assert again.looks(ROOTS, PACK, TABLES)["shop.a"].files == 1
