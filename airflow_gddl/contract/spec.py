@@ -155,8 +155,13 @@ class TierSpec:
 
 DEFAULT_TIERS: Mapping[str, TierSpec] = {
     "small": TierSpec(),
+    # Bounds as measured: docs/decisions/031.
     "medium": TierSpec(
-        engine="spark", tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=16 * 1024**3, memory="6g"
+        tables_per_job=1,
+        max_bytes_per_batch=128 * 1024**2,
+        delta_rs_max_bytes=1024**3,
+        delta_rs_memory="6g",
+        memory="6g",
     ),
     "large": TierSpec(
         engine="spark", tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=64 * 1024**3, memory="8g"

@@ -56,7 +56,7 @@ def play(engine: EnginePort, root: Path, size: str) -> list[JobResult]:
     return results
 
 
-@pytest.mark.parametrize("size", ["small", "medium"])
+@pytest.mark.parametrize("size", ["small", "large"])
 def test_a_tier_changes_no_row(engine: EnginePort, tmp_path: Path, size: str) -> None:
     results = play(engine, tmp_path, size)
     assert [r.error for r in results] == [None] * len(ROUNDS)
@@ -80,7 +80,7 @@ def test_a_larger_table_deletes_by_vector(engine: EnginePort, tmp_path: Path) ->
     port = cast("LocalPort", engine)
     if port.name != "spark":
         pytest.skip("a thing of Spark's engine")
-    play(engine, tmp_path, "medium")
+    play(engine, tmp_path, "large")
     tables = Tables(port.spark.for_table(), DeltaCommits(Storage()))
     detail = tables.handle(layout(tmp_path).replica).detail().collect()[0]
     assert {"deletionVectors", "typeWidening"} <= set(detail["tableFeatures"])
