@@ -6,12 +6,15 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_gddl.aws_connection import ConnectedEnviron, fetch
 from airflow_gddl.capabilities import conf
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.snapshot import Snapshot, SnapshotSettings
+from airflow_gddl.snapshot import PipelineDocument, Snapshot, SnapshotSettings
 
 SECTION = "gddl"
 
@@ -78,11 +81,29 @@ def snapshot(metadata: str) -> Snapshot:
         SnapshotSettings(
             metadata=metadata,
             cache=Path(cache),
-            environ=os.environ,
+            environ=environ_for(metadata),
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
         )
     )
+
+
+def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
+    """What programs and clients are told that reach these places: this process's environment, and for S3 a connection.
+
+    Args:
+        aws_conn_id: empty: the configured one, if any.
+    """
+    chosen = aws_conn_id or text("aws_conn_id")
+    if not chosen or not any(is_s3(place) for place in places):
+        return os.environ
+    return ConnectedEnviron(lambda: fetch(chosen))
+
+
+def environ_of(document: PipelineDocument) -> Mapping[str, str]:
+    """`environ_for` a pipeline's roots."""
+    roots = document.roots
+    return environ_for(roots.landing, roots.lake, aws_conn_id=document.aws_conn_id or "")
 
 
 def _wrong(option: str, what: str, remedy: str) -> MetadataError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,14 +32,17 @@ class Question:
     since: Mapping[str, str] = field(default_factory=dict)
 
 
-def observe(document: PipelineDocument, question: Question) -> Work:
+def observe(document: PipelineDocument, question: Question, environ: Mapping[str, str] = os.environ) -> Work:
     """List, read the hints, decide. Blocks on the store.
 
+    Args:
+        environ: tells how S3 is reached.
+
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError, FatalError: as `Store`.
         MetadataError: `REQUEST_INVALID`.
     """
-    landing, lake = open_store(document.roots.landing), open_store(document.roots.lake)
+    landing, lake = (open_store(root, environ) for root in (document.roots.landing, document.roots.lake))
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
     tables = (*document.pipeline.tables, *others)
     seen = Seen(
