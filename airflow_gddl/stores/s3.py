@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Store
 
 
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _DENIED = re.compile(r"\bAccessDenied\b|status code: 40[13]|PermissionDenied|40[13] (Forbidden|Unauthorized)")
 
 
@@ -80,8 +81,12 @@ def make_client(bucket: str, environ: Mapping[str, str], prefix: str | None = No
     """A client of a bucket, or of a folder in it.
 
     Raises:
-        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`.
+        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`; `STORAGE_UNUSABLE`: no bucket has such a name.
     """
+    if not _BUCKET.fullmatch(bucket):
+        # Not shown: it may hold keys, which some tools take there.
+        remedy = "write s3://bucket/prefix; credentials have no place in it"
+        raise FatalError("STORAGE_UNUSABLE", "the URL does not name a bucket", remedy=remedy)
     from obstore.store import S3Store  # noqa: PLC0415 - a local lake needs no client, and DAG files are parsed often
 
     settings = S3Settings.of(environ)
