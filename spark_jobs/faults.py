@@ -69,7 +69,7 @@ def translated(error: BaseException) -> GddlError:
         return error
     text = f"{type(error).__name__}: {error}"
     first = _first_line(text)[:800]
-    if _OF_S3.search(text) and (told := s3_error(text, first[:200])) is not None:
+    if _OF_S3.search(text) and (told := s3_error(text, "")) is not None:
         return told
     for fault in _FAULTS:
         if any(sign in text for sign in fault.signs):

@@ -56,7 +56,9 @@ class Bucket:
             },
             credential_provider=_profile(environ),
         )
-        return cls(store, {**settings.storage_options(), **{f"aws_{name}": key for name, key in keys.items()}})
+        # deltalake looks for profiles and roles by itself; with an endpoint of our own only when it is told to.
+        found = {f"aws_{name}": key for name, key in keys.items()} or {"AWS_FORCE_CREDENTIAL_LOAD": "true"}
+        return cls(store, {**settings.storage_options(), **found})
 
     def list(self, prefix: str, start_after: str) -> Iterator[ObjectMeta]:
         """Objects below the folder `prefix` (empty: all) in name order, 1000 a request."""

@@ -36,15 +36,16 @@ class Look:
         files: data files; hidden and unfinished ones don't count.
         digest: differs whenever a file came, went or changed; empty without files.
         in_window: whether one of them was last modified within the window that was asked for.
+        refused: the folder may not be listed: work, so that the job says so of this table while the others go on.
     """
 
     files: int = 0
     digest: str = ""
     in_window: bool = False
+    refused: bool = False
 
 
-REFUSED = Look(files=1, digest="refused", in_window=True)
-"""Of a folder that may not be listed: work, so that the job says so of this table, and the others go on."""
+_REFUSED = Look(files=1, digest="refused", in_window=True, refused=True)
 
 
 def look(store: Store, landing: str, tables: Iterable[str], window: Window | None = None) -> dict[str, Look]:
@@ -54,17 +55,21 @@ def look(store: Store, landing: str, tables: Iterable[str], window: Window | Non
     than theirs, the rest of them are listed one by one.
 
     Raises:
-        RetriableError, FatalError: as `Store`, but for single folders that may not be listed.
+        RetriableError, FatalError: as `Store`; `STORAGE_DENIED` when none of the folders may be listed.
     """
     wanted: defaultdict[str, list[str]] = defaultdict(list)
     for table in tables:
         schema, _, name = table.partition(".")
         wanted[schema].append(name)
-    return {
+    looks = {
         f"{schema}.{name}": tally.look()
         for schema, names in sorted(wanted.items())
         for name, tally in _schema(store, join(landing, schema), names, window).items()
     }
+    if looks and all(seen.refused for seen in looks.values()):
+        remedy = "grant the role the right to list and read it"
+        raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=landing, remedy=remedy)
+    return looks
 
 
 @dataclass
@@ -81,7 +86,7 @@ class _Tally:
 
     def look(self) -> Look:
         if self.refused:
-            return REFUSED
+            return _REFUSED
         text = "\n".join(sorted(self.lines))
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest() if self.lines else ""
         return Look(len(self.lines), digest, self.in_window)

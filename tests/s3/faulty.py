@@ -53,17 +53,26 @@ class Fault:
 
 @dataclass
 class Way:
-    """The faults in force, which a test may change at any time, and every request that passed: `METHOD path?query`."""
+    """A way to the server.
+
+    Attributes:
+        faults: those in force, which a test may change at any time.
+        requests: every request that came: `METHOD path?query`.
+        absent: paths that were put on the condition that nothing is there.
+    """
 
     upstream: str
     endpoint: str = ""
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
     lock: Lock = field(default_factory=Lock)
 
-    def meet(self, method: str, path: str) -> Fault | None:
+    def meet(self, method: str, path: str, condition: str | None) -> Fault | None:
         with self.lock:
             self.requests.append(f"{method} {path}")
+            if condition == "*":
+                self.absent.append(path)
             return next((fault for fault in self.faults if fault.takes(method, path)), None)
 
 
@@ -76,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = self.way.meet(self.command, unquote(self.path))
+        fault = self.way.meet(self.command, unquote(self.path), self.headers.get("If-None-Match"))
         if fault is not None and fault.kind == "reset":
             self._reset()
         elif fault is not None and fault.kind == "answer":

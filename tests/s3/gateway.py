@@ -56,19 +56,17 @@ class Gateway:
 
 
 def find_server() -> Path | None:
-    """The server's program: on PATH, built before, or built now; null without Go."""
-    known = shutil.which("versitygw") or shutil.which("versitygw", path=str(BIN))
+    """The server's program: on PATH, built before, or built now; null without Go, or what it needs from the network."""
+    known = shutil.which("versitygw")
     if known is not None:
         return Path(known)
-    go = shutil.which("go")
-    if go is None:
-        return None
     BIN.mkdir(parents=True, exist_ok=True)
+    built, go = BIN / "versitygw", shutil.which("go")
     with (BIN / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (BIN / "versitygw").exists():
-            subprocess.run([go, "install", _MODULE], env={**os.environ, "GOBIN": str(BIN)}, check=True, timeout=900)
-    return BIN / "versitygw"
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be building it just now
+        if go is not None and not built.exists():
+            subprocess.run([go, "install", _MODULE], env={**os.environ, "GOBIN": str(BIN)}, check=False, timeout=900)
+    return built if built.exists() else None
 
 
 @contextmanager
