@@ -12,9 +12,6 @@ _FIXED = {
     "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
     # Environment, profile, web identity, container, machine, in this order; S3A's own list has no profiles.
     "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
-    # Together they make a file that must not exist a conditional put: commits exclude one another (decision 040).
-    "fs.s3a.create.conditional.enabled": "true",
-    "fs.s3a.performance.flags": "create",
     # The defaults of client and file system multiply to minutes.
     "fs.s3a.attempts.maximum": "3",
     "fs.s3a.retry.interval": "500ms",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +22,7 @@ from obstore.store import S3Store
 VERSION = "v1.8.0"
 _MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
 _START_SECONDS = 30.0
+_PR_SET_PDEATHSIG = 1
 BIN = Path(os.environ.get("GDDL_TOOLS", str(Path.home() / ".cache" / "airflow-gddl" / "bin")))
 """Where `.ci/run` puts the server, and where it is built when it isn't there."""
 
@@ -80,12 +84,21 @@ def serving(program: Path, root: Path) -> Iterator[Gateway]:
     address = gateway.endpoint.removeprefix("http://")
     # Without `--sidecar` what is known of an object is kept in extended attributes, which not every disk has.
     command = [str(program), "--port", address, "--quiet", "posix", "--sidecar", str(beside), str(buckets)]
-    with log.open("w") as output, subprocess.Popen(command, env=environ, stdout=output, stderr=output) as process:
+    with (
+        log.open("w") as output,
+        subprocess.Popen(command, env=environ, stdout=output, stderr=output, preexec_fn=_end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
+    ):
         try:
             _wait_for(process, address, log)
             yield gateway
         finally:
             process.terminate()
+
+
+def _end_with_parent() -> None:
+    """Tests that are killed leave no server behind, where the system can see to it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _free_port() -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -137,3 +139,14 @@ def test_a_root_that_may_not_be_listed_stops_nobody(server: Server, way: Way) ->
     way.faults = [Fault("answer", path="list-type", status=403, code="AccessDenied")]
     check_roots(place.roots, place.environ)
     assert way.requests != []
+
+
+def test_a_log_that_can_not_be_put_into_the_lake_stays(server: Server, way: Way) -> None:
+    place = server.place(way.endpoint)
+    delivery.deliver(place, ["a"])
+    way.faults = [Fault("answer", path="_gddl/logs", status=403, code="AccessDenied")]
+    outcome = JobPort("delta_rs", place.environ).outcome(delivery.job(place, ["a"]))
+    assert [result.status for result in outcome.results] == ["succeeded"]
+    assert outcome.log is not None
+    assert Path(outcome.log).is_file()
+    shutil.rmtree(Path(outcome.log).parent)

@@ -75,8 +75,6 @@ def test_spark_is_told_the_same_as_the_others_and_no_secret() -> None:
     assert settings["spark.hadoop.fs.s3a.path.style.access"] == "true"
     assert settings["spark.hadoop.fs.s3a.endpoint.region"] == "us-east-1"
     assert settings["spark.hadoop.fs.s3.impl"] == "org.apache.hadoop.fs.s3a.S3AFileSystem"
-    assert settings["spark.hadoop.fs.s3a.create.conditional.enabled"] == "true"
-    assert settings["spark.hadoop.fs.s3a.performance.flags"] == "create"
     assert "hunter22" not in str(settings)
 
 
