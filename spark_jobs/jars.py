@@ -97,6 +97,10 @@ def s3a() -> Bundle:
     )
 
 
+def cache_folder() -> Path:
+    return Path(os.environ.get("GDDL_JARS", str(Path.home() / ".cache" / "airflow-gddl")))
+
+
 def class_path(bundle: Bundle, scratch: Path) -> list[str]:
     """Its JARs: from the cache of an earlier start, else resolved now.
 
@@ -106,8 +110,7 @@ def class_path(bundle: Bundle, scratch: Path) -> list[str]:
     Raises:
         FatalError: the bundle's code: they are not in the cache and can't be had.
     """
-    home = Path(os.environ.get("GDDL_JARS", str(Path.home() / ".cache" / "airflow-gddl")))
-    jars = home / bundle.name
+    jars = cache_folder() / bundle.name
     log = "" if jars.exists() else _resolve(jars, scratch, bundle)
     found = sorted(str(p) for p in jars.glob("*.jar") if not bundle.wanted or p.name.startswith(bundle.wanted))
     if not found:

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs import jars
+from spark_jobs import jars, log_store
 from spark_jobs.session_settings import SessionSettings
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session"]
@@ -81,6 +81,8 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     except PySparkRuntimeError as error:
         raise FatalError("JAVA_MISSING", f"the Java gateway did not start: {error}",
                          remedy="install Java 17 or newer and set JAVA_HOME") from error  # fmt: skip
+    if settings.s3:
+        log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
     if not settings.verbose:
         session.sparkContext.setLogLevel("ERROR")
     return session
@@ -114,10 +116,12 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
         "spark.sql.codegen.maxFields": "300",
         **settings.extra,
+        **(log_store.SETTINGS if settings.s3 else {}),
         "spark.driver.extraClassPath": os.pathsep.join(_jars(settings, scratch)),
     }
 
 
 def _jars(settings: SessionSettings, scratch: Path) -> list[str]:
     bundles = [jars.delta(), *([jars.s3a()] if settings.s3 else [])]
-    return [jar for bundle in bundles for jar in jars.class_path(bundle, scratch)]
+    found = [jar for bundle in bundles for jar in jars.class_path(bundle, scratch)]
+    return [*found, str(log_store.class_folder(jars.cache_folder()))] if settings.s3 else found

@@ -6,7 +6,7 @@ import http.client
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +29,7 @@ class Fault:
         times: so many of them; null: all.
         seconds: of `slow`.
         status, code: of `answer`, as S3 says it.
+        before: of `slow`, done before the request goes on.
     """
 
     kind: Kind
@@ -38,6 +39,7 @@ class Fault:
     seconds: float = 0.0
     status: int = 503
     code: str = "SlowDown"
+    before: Callable[[], object] | None = None
     met: int = 0
 
     def takes(self, method: str, path: str) -> bool:
@@ -94,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             if fault is not None:
                 time.sleep(fault.seconds)
+                if fault.before is not None:
+                    fault.before()
             self._forward(body, cut=fault is not None and fault.kind == "cut")
 
     def _forward(self, body: bytes, *, cut: bool) -> None:
