@@ -35,7 +35,7 @@ test-airflow-oldest:
 
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios
+	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/s3
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -54,7 +54,7 @@ def announce(context: Context, metadata: str, dag_id: str) -> None:
     document = configuration.snapshot(metadata).pipeline(dag_id)
     if document is None:
         return
-    lake = open_store(document.roots.lake)
+    lake = open_store(document.roots.lake, configuration.environ_of(document))
     known: Hints = hints.read(lake, document.roots.lake, dag_id)
     add_events(context, dag_id, known.pending)
     hints.write(lake, document.roots.lake, dag_id, known.announced())

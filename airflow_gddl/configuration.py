@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_gddl.aws_connection import ConnectedEnviron, fetch
 from airflow_gddl.capabilities import conf
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.snapshot import Snapshot, SnapshotSettings
+from airflow_gddl.snapshot import PipelineDocument, Snapshot, SnapshotSettings
 
 if TYPE_CHECKING:
     from airflow_gddl.landing.following import Following
@@ -83,25 +85,45 @@ def snapshot(metadata: str) -> Snapshot:
         SnapshotSettings(
             metadata=metadata,
             cache=Path(cache),
-            environ=os.environ,
+            environ=environ_for(metadata),
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
         )
     )
 
 
-def following() -> Following | None:
-    """Where news of files come from; null: from listing the landing folders."""
+def following(environ: Mapping[str, str]) -> Following | None:
+    """Where news of files come from; null: from listing the landing folders.
+
+    Args:
+        environ: tells how queue and stores are reached.
+    """
     url = text("events_queue")
-    return _following(url, number("full_listing_seconds")) if url else None
-
-
-@functools.cache
-def _following(url: str, full_listing_seconds: float) -> Following:
+    if not url:
+        return None
     from airflow_gddl.landing.following import Following  # noqa: PLC0415 - DAG files, parsed often, need no queue
     from airflow_gddl.landing.queue import SqsQueue  # noqa: PLC0415 - as above
 
-    return Following(queue=SqsQueue(url), full_listing_seconds=full_listing_seconds)
+    seconds = number("full_listing_seconds")
+    return Following(queue=SqsQueue(url, environ), full_listing_seconds=seconds, environ=environ)
+
+
+def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
+    """What programs and clients are told that reach these places: this process's environment, and for S3 a connection.
+
+    Args:
+        aws_conn_id: empty: the configured one, if any.
+    """
+    chosen = aws_conn_id or text("aws_conn_id")
+    if not chosen or not any(is_s3(place) for place in places):
+        return os.environ
+    return ConnectedEnviron(lambda: fetch(chosen))
+
+
+def environ_of(document: PipelineDocument) -> Mapping[str, str]:
+    """`environ_for` a pipeline's roots."""
+    roots = document.roots
+    return environ_for(roots.landing, roots.lake, aws_conn_id=document.aws_conn_id or "")
 
 
 def _wrong(option: str, what: str, remedy: str) -> MetadataError:

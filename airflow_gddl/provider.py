@@ -11,6 +11,11 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
         "",
         "Metadata folder, local or s3://. Empty: GDDL_METADATA, else `metadata` near the DAG file.",
     ),
+    "aws_conn_id": (
+        "string",
+        "",
+        "Connection that reaches S3: metadata, and roots whose gddl.yaml names none. Empty: environment or role.",
+    ),
     "cache_dir": ("string", "", "Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME."),
     "refresh_seconds": ("float", "30", "Metadata in an object store is listed no more often than this."),
     "events_queue": (

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.s3_errors import s3_error
 
 _CONFLICTS = (
     "ConcurrentAppendException",
@@ -12,9 +16,51 @@ _CONFLICTS = (
     "MetadataChangedException",
     "ProtocolChangedException",
     "DELTA_CONCURRENT",
+    # A commit put if absent that was there already: another writer's, or ours, whose answer got lost.
+    "RemoteFileChangedException",
+    "PreconditionFailed",
 )
-_MEMORY = ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError")
-_DISK = ("No space left on device",)
+
+
+@dataclass(frozen=True)
+class _KnownError:
+    """An error of ours, and what in another's text stands for it."""
+
+    signs: tuple[str, ...]
+    family: type[GddlError]
+    code: str
+    remedy: str
+
+
+_FAULTS = (
+    _KnownError(_CONFLICTS, RetriableError, "DELTA_CONFLICT", "another writer changed the table; run again"),
+    _KnownError(
+        ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError"),
+        FatalError,
+        "OUT_OF_MEMORY",
+        "give the table a larger tier, or smaller max_bytes_per_batch",
+    ),
+    _KnownError(
+        ("No space left on device",),
+        RetriableError,
+        "DISK_FULL",
+        "free space on the machine that runs the job, then run again",
+    ),
+    _KnownError(
+        ("java.nio.file.AccessDeniedException", "AccessDenied", "PermissionDenied", "403 Forbidden"),
+        FatalError,
+        "STORAGE_DENIED",
+        "grant the job access",
+    ),
+    _KnownError(
+        ("AWSServiceThrottledException", "AWSServiceIOException", "AWSStatus500Exception", "AWSClientIOException",
+         "SlowDown", "503 Service Unavailable", "Generic S3 error", "Service error: S3"),
+        RetriableError,
+        "STORAGE_BUSY",
+        "run again",
+    ),
+)  # fmt: skip
+_OF_S3 = re.compile(r"\bS3\b|\bs3a?:|s3a\.|amazonaws|awssdk")
 
 
 def translated(error: BaseException) -> GddlError:
@@ -23,12 +69,11 @@ def translated(error: BaseException) -> GddlError:
         return error
     text = f"{type(error).__name__}: {error}"
     first = _first_line(text)[:800]
-    if any(name in text for name in _CONFLICTS):
-        return RetriableError("DELTA_CONFLICT", first, remedy="another writer changed the table; run again")
-    if any(name in text for name in _MEMORY):
-        return FatalError("OUT_OF_MEMORY", first, remedy="give the table a larger tier, or smaller max_bytes_per_batch")
-    if any(name in text for name in _DISK):
-        return RetriableError("DISK_FULL", first, remedy="free space on the machine that runs the job, then run again")
+    if _OF_S3.search(text) and (told := s3_error(text, "")) is not None:
+        return told
+    for fault in _FAULTS:
+        if any(sign in text for sign in fault.signs):
+            return fault.family(fault.code, first, remedy=fault.remedy)
     return FatalError("UNEXPECTED", first, remedy="see the job's log; nothing is lost, the next run resumes the batch")
 
 

@@ -7,10 +7,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.s3_errors import CODES
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from spark_jobs.runtime import Runtime
-from spark_jobs.table_job import Declined, TableOutcome, on_spark, run_guarded
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import Declined, TableOutcome, not_begun, on_spark, run_guarded
 
 Show = Callable[[JobResult], None]
 
@@ -24,6 +28,9 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
     The outcomes are in the order of the job's tables.
     """
     done = _Outcomes(show)
+    fault = unreachable(job.roots, runtime.storage)
+    if fault is not None:
+        return [done.add(not_begun(job, spec, fault)) for spec in job.tables]
     left: list[TableSpec | Declined] = list(job.tables)
     if runtime.spread is not None:
         light = [spec for spec in job.tables if spec.size in job.tiers and job.tiers[spec.size].engine == "delta_rs"]
@@ -53,10 +60,26 @@ class _Outcomes:
     by_table: dict[str, TableOutcome] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, outcome: TableOutcome) -> None:
+    def add(self, outcome: TableOutcome) -> TableOutcome:
         with self._lock:
             self.by_table[outcome.result.table] = outcome
             self.show(outcome.result)
+        return outcome
+
+
+def unreachable(roots: Roots, storage: Storage) -> GddlError | None:
+    """Why no table of these roots can be worked on, found before anything is written; null when nothing is known of it.
+
+    A root that may not be listed as a whole is no reason: its parts may be.
+    """
+    for root in (roots.landing, roots.lake):
+        if is_s3(root):
+            try:
+                storage.exists(root)
+            except GddlError as error:
+                if error.code in CODES:
+                    return error
+    return None
 
 
 def threads_of(job: JobSpec) -> int:

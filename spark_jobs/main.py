@@ -15,6 +15,7 @@ from typing import TextIO
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job import exit_status, run_job
@@ -103,11 +104,19 @@ def _own_stdout() -> TextIO:
 
 def _settings(job: JobSpec, verbose: bool) -> SessionSettings:
     tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
+    extra = s3a_settings(os.environ, job.roots)
     if not tiers:
-        return SessionSettings(verbose=verbose)
+        return SessionSettings(verbose=verbose, s3=bool(extra), extra=extra)
     largest = max(tiers, key=lambda tier: size_bytes(tier.memory))
     brief = all(tier.tables_per_job > 1 for tier in tiers)
-    return SessionSettings(cores=max(t.cores for t in tiers), memory=largest.memory, verbose=verbose, brief=brief)
+    return SessionSettings(
+        cores=max(t.cores for t in tiers),
+        memory=largest.memory,
+        verbose=verbose,
+        brief=brief,
+        s3=bool(extra),
+        extra=extra,
+    )
 
 
 def _spread(spark: LazySpark, observe: Observer) -> Spread:

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
+from spark_jobs import jars, log_store
 from spark_jobs.session_settings import SessionSettings
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session"]
 
-SCALA = "2.13"
 SCRATCH = "gddl-spark-"
 """How the folder of an embedded Spark's temporary files begins."""
-# Delta's JARs and what they need beyond Spark's own class path; the rest of their dependencies Spark brings itself.
-_WANTED = ("io.delta_delta-spark", "io.delta_delta-storage", "io.delta_delta-kernel", "io.unitycatalog_unitycatalog")
-_EXCLUDED = ("org.apache.hadoop:*", "org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*",
-             "com.fasterxml.jackson.core:*", "com.github.luben:*", "org.xerial.snappy:*", "org.roaringbitmap:*",
-             "io.airlift:*", "commons-logging:*", "org.locationtech.jts:*")  # fmt: skip
-
-_IVY = """<ivysettings>
-  <settings defaultResolver="chain"/>
-  <resolvers><chain name="chain" returnFirst="true">
-    <ibiblio name="local-m2" m2compatible="true" root="file://${user.home}/.m2/repository/" checkmodified="false"/>
-    <ibiblio name="central" m2compatible="true"/>
-  </chain></resolvers>
-</ivysettings>
-"""
 
 _LOG4J = """status = error
 rootLogger.level = error
@@ -80,7 +62,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     """The active session where a platform has one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `DELTA_MISSING`.
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`.
     """
     active = SparkSession.getActiveSession()
     session = active or _embedded(settings)
@@ -99,6 +81,8 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     except PySparkRuntimeError as error:
         raise FatalError("JAVA_MISSING", f"the Java gateway did not start: {error}",
                          remedy="install Java 17 or newer and set JAVA_HOME") from error  # fmt: skip
+    if settings.s3:
+        log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
     if not settings.verbose:
         session.sparkContext.setLogLevel("ERROR")
     return session
@@ -123,6 +107,7 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.driver.host": "localhost",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
+        "spark.hadoop.hadoop.tmp.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -130,76 +115,13 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": str(settings.cores),
         "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
         "spark.sql.codegen.maxFields": "300",
-        **_delta_jars(scratch),
+        **settings.extra,
+        **(log_store.SETTINGS if settings.s3 else {}),
+        "spark.driver.extraClassPath": os.pathsep.join(_jars(settings, scratch)),
     }
 
 
-def _delta_jars(scratch: Path) -> dict[str, str]:
-    """Delta on the class path: from the cache of an earlier start, else resolved once from Maven Central.
-
-    Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our
-    own settings ask Central only.
-    """
-    series = ".".join(pyspark.__version__.split(".")[:2])
-    try:
-        version = importlib.metadata.version("delta-spark")
-    except importlib.metadata.PackageNotFoundError as error:
-        raise FatalError("DELTA_MISSING", "the package delta-spark is not installed",
-                         remedy="pip install 'airflow-gddl[spark]'") from error  # fmt: skip
-    home = Path(os.environ.get("GDDL_JARS", str(Path.home() / ".cache" / "airflow-gddl")))
-    jars = home / f"delta-{version}-spark-{series}"
-    log = "" if jars.exists() else _resolve(jars, scratch, f"io.delta:delta-spark_{series}_{SCALA}:{version}")
-    found = sorted(str(p) for p in jars.glob("*.jar") if p.name.startswith(_WANTED))
-    if not found:
-        raise FatalError(
-            "DELTA_MISSING",
-            f"the JARs of Delta {version} could not be had from Maven Central: {log}",
-            remedy=f"open the way to Maven Central, or put the JARs into {jars}",
-        )
-    return {"spark.driver.extraClassPath": os.pathsep.join(found)}
-
-
-def _resolve(jars: Path, scratch: Path, coordinates: str) -> str:
-    """Let a Spark of its own process fetch the JARs, so that this one starts with a plain class path; its last words.
-
-    They appear all at once, for two jobs may want them at the same time.
-    """
-    ivy = scratch / "ivysettings.xml"
-    ivy.write_text(_IVY)
-    nothing = scratch / "nothing.py"
-    nothing.write_text("")
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [
-        str(submit),
-        "--master",
-        "local[1]",
-        "--packages",
-        coordinates,
-        "--exclude-packages",
-        ",".join(_EXCLUDED),
-        "--conf",
-        f"spark.jars.ivy={scratch / 'ivy'}",
-        "--conf",
-        f"spark.jars.ivySettings={ivy}",
-        "--conf",
-        "spark.ui.enabled=false",
-        str(nothing),
-    ]
-    environment = {**os.environ, "SPARK_HOME": str(submit.parent.parent), "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(  # noqa: S603 - nothing in it comes from outside
-        command, check=False, capture_output=True, text=True, timeout=600, env=environment
-    )
-    said = [line.strip() for line in done.stderr.splitlines() if "not found" in line or "Exception" in line]
-    words = " / ".join(said[-3:])[:500]
-    jars.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(dir=jars.parent))
-    for jar in (scratch / "ivy" / "jars").glob("*.jar"):
-        shutil.copy2(jar, staged / jar.name)
-    if not any(staged.iterdir()):
-        staged.rmdir()
-        return words
-    try:
-        staged.rename(jars)
-    except OSError:  # another job was quicker
-        shutil.rmtree(staged)
-    return words
+def _jars(settings: SessionSettings, scratch: Path) -> list[str]:
+    bundles = [jars.delta(), *([jars.s3a()] if settings.s3 else [])]
+    found = [jar for bundle in bundles for jar in jars.class_path(bundle, scratch)]
+    return [*found, str(log_store.class_folder(jars.cache_folder()))] if settings.s3 else found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -14,9 +15,13 @@ class SessionSettings:
         memory: JVM heap, e.g. `4g`.
         verbose: let Spark's own log through.
         brief: the job is short and its data small: compile quickly rather than well.
+        s3: a root is on S3, so that its JARs are needed.
+        extra: Spark settings (`spark.…`) beyond these.
     """
 
     cores: int = 2
     memory: str = "4g"
     verbose: bool = False
     brief: bool = False
+    s3: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import BinaryIO, Protocol, cast
 from obstore import exceptions as remote
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.s3_errors import s3_error
 from spark_jobs import storage_local as local
 from spark_jobs.storage_s3 import Bucket
 
@@ -63,14 +65,17 @@ class Storage:
 
     Args:
         buckets: clients by bucket name, for settings that the environment doesn't express.
+        environ: tells how S3 is reached.
 
     Raises (every method):
-        RetriableError: `STORAGE_BUSY`, after the store client's own retries.
-        FatalError: `STORAGE_DENIED` without permission; `STORAGE_UNUSABLE` for a path no store understands.
+        RetriableError: `STORAGE_BUSY`, `S3_UNREACHABLE`, after the store client's own retries.
+        FatalError: `STORAGE_DENIED` without permission; `STORAGE_UNUSABLE` for a path no store understands; `S3_…`
+            for what concerns a whole bucket (`s3_errors.CODES`).
     """
 
-    def __init__(self, buckets: Mapping[str, Bucket] | None = None) -> None:
+    def __init__(self, buckets: Mapping[str, Bucket] | None = None, environ: Mapping[str, str] = os.environ) -> None:
         self._buckets = dict(buckets or {})
+        self._environ = environ
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
         """Objects below the folder `prefix` in name order (code points of the whole path); a missing folder is empty.
@@ -189,11 +194,18 @@ class Storage:
                 return cast("BinaryIO", bucket.open(key))
             return Path(_local(path)).open("rb")
 
+    def options_of(self, path: str) -> dict[str, str] | None:
+        """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""
+        return dict(self._remote(path)[0].options) if path.startswith(_S3) else None
+
     def _remote(self, url: str) -> tuple[Bucket, str]:
         name, _, key = url.removeprefix(_S3).partition("/")
+        return self._bucket(name), key
+
+    def _bucket(self, name: str) -> Bucket:
         if name not in self._buckets:
-            self._buckets[name] = Bucket.named(name)
-        return self._buckets[name], key
+            self._buckets[name] = Bucket.named(name, self._environ)
+        return self._buckets[name]
 
 
 def _local(path: str) -> str:
@@ -218,16 +230,26 @@ def _below(folder: str, start_after: str | None) -> str | None:
 def _translated(path: str) -> Iterator[None]:
     try:
         yield
-    except (FileNotFoundError, GddlError):
+    except GddlError:
         raise
+    except FileNotFoundError as error:
+        fault = _told(path, error)
+        if fault is None:
+            raise
+        raise fault from error
     except OSError as error:
-        raise os_error(error, path) from error
+        raise _told(path, error) or os_error(error, path) from error
     except (remote.PermissionDeniedError, remote.UnauthenticatedError) as error:
-        raise _denied(path, error) from error
+        raise _told(path, error) or _denied(path, error) from error
     except (*_REFUSED, ValueError) as error:
         raise _unusable(path, error) from error
     except remote.BaseError as error:
-        raise _generic(path, error) from error
+        raise _told(path, error) or _generic(path, error) from error
+
+
+def _told(path: str, error: Exception) -> GddlError | None:
+    """What concerns the whole bucket; null for local paths."""
+    return s3_error(str(error), path) if path.startswith(_S3) else None
 
 
 def os_error(error: OSError, path: str) -> GddlError:

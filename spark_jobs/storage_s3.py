@@ -3,29 +3,62 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, cast
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import S3Store
 
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, profile_of
+
 if TYPE_CHECKING:
     from obstore import ObjectMeta
+    from obstore.store import ClientConfig, S3Config, S3Credential
 
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _READ_AHEAD = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """An S3 bucket; credentials, region, endpoint and client options come from the environment (`AWS_…`)."""
+    """An S3 bucket.
+
+    Attributes:
+        options: what `deltalake` takes to reach it; may hold keys.
+    """
 
     store: S3Store
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def named(cls, name: str) -> Bucket:
-        return cls(S3Store(name))
+    def named(cls, name: str, environ: Mapping[str, str]) -> Bucket:
+        """Credentials, region and endpoint as the environment tells them, or a profile of its, or the machine's role.
+
+        Args:
+            environ: without keys in it, the clients look in this process's own, and ask the machine for a role.
+
+        Raises:
+            FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`.
+        """
+        settings = S3Settings.of(environ)
+        keys = {name.removeprefix("AWS_").lower(): environ[name] for name in _KEYS if environ.get(name)}
+        store = S3Store(
+            name,
+            config=cast("S3Config", {**settings.store_config(), **keys}),
+            client_options=cast("ClientConfig", settings.client_options()),
+            retry_config={
+                "max_retries": settings.retries,
+                "retry_timeout": timedelta(seconds=settings.retry_seconds),
+            },
+            credential_provider=_profile(environ),
+        )
+        # deltalake looks for profiles and roles by itself; with an endpoint of our own only when it is told to.
+        found = {f"aws_{name}": key for name, key in keys.items()} or {"AWS_FORCE_CREDENTIAL_LOAD": "true"}
+        return cls(store, {**settings.storage_options(), **found})
 
     def list(self, prefix: str, start_after: str) -> Iterator[ObjectMeta]:
         """Objects below the folder `prefix` (empty: all) in name order, 1000 a request."""
@@ -63,6 +96,25 @@ class Bucket:
     def open(self, key: str) -> io.BufferedReader:
         size = obstore.head(self.store, key)["size"]
         return io.BufferedReader(_Ranges(self.store, key, size), _READ_AHEAD)
+
+
+def _profile(environ: Mapping[str, str]) -> Callable[[], S3Credential] | None:
+    """A source of the credentials of a profile, which obstore alone does not read; null where it finds them itself."""
+    name = profile_of(environ)
+    if name is None:
+        return None
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - needs boto3, which few need
+    except ModuleNotFoundError as error:
+        if not name:  # a file of profiles lies about; the machine's role may serve all the same
+            return None
+        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
+    try:
+        return Boto3CredentialProvider()
+    except Exception as error:
+        what = f"the profile {name or 'default'!r} gives no credentials: {error}"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error
 
 
 class _Ranges(io.RawIOBase):

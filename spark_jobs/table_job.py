@@ -47,6 +47,13 @@ def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome
     return on_spark(job, done, runtime) if isinstance(done, Declined) else done
 
 
+def not_begun(job: JobSpec, spec: TableSpec, fault: GddlError) -> TableOutcome:
+    """Of a table that the job could not even look at."""
+    info = ErrorInfo(code=fault.code, message=str(fault))
+    result = JobResult(table=spec.table, status="failed", run_id=job.run_id, error=info)
+    return TableOutcome(result, isinstance(fault, RetriableError))
+
+
 def totals_of(job: JobSpec) -> Outcome:
     return Outcome(mode="refresh" if job.options.full_refresh else "incremental")
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import obstore
-from obstore.store import ObjectStore, from_url
+from obstore.store import ObjectStore
 
-from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.stores.s3 import client_options
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.s3 import is_s3, split
+from airflow_gddl.contract.s3_errors import s3_error
+from airflow_gddl.stores.s3 import make_client
 
 MAX_BYTES = 16 * 1024**2
 """Larger files are not metadata."""
@@ -79,17 +81,22 @@ class StoreFolder:
             if answer.meta["size"] > MAX_BYTES:
                 return bytes(obstore.get_range(self.store, name, start=0, end=MAX_BYTES + 1))
             return bytes(answer.bytes())
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            told = s3_error(str(error), self.base)
+            raise told or error from error
         except obstore.exceptions.BaseError as error:
             raise _unreachable(self.base, error) from error
 
 
-def open_folder(place: str | Path) -> Folder:
-    """A local path, or an `s3://` URL reached with the environment's credentials."""
-    if isinstance(place, str) and place.startswith("s3://"):
-        base = place.rstrip("/")
-        return StoreFolder(from_url(base, client_options=client_options()), base)
+def open_folder(place: str | Path, environ: Mapping[str, str] = os.environ) -> Folder:
+    """A local path, or an `s3://` URL reached as the environment tells.
+
+    Raises:
+        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`.
+    """
+    if isinstance(place, str) and is_s3(place):
+        bucket, prefix = split(place)
+        return StoreFolder(make_client(bucket, environ, prefix or None), place.rstrip("/"))
     return LocalFolder(Path(place))
 
 
@@ -97,7 +104,10 @@ def _hidden(parts: Sequence[str]) -> bool:
     return any(part.startswith(".") for part in parts)
 
 
-def _unreachable(base: str, error: Exception) -> RetriableError:
+def _unreachable(base: str, error: Exception) -> GddlError:
+    told = s3_error(str(error), base)
+    if isinstance(told, FatalError):
+        return told
     remedy = "check the network, the bucket's region and the role's right to list and read the folder"
     return RetriableError(
         "METADATA_UNREACHABLE", f"the metadata can't be read: {type(error).__name__}", where=base, remedy=remedy

@@ -67,6 +67,10 @@ def _settings() -> Schema:
         "landing": {"type": "string", "description": f"Where files land. {root.format('LANDING')}"},
         "lake": {"type": "string", "description": f"Where tables live. {root.format('LAKE')}"},
         "runner": {"type": "string", "default": "local", "description": "Where jobs run; GDDL_RUNNER overrides it."},
+        "aws_conn_id": {
+            "type": ["string", "null"],
+            "description": "Airflow connection that reaches S3 for landing and lake; GDDL_AWS_CONN_ID overrides it.",
+        },
         "defaults": {"$ref": "#/$defs/Defaults"},
         "tiers": {
             "type": ["object", "null"],

@@ -31,6 +31,7 @@ class Catalog:
         tables: the sound rows, sorted by `table`. `depends_on` may name a table whose own row is refused.
         problems: in the order of files and lines; a row that has one is not in `tables`.
         unused_keys: tables that keys files name and no row does, sorted.
+        aws_conn_id: Airflow connection that reaches S3; null: the environment, or the machine's role.
     """
 
     roots: Roots
@@ -40,19 +41,20 @@ class Catalog:
     tables: tuple[TableSpec, ...]
     problems: tuple[Problem, ...]
     unused_keys: tuple[str, ...] = ()
+    aws_conn_id: str | None = None
 
 
 def load(metadata_dir: str | Path, environ: Mapping[str, str]) -> Catalog:
     """Read a metadata folder: a local path, or an `s3://` URL.
 
     Args:
-        environ: the environment; only names that start with `GDDL_` are looked at.
+        environ: names that start with `GDDL_` override settings; `AWS_…` tell how S3 is reached.
 
     Raises:
         MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is wrong, so nothing can run.
         RetriableError: `METADATA_UNREACHABLE`: the object store did not answer.
     """
-    return load_folder(open_folder(metadata_dir), environ)
+    return load_folder(open_folder(metadata_dir, environ), environ)
 
 
 def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
@@ -70,6 +72,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
     return Catalog(
         roots=settings.roots,
         runner=settings.runner,
+        aws_conn_id=settings.aws_conn_id,
         tiers=settings.tiers,
         runners=settings.runners,
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),

@@ -20,6 +20,7 @@ _REFERENCE_VALUE = re.compile(r"\s*(\$\{[^}]*\}|\{\{[^}]*\}\})\s*")
 _VALUE = re.compile(
     r"\b(AKIA|ASIA)[0-9A-Z]{16}\b"
     r"|://[^/\s:@]*:[^/\s@]+@"
+    r"|\bs3[an]?://[^/\s]*[:@]"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|\b(gh[pousr]_[A-Za-z0-9]{20,}|dapi[0-9a-f]{32}|xox[abprs]-[A-Za-z0-9-]{10,})"
     r"|\b(password|passwd|pwd|secret|token|access_?key)\s*=\s*[^\s;,{$]",

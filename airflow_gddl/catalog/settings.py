@@ -21,7 +21,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import Roots, TierSpec
 
 FILE = "gddl.yaml"
-FIELDS = ("landing", "lake", "runner", "defaults", "tiers", "runners")
+FIELDS = ("landing", "lake", "runner", "aws_conn_id", "defaults", "tiers", "runners")
 
 
 class SettingsError(MetadataError):
@@ -47,6 +47,7 @@ class Settings:
     tiers: Mapping[str, TierSpec]
     runners: Mapping[str, Mapping[str, Any]]
     defaults: Layer
+    aws_conn_id: str | None = None
 
 
 def read_settings(folder: Folder, environ: Mapping[str, str]) -> Settings:
@@ -120,10 +121,15 @@ class _Draft:
         runner = self.values.get("runner", "local")
         if not isinstance(runner, str) or not runner.strip():
             self.take(spec_problem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
+        connection = self.values.get("aws_conn_id")
+        if connection is not None and not (isinstance(connection, str) and connection.strip()):
+            remedy = "write e.g. aws_default, or leave it out"
+            self.take(spec_problem("FIELD_TYPE", ("aws_conn_id",), connection, "must be a connection's id", remedy))
         self.stop_if_wrong()
         return Settings(
             roots=roots,
             runner=runner,
+            aws_conn_id=connection,
             tiers=tiers,
             runners={name: value or {} for name, value in self.section("runners").items()},
             defaults=Layer(file=FILE, values=defaults, locate=lambda path: self.document.locate(("defaults", *path))),

@@ -151,7 +151,7 @@ def _ending(source: DemoSource, roots: Roots, spec: TableSpec, verified: JobResu
     truth = source.truth(spec.table)
     return Ending(
         verified=verified,
-        runs=read_runs(roots, spec),
+        runs=read_runs(roots, spec, {}),
         truth_rows=truth.num_rows,
         differences=differences(truth, read_replica(Path(Layout.of(roots, spec).replica)), spec.keys),
     )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import obstore
-from obstore.store import LocalStore, ObjectStore, from_url
+from obstore.store import LocalStore, ObjectStore
 
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.s3 import is_s3, split
+from airflow_gddl.contract.s3_errors import s3_error
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.stores.s3 import make_client
 
 _LOOK_BACK = 50
 _AT_ONCE = 16
@@ -36,17 +39,17 @@ class TableHistory:
     unreadable: str | None = None
 
 
-def read_histories(roots: Roots, tables: Sequence[TableSpec]) -> list[TableHistory]:
+def read_histories(roots: Roots, tables: Sequence[TableSpec], environ: Mapping[str, str]) -> list[TableHistory]:
     """One for each table, in their order.
 
     Raises:
         RetriableError: `LAKE_UNREADABLE`.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda table: _read(roots, table), tables))
+        return list(pool.map(lambda table: _read(roots, table, environ), tables))
 
 
-def read_runs(roots: Roots, table: TableSpec) -> list[JobResult]:
+def read_runs(roots: Roots, table: TableSpec, environ: Mapping[str, str]) -> list[JobResult]:
     """The latest runs of a table, oldest first, fifty at most.
 
     Raises:
@@ -54,15 +57,15 @@ def read_runs(roots: Roots, table: TableSpec) -> list[JobResult]:
     """
     url = Layout.of(roots, table).runs
     with _telling(table, url):
-        store = _store(url)
+        store = _store(url, environ)
         found = [] if store is None else [result for _, result in _newest_first(store) if result is not None]
         return found[::-1]
 
 
-def _read(roots: Roots, table: TableSpec) -> TableHistory:
+def _read(roots: Roots, table: TableSpec, environ: Mapping[str, str]) -> TableHistory:
     url = Layout.of(roots, table).runs
     with _telling(table, url):
-        store = _store(url)
+        store = _store(url, environ)
         return TableHistory(table=table) if store is None else _history(store, table)
 
 
@@ -71,14 +74,18 @@ def _telling(table: TableSpec, url: str) -> Iterator[None]:
     try:
         yield
     except (OSError, obstore.exceptions.BaseError) as error:
+        told = s3_error(str(error), url) if is_s3(url) else None
+        if told is not None:
+            raise told from error
         what = f"the runs of {table.table} can't be read: {error}"
         raise RetriableError("LAKE_UNREADABLE", what, where=url, remedy="check `lake` and its credentials") from error
 
 
-def _store(url: str) -> ObjectStore | None:
+def _store(url: str, environ: Mapping[str, str]) -> ObjectStore | None:
     """Null when a local folder isn't there: no run yet."""
-    if "://" in url:
-        return from_url(url)
+    if is_s3(url):
+        bucket, prefix = split(url)
+        return make_client(bucket, environ, prefix)
     return LocalStore(url) if Path(url).is_dir() else None
 
 

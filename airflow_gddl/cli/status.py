@@ -56,7 +56,7 @@ def status(
     around = surroundings.of(ctx)
     catalog = metadata_folder.read(around, metadata)
     tables, _ = metadata_folder.choose(around, catalog, tuple(table or ()))
-    found = [table_status(history, around.now()) for history in read_histories(catalog.roots, tables)]
+    found = [table_status(history, around.now()) for history in read_histories(catalog.roots, tables, around.environ)]
     wanted = [line for line in found if (line.late or not late) and (line.status == "failed" or not failed)]
     if json:
         for line in wanted:

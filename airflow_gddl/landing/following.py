@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from airflow_gddl.landing import news
 from airflow_gddl.landing.events import NotAnEventError, objects_of, tables_of
 from airflow_gddl.landing.looking import Look, look
 from airflow_gddl.landing.queue import Message, Queue
-from airflow_gddl.stores import open_store
+from airflow_gddl.stores import Store, open_store
 
 _LOG = logging.getLogger(__name__)
 _PUBLISH_SECONDS = 1.0
@@ -47,11 +48,13 @@ class Following:
 
     Attributes:
         full_listing_seconds: all tables are listed after this time, whatever the queue said: events may be lost.
+        environ: tells how S3 is reached.
         sleep: seconds; lets others who empty the queue just now write down what they got.
     """
 
     queue: Queue
     full_listing_seconds: float
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
 
@@ -61,9 +64,9 @@ class Following:
         Raises:
             RetriableError: `LANDING_UNREACHABLE`.
         """
-        wanted, lake, now = sorted(set(tables)), open_store(roots.lake), self.clock()
+        wanted, lake, now = sorted(set(tables)), self._store(roots.lake), self.clock()
         drained = self._drain(roots)
-        known = _read(roots.lake, dag_id)
+        known = _read(lake, _place(roots.lake, dag_id))
         fresh_until = now - timedelta(seconds=self.full_listing_seconds)
         full = known is None or not drained or datetime.fromisoformat(known.listed_at) < fresh_until
         since = now if known is None or full else datetime.fromisoformat(known.looked_at)
@@ -76,11 +79,14 @@ class Following:
         else:
             told = news.tables_in(lake, roots.lake, set(names) - set(known.read))
         stale = [table for table in wanted if table in told or table not in known.looks]
-        looks = {**known.looks, **look(open_store(roots.landing), roots.landing, stale)}
+        looks = {**known.looks, **look(self._store(roots.landing), roots.landing, stale)}
         kept = {table: looks[table] for table in wanted}
         now_known = replace(known, looked_at=stamp, read=tuple(names), looks=kept)
         lake.write(_place(roots.lake, dag_id), to_json(now_known).encode())
         return kept
+
+    def _store(self, root: str) -> Store:
+        return open_store(root, self.environ)
 
     def _drain(self, roots: Roots) -> bool:
         """Whether all that waited in the queue is written down, by this one or by others."""
@@ -108,7 +114,7 @@ class Following:
         good = {message: objects for message in messages if (objects := _objects(message)) is not None}
         tables = tables_of((url for objects in good.values() for url in objects), roots.landing)
         if tables:
-            news.publish(open_store(roots.lake), roots.lake, tables, self.clock())
+            news.publish(self._store(roots.lake), roots.lake, tables, self.clock())
         self.queue.delete(good)
         return bool(good)
 
@@ -126,13 +132,15 @@ def _place(lake: str, dag_id: str) -> str:
     return join(lake, STATE, "airflow", "looks", f"{dag_id}.json")
 
 
-def _read(lake: str, dag_id: str) -> Remembered | None:
+def _read(store: Store, path: str) -> Remembered | None:
     """Null when nothing is remembered, or when it is damaged."""
     try:
-        return decode(Remembered, json.loads(open_store(lake).read(_place(lake, dag_id))))
+        return decode(Remembered, json.loads(store.read(path)))
     except FileNotFoundError:
         return None
-    except (GddlError, ValueError) as error:
-        if isinstance(error, RetriableError):
+    except ValueError:
+        return None
+    except GddlError as error:
+        if error.code != "SPEC_INVALID":
             raise
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,13 +21,20 @@ class HintBook:
 
     Args:
         clock: seconds, monotonic.
+        environ: tells how S3 is reached.
 
     Raises (every method):
         RetriableError: `LANDING_UNREACHABLE`.
     """
 
-    def __init__(self, roots: Roots, dag_id: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._lake, self._dag_id, self._clock = open_store(roots.lake), roots.lake, dag_id, clock
+    def __init__(
+        self,
+        roots: Roots,
+        dag_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._store, self._lake, self._dag_id, self._clock = open_store(roots.lake, environ), roots.lake, dag_id, clock
         self._hints = hints.read(self._store, self._lake, dag_id)
         self._written, self._dirty = clock(), False
 

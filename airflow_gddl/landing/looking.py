@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Found, Store
 
@@ -34,11 +36,16 @@ class Look:
         files: data files; hidden and unfinished ones don't count.
         digest: differs whenever a file came, went or changed; empty without files.
         in_window: whether one of them was last modified within the window that was asked for.
+        refused: the folder may not be listed: work, so that the job says so of this table while the others go on.
     """
 
     files: int = 0
     digest: str = ""
     in_window: bool = False
+    refused: bool = False
+
+
+_REFUSED = Look(files=1, digest="refused", in_window=True, refused=True)
 
 
 def look(store: Store, landing: str, tables: Iterable[str], window: Window | None = None) -> dict[str, Look]:
@@ -48,17 +55,21 @@ def look(store: Store, landing: str, tables: Iterable[str], window: Window | Non
     than theirs, the rest of them are listed one by one.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError, FatalError: as `Store`; `STORAGE_DENIED` when none of the folders may be listed.
     """
     wanted: defaultdict[str, list[str]] = defaultdict(list)
     for table in tables:
         schema, _, name = table.partition(".")
         wanted[schema].append(name)
-    return {
+    looks = {
         f"{schema}.{name}": tally.look()
         for schema, names in sorted(wanted.items())
         for name, tally in _schema(store, join(landing, schema), names, window).items()
     }
+    if looks and all(seen.refused for seen in looks.values()):
+        remedy = "grant the role the right to list and read it"
+        raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=landing, remedy=remedy)
+    return looks
 
 
 @dataclass
@@ -66,6 +77,7 @@ class _Tally:
     window: Window | None
     lines: list[str] = field(default_factory=list)
     in_window: bool = False
+    refused: bool = False
 
     def take(self, found: Found, name: str) -> None:
         if _is_data(name):
@@ -73,6 +85,8 @@ class _Tally:
             self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
 
     def look(self) -> Look:
+        if self.refused:
+            return _REFUSED
         text = "\n".join(sorted(self.lines))
         digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest() if self.lines else ""
         return Look(len(self.lines), digest, self.in_window)
@@ -82,12 +96,24 @@ def _schema(store: Store, folder: str, names: list[str], window: Window | None) 
     tallies = {name: _Tally(window) for name in sorted(names)}
     rest = list(tallies)
     if store.listing_spans_folders and len(names) > 1:
-        rest = _span(store, folder, tallies)
+        with _refusal_borne():  # the right to list may be given folder by folder
+            rest = _span(store, folder, tallies)
     for name in rest:
-        tallies[name] = _Tally(window)
-        for found in store.list(join(folder, name)):
-            tallies[name].take(found, found.name)
+        tallies[name] = _Tally(window, refused=True)
+        with _refusal_borne():
+            for found in store.list(join(folder, name)):
+                tallies[name].take(found, found.name)
+            tallies[name].refused = False
     return tallies
+
+
+@contextlib.contextmanager
+def _refusal_borne() -> Iterator[None]:
+    try:
+        yield
+    except FatalError as error:
+        if error.code != "STORAGE_DENIED":
+            raise
 
 
 def _span(store: Store, folder: str, tallies: dict[str, _Tally]) -> list[str]:

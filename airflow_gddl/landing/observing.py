@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from airflow_gddl.landing.looking import Look, Window, look
 from airflow_gddl.landing.work import Seen, Work, decide
 from airflow_gddl.snapshot import PipelineDocument
 from airflow_gddl.stores import Store, open_store
+
+Source = Store | Following
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,22 +35,31 @@ class Question:
     since: Mapping[str, str] = field(default_factory=dict)
 
 
-def observe(document: PipelineDocument, question: Question, following: Following | None = None) -> Work:
+def observe(
+    document: PipelineDocument,
+    question: Question,
+    environ: Mapping[str, str] = os.environ,
+    following: Following | None = None,
+) -> Work:
     """List, read the hints, decide. Blocks on the store.
 
     Args:
+        environ: tells how S3 is reached.
         following: tells which folders to list; null: all of them.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError, FatalError: as `Store`.
         MetadataError: `REQUEST_INVALID`.
     """
-    lake = open_store(document.roots.lake)
+    lake = open_store(document.roots.lake, environ)
+    source: Source = open_store(document.roots.landing, environ)
+    if following is not None and question.asked.window is None:
+        source = following
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
     tables = (*document.pipeline.tables, *others)
     seen = Seen(
         looked_at=question.now,
-        looks=_looks(document, tables, question.asked.window, following),
+        looks=_looks(document, tables, question.asked.window, source),
         hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
         others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
         exists=lambda spec: has_replica(lake, document, spec),
@@ -56,13 +68,11 @@ def observe(document: PipelineDocument, question: Question, following: Following
     return decide(document, question.asked, question.run, seen)
 
 
-def _looks(
-    document: PipelineDocument, tables: Iterable[str], window: Window | None, following: Following | None
-) -> Mapping[str, Look]:
+def _looks(document: PipelineDocument, tables: Iterable[str], window: Window | None, source: Source) -> dict[str, Look]:
     roots = document.roots
-    if following is None or window is not None:
-        return look(open_store(roots.landing), roots.landing, tables, window)
-    return following.looks(roots, document.pipeline.dag_id, tables)
+    if isinstance(source, Following):
+        return source.looks(roots, document.pipeline.dag_id, tables)
+    return look(source, roots.landing, tables, window)
 
 
 def has_replica(lake: Store, document: PipelineDocument, spec: TableSpec) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,15 +36,15 @@ class Queue(Protocol):
 
 
 class SqsQueue:
-    """Amazon SQS; credentials and region as boto3 finds them.
+    """Amazon SQS.
 
     Args:
         url: of the queue.
+        environ: tells credentials and region (`AWS_…`); what it lacks boto3 finds as it always does.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._known: Any = None
+    def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
+        self._url, self._environ = url, environ
 
     def receive(self) -> tuple[Message, ...]:
         """See `Queue`; a second's wait asks all of SQS's servers instead of some."""
@@ -75,14 +77,22 @@ class SqsQueue:
         return answer
 
     def _client(self) -> Any:
-        if self._known is None:
-            import boto3  # noqa: PLC0415 - as above
-            from botocore.config import Config  # noqa: PLC0415 - as above
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        key, secret, token = (self._environ.get(name) for name in names)
+        region = _region(self._url) or self._environ.get("AWS_REGION") or self._environ.get("AWS_DEFAULT_REGION")
+        return _client(key, secret, token, region)
 
-            limits = Config(connect_timeout=5, read_timeout=15, retries={"max_attempts": 3, "mode": "standard"})
-            # Of a session of its own: boto3's default one is not safe in threads, which the triggerer uses.
-            self._known = boto3.session.Session().client("sqs", region_name=_region(self._url), config=limits)
-        return self._known
+
+@functools.lru_cache(maxsize=8)
+def _client(key: str | None, secret: str | None, token: str | None, region: str | None) -> Any:
+    """One for these credentials in a process."""
+    import boto3  # noqa: PLC0415 - only where a queue is configured
+    from botocore.config import Config  # noqa: PLC0415 - as above
+
+    limits = Config(connect_timeout=5, read_timeout=15, retries={"max_attempts": 3, "mode": "standard"})
+    # Of a session of its own: boto3's default one is not safe in threads, which the triggerer uses.
+    session = boto3.session.Session(key, secret, token)
+    return session.client("sqs", region_name=region, config=limits)
 
 
 def _region(url: str) -> str | None:

@@ -104,7 +104,7 @@ def _has_work(spec: TableSpec, marks: Mapping[str, str], seen: Seen, asked: Aske
     hint = seen.hints.tables.get(spec.table)
     if hint is None:
         return seen.looks[spec.table].files > 0
-    return hint.mark != marks[spec.table]
+    return hint.mark != marks[spec.table] or seen.looks[spec.table].refused
 
 
 def _unmet(document: PipelineDocument, spec: TableSpec) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 def execute(operator: LoadOperator, context: Context) -> dict[str, Any]:
     """See `LoadOperator.execute`."""
     try:
-        return _Execution(operator, context, _document(operator)).run()
+        document = _document(operator)
+        return _Execution(operator, context, document, configuration.environ_of(document)).run()
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:
@@ -55,11 +56,14 @@ class _Execution:
     operator: LoadOperator
     context: Context
     document: PipelineDocument
+    environ: Mapping[str, str]
 
     def run(self) -> dict[str, Any]:
         operator, context = self.operator, self.context
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
-        loading = Loading(self._order(), HintBook(self.document.roots, operator.pipeline), reporter)
+        loading = Loading(
+            self._order(), HintBook(self.document.roots, operator.pipeline, environ=self.environ), reporter
+        )
         self._load(loading)
         operator.job_log = loading.log
         operator.loaded = tuple(result.table for result in loading.results)
@@ -87,7 +91,7 @@ class _Execution:
         held = loading.order.work.held
         since = dict.fromkeys(held, loading.order.work.looked_at)
         question = Question(run=loading.order.run, now=utc_now(), since=since)
-        now = observe(self.document, question, configuration.following())
+        now = observe(self.document, question, self.environ, configuration.following(self.environ))
         marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in held}
         for table in sorted(held.keys() - marks.keys()):
             self.operator.log.warning("%s still waits for %s", table, ", ".join(held[table]))
@@ -112,5 +116,5 @@ class _Execution:
 
     def _runner(self) -> Runner:
         own = self.document.runner_settings
-        settings = RunnerSettings(command=configuration.job_command(), environ=os.environ, own=own)
+        settings = RunnerSettings(command=configuration.job_command(), environ=self.environ, own=own)
         return make_runner(self.operator.runner or self.document.runner, settings)

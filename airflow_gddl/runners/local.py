@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from airflow_gddl.contract.codec import decode, from_json, to_json
@@ -17,7 +17,8 @@ from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
 from airflow_gddl.runners.child import Child, Line
 from airflow_gddl.runners.java import check_java
-from airflow_gddl.runners.joblog import JobLog, log_folder
+from airflow_gddl.runners.joblog import JobLog, keep, log_folder
+from airflow_gddl.stores.reaching import check_roots
 
 _PROGRESS = "GDDL-PROGRESS "
 _GRACE_SECONDS = 30.0
@@ -43,16 +44,19 @@ class LocalRunner:
         """See `Runner.run`. A table the job didn't answer for fails with `JOB_DIED`, or `JOB_CANCELLED` after a signal.
 
         Raises:
-            FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, or `JOB_NOT_STARTED`.
+            FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
+            RetriableError: as `check_roots`.
         """
         if any(spec.tiers[table.size].engine == "spark" for table in spec.tables if table.size in spec.tiers):
             check_java(self.environ)
+        check_roots(spec.roots, self.environ)
         with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
             order = Path(folder, "spec.json")
             order.write_text(to_json(spec), encoding="utf-8")
             command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
             with _open_log(spec) as log:
-                return _attend(Child(command, self.environ, self.grace_seconds), spec, _Reader(listener, log))
+                outcome = _attend(Child(command, self.environ, self.grace_seconds), spec, _Reader(listener, log))
+            return replace(outcome, log=keep(log.path, spec.roots, self.environ))
 
 
 @dataclass

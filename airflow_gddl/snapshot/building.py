@@ -64,6 +64,7 @@ def _document(
         pipeline=pipeline,
         roots=catalog.roots,
         runner=catalog.runner,
+        aws_conn_id=catalog.aws_conn_id,
         runner_settings=catalog.runners.get(catalog.runner, {}),
         specs=specs,
         tiers={spec.size: catalog.tiers[spec.size] for spec in specs},

@@ -36,6 +36,7 @@ class PipelineDocument:
         tiers: those that its tables use.
         runner_settings: what `gddl.yaml` says under `runners` for this runner.
         dependencies: tables of other pipelines that its tables depend on, sorted.
+        aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
     """
 
     pipeline: Pipeline
@@ -45,6 +46,7 @@ class PipelineDocument:
     tiers: Mapping[str, TierSpec]
     runner_settings: Mapping[str, Any] = field(default_factory=dict)
     dependencies: tuple[Dependency, ...] = ()
+    aws_conn_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ class SnapshotSettings:
     Attributes:
         metadata: an absolute local path or an `s3://` URL.
         cache: a local folder, shared by any number of metadata folders and processes.
-        environ: names that start with `GDDL_` override settings.
+        environ: names that start with `GDDL_` override settings; `AWS_…` tell how S3 is reached.
         clock: seconds since the epoch.
         refresh_seconds: a remote folder is listed no more often.
         time_limit: seconds that reading may take.

@@ -38,7 +38,7 @@ def sign(metadata: str, environ: Mapping[str, str]) -> Signature:
     digest, newest = hashlib.sha256(), 0.0
     for line in (f"{__version__} {CONTRACT_VERSION} {FORMAT}", *_overrides(environ)):
         digest.update(f"{line}\n".encode())
-    for name, size, tag, modified in sorted(_remote(metadata) if is_remote(metadata) else _local(metadata)):
+    for name, size, tag, modified in sorted(_remote(metadata, environ) if is_remote(metadata) else _local(metadata)):
         digest.update(f"{name}\0{size}\0{tag}\n".encode())
         newest = max(newest, modified)
     return Signature(digest.hexdigest(), newest)
@@ -63,9 +63,9 @@ def _local(metadata: str) -> Iterator[tuple[str, int, str, float]]:
             yield path[len(metadata) :], status.st_size, str(status.st_mtime_ns), status.st_mtime
 
 
-def _remote(metadata: str) -> Iterator[tuple[str, int, str, float]]:
+def _remote(metadata: str, environ: Mapping[str, str]) -> Iterator[tuple[str, int, str, float]]:
     try:
-        for found in open_store(metadata).list(metadata.rstrip("/")):
+        for found in open_store(metadata, environ).list(metadata.rstrip("/")):
             yield found.name, found.size, found.tag, found.modified
     except RetriableError as error:
         raise RetriableError("METADATA_UNREACHABLE", error.what, where=metadata, remedy=error.remedy) from error

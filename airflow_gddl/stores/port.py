@@ -27,7 +27,9 @@ class Store(Protocol):
     """Paths are absolute, of the one sort (local or `s3://`) that the store was opened for.
 
     Raises (every method):
-        RetriableError: `LANDING_UNREACHABLE`: the store did not answer, or refused.
+        RetriableError: `LANDING_UNREACHABLE`, `S3_UNREACHABLE`: the store did not answer.
+        FatalError: `STORAGE_DENIED`: no permission for this folder; `S3_…`: none of the bucket can be reached
+            (`s3_errors.CODES`).
     """
 
     @property

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.s3 import S3Settings, split
+from airflow_gddl.contract.s3_errors import s3_error
+from airflow_gddl.stores.credentials import credentials
 from airflow_gddl.stores.port import Found
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, S3Store
+    from obstore.store import ClientConfig, S3Config, S3Store
 
-_SCHEME = "s3://"
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_DENIED = re.compile(r"\bAccessDenied\b|status code: 40[13]|PermissionDenied|40[13] (Forbidden|Unauthorized)")
 
 
 class BucketStore:
-    """See `Store`. Credentials, region and endpoint come from the environment (`AWS_…`) or the machine's role."""
+    """See `Store`.
+
+    Args:
+        environ: tells endpoint, region and credentials (`AWS_…`); without credentials the machine's role serves.
+    """
 
     listing_spans_folders = True
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
 
     def list(self, folder: str, after: str = "") -> Iterator[Found]:
         import obstore  # noqa: PLC0415 - a local lake needs no client, and DAG files are parsed often
 
-        bucket, key = _parts(folder)
+        bucket, key = split(folder)
         offset = f"{key}/{after}" if after else None
         with _translated(folder):
-            for page in obstore.list(client(bucket), key or None, offset=offset, chunk_size=1000):
+            for page in obstore.list(client(bucket, self._environ), key or None, offset=offset, chunk_size=1000):
                 for meta in page:
                     name = meta["path"][len(key) :].lstrip("/")
                     if name > after:
@@ -39,49 +51,61 @@ class BucketStore:
     def read(self, path: str) -> bytes:
         import obstore  # noqa: PLC0415 - as above
 
-        bucket, key = _parts(path)
+        bucket, key = split(path)
         with _translated(path):
-            return bytes(obstore.get(client(bucket), key).bytes())
+            return bytes(obstore.get(client(bucket, self._environ), key).bytes())
 
     def write(self, path: str, data: bytes) -> None:
         import obstore  # noqa: PLC0415 - as above
 
-        bucket, key = _parts(path)
+        bucket, key = split(path)
         with _translated(path):
-            obstore.put(client(bucket), key, data, use_multipart=False)
+            obstore.put(client(bucket, self._environ), key, data, use_multipart=False)
 
     def remove(self, path: str) -> None:
         import obstore  # noqa: PLC0415 - as above
 
-        bucket, key = _parts(path)
+        bucket, key = split(path)
         with contextlib.suppress(FileNotFoundError), _translated(path):
-            obstore.delete(client(bucket), key)
+            obstore.delete(client(bucket, self._environ), key)
 
 
-@functools.cache
-def client(bucket: str) -> S3Store:
-    """The process's one client of a bucket."""
-    from obstore.store import S3Store  # noqa: PLC0415 - as above
+def client(bucket: str, environ: Mapping[str, str]) -> S3Store:
+    """The process's one client of a bucket and these credentials."""
+    return _client(bucket, tuple(sorted((name, value) for name, value in environ.items() if _concerns(name))))
 
+
+def _concerns(name: str) -> bool:
+    return name.startswith("AWS_") or name == "HOME"
+
+
+@functools.lru_cache(maxsize=32)  # a connection that assumes a role gives other credentials each time
+def _client(bucket: str, environ: tuple[tuple[str, str], ...]) -> S3Store:
+    return make_client(bucket, dict(environ))
+
+
+def make_client(bucket: str, environ: Mapping[str, str], prefix: str | None = None) -> S3Store:
+    """A client of a bucket, or of a folder in it.
+
+    Raises:
+        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`; `STORAGE_UNUSABLE`: no bucket has such a name.
+    """
+    if not _BUCKET.fullmatch(bucket):
+        # Not shown: it may hold keys, which some tools take there.
+        remedy = "write s3://bucket/prefix; credentials have no place in it"
+        raise FatalError("STORAGE_UNUSABLE", "the URL does not name a bucket", remedy=remedy)
+    from obstore.store import S3Store  # noqa: PLC0415 - a local lake needs no client, and DAG files are parsed often
+
+    settings = S3Settings.of(environ)
     # The client's own retries may take minutes; whoever looks tries again by itself.
     return S3Store(
         bucket,
-        client_options=client_options(),
-        retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=60)},
+        prefix=prefix,
+        config=cast("S3Config", settings.store_config()),
+        client_options=cast("ClientConfig", settings.client_options()),
+        retry_config={"max_retries": min(3, settings.retries), "retry_timeout": timedelta(seconds=20)},
+        credential_provider=credentials(environ),
     )
-
-
-def client_options() -> ClientConfig:
-    """Time limits, and what of the environment giving any options would make void (`AWS_ALLOW_HTTP`)."""
-    options: ClientConfig = {"timeout": "30s", "connect_timeout": "5s"}
-    if os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1"):
-        options["allow_http"] = True
-    return options
-
-
-def _parts(path: str) -> tuple[str, str]:
-    bucket, _, key = path.removeprefix(_SCHEME).partition("/")
-    return bucket, key.strip("/")
 
 
 @contextlib.contextmanager
@@ -90,9 +114,23 @@ def _translated(path: str) -> Iterator[None]:
 
     try:
         yield
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        told = s3_error(str(error), path)
+        if told is None:
+            raise
+        raise told from error
     except (BaseError, OSError) as error:
-        remedy = "check the network, the bucket's region and the role's right to list and read the folder"
-        what = f"{type(error).__name__}: {str(error)[:200]}"
-        raise RetriableError("LANDING_UNREACHABLE", what, where=path, remedy=remedy) from error
+        raise s3_error(str(error), path) or _refused(error, path) or _unreachable(error, path) from error
+
+
+def _refused(error: Exception, path: str) -> FatalError | None:
+    if not _DENIED.search(str(error)) and not isinstance(error, PermissionError):
+        return None
+    remedy = "grant the role the right to list and read the folder"
+    return FatalError("STORAGE_DENIED", "no permission", where=path, remedy=remedy)
+
+
+def _unreachable(error: Exception, path: str) -> RetriableError:
+    what = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+    remedy = "check the network, the bucket's region and the role's right to list and read the folder"
+    return RetriableError("LANDING_UNREACHABLE", what, where=path, remedy=remedy)

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
 
+from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.landing.looking import Look, look
 from airflow_gddl.stores import open_store
@@ -22,15 +24,17 @@ class GddlFilesTrigger(BaseEventTrigger):
         landing: root of the landing folders, local or `s3://`.
         tables: `schema.name` each.
         poll_seconds: time between two looks.
+        aws_conn_id: connection that reaches S3; empty: the configured one, else environment or role.
     """
 
-    def __init__(self, *, landing: str, tables: list[str], poll_seconds: float = 60.0) -> None:
+    def __init__(self, *, landing: str, tables: list[str], poll_seconds: float = 60.0, aws_conn_id: str = "") -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
         self.landing, self.tables, self.poll_seconds = landing, sorted(tables), poll_seconds
+        self.aws_conn_id = aws_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        arguments = {"landing": self.landing, "tables": self.tables, "poll_seconds": self.poll_seconds}
-        return f"{type(self).__module__}.{type(self).__name__}", arguments
+        names = ("landing", "tables", "poll_seconds", "aws_conn_id")
+        return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Never ends by itself; a store that is silent for a while is asked again."""
@@ -46,7 +50,8 @@ class GddlFilesTrigger(BaseEventTrigger):
 
     async def _look(self) -> dict[str, Look] | None:
         try:
-            return await asyncio.to_thread(look, open_store(self.landing), self.landing, self.tables)
+            store = open_store(self.landing, configuration.environ_for(self.landing, aws_conn_id=self.aws_conn_id))
+            return await sync_to_async(look, thread_sensitive=False)(store, self.landing, self.tables)
         except RetriableError as error:
             self.log.warning("%s", error)
             return None

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TriggerEvent
+from asgiref.sync import sync_to_async
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import plain
@@ -27,11 +28,13 @@ def look_once(metadata: str, dag_id: str, question: Question) -> Work | None:
     """A look at the pipeline as the metadata has it now; None when it has no such pipeline. Blocks.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
-        FatalError: `CACHE_UNUSABLE`, `REQUEST_INVALID`.
+        RetriableError, FatalError: as `Store`; `CACHE_UNUSABLE`, `REQUEST_INVALID`, `AWS_CONNECTION_INVALID`.
     """
     document = configuration.snapshot(metadata).pipeline(dag_id)
-    return None if document is None else observe(document, question, configuration.following())
+    if document is None:
+        return None
+    environ = configuration.environ_of(document)
+    return observe(document, question, environ, configuration.following(environ))
 
 
 def utc_now() -> str:
@@ -84,8 +87,8 @@ class GddlTablesTrigger(BaseTrigger):
         question = Question(run=self.run_id, now=utc_now(), asked=from_params(self.asked))
         patience = time.monotonic() + self.patience_seconds
         while True:
-            # Listing blocks; the triggerer's loop serves other triggers meanwhile.
-            work = await asyncio.to_thread(self._look, question)
+            # Listing blocks; the triggerer's loop serves other triggers meanwhile, and answers for connections.
+            work = await sync_to_async(self._look, thread_sensitive=False)(question)
             if work is None:
                 return TriggerEvent(LOOK_ON_WORKER)
             if work.is_some:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.stores.s3 import client as s3_client
 from tests.airflow.stage import Stage
 from tests.s3_server import Bucket, serving
 
@@ -63,6 +62,4 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         settings = {"ENDPOINT_URL": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1"}
         for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
             monkeypatch.setenv(f"AWS_{name}", value)
-        s3_client.cache_clear()
         yield made
-        s3_client.cache_clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.landing import following as following_module
 from airflow_gddl.landing import news
+from airflow_gddl.landing import queue as queue_module
 from airflow_gddl.landing.events import NotAnEventError, objects_of, tables_of
 from airflow_gddl.landing.following import Following
 from airflow_gddl.landing.looking import look
@@ -277,6 +279,7 @@ def test_every_look_sees_what_a_listing_sees(bucket: Bucket, queue: Waiting, ste
 def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "https://sqs.eu-west-1.amazonaws.com")
+    queue_module._client.cache_clear()
     with mock_aws():
         yield boto3.client("sqs", region_name="eu-west-1")
 
@@ -306,7 +309,6 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     url = sqs.create_queue(QueueName="events")["QueueUrl"]
     monkeypatch.setenv("AIRFLOW__GDDL__EVENTS_QUEUE", url)
     monkeypatch.setattr(following_module, "_PUBLISH_SECONDS", 0.01)
-    configuration._following.cache_clear()
     stage.write("gddl.yaml", f"landing: {ROOTS.landing}\nlake: {ROOTS.lake}\n")
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     made = GddlTablesTrigger(
@@ -318,5 +320,5 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     land(bucket, "shop.a", "nobody told")
     sqs.send_message(QueueUrl=url, MessageBody=record(key))
     assert list(fired(made).payload["initial"]) == ["shop.b"]
-    again = replace(configuration.following() or pytest.fail("no queue"), full_listing_seconds=0.0)
+    again = replace(configuration.following(os.environ) or pytest.fail("no queue"), full_listing_seconds=0.0)
     assert again.looks(ROOTS, PACK, TABLES)["shop.a"].files == 1

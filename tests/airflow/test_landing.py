@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.landing import hints, looking
 from airflow_gddl.landing.asked import Asked, from_params
@@ -139,7 +139,7 @@ def test_a_bucket_is_looked_at_in_pages_by_one_client(bucket: Bucket) -> None:
     again = look(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
     assert [name for name in looks if looks[name] != again[name]] == ["s.t3"]
     bucket.fail = 403
-    with pytest.raises(RetriableError, match="LANDING_UNREACHABLE"):
+    with pytest.raises(FatalError, match="STORAGE_DENIED"):
         look(store, "s3://bucket/land", ["s.t1"])
 
 

@@ -272,7 +272,9 @@ def test_a_call_that_hangs_is_given_up() -> None:
 def test_metadata_in_a_bucket_is_listed_once_an_interval_and_outlives_the_bucket(place: Place, bucket: Bucket) -> None:
     for path in place.metadata.rglob("*.yaml"):
         bucket.objects[f"meta/{path.relative_to(place.metadata).as_posix()}"] = path.read_bytes()
-    settings = replace(place.settings, metadata="s3://bucket/meta", environ={"GDDL_LANDING": "/l", "GDDL_LAKE": "/k"})
+    settings = replace(
+        place.settings, metadata="s3://bucket/meta", environ={**os.environ, "GDDL_LANDING": "/l", "GDDL_LAKE": "/k"}
+    )
 
     def rows() -> int:
         return len(Snapshot.current(settings).pipelines())

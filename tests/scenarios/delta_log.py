@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import re
+from collections.abc import Iterator
 from typing import Any
+
+from airflow_gddl.contract.layout import join
+from spark_jobs.storage import Storage
 
 _SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
-def commits(path: str) -> int:
+def commits(storage: Storage, path: str) -> int:
     """How often the table was written; 0 when there is none."""
-    return len(list(Path(path, "_delta_log").glob("*.json")))
+    return len(list(_commits(storage, path)))
 
 
-def columns(path: str) -> dict[str, str]:
+def columns(storage: Storage, path: str) -> dict[str, str]:
     """Name to SQL type, in order; empty when there is no table."""
     schema: dict[str, Any] = {"fields": []}
-    for commit in sorted(Path(path, "_delta_log").glob("*.json")):
-        for line in commit.read_text(encoding="utf-8").splitlines():
+    for commit in _commits(storage, path):
+        for line in storage.read(commit).decode().splitlines():
             if meta := json.loads(line).get("metaData"):
                 schema = json.loads(meta["schemaString"])
     return {field["name"]: _sql(field["type"]) for field in schema["fields"]}
+
+
+def _commits(storage: Storage, path: str) -> Iterator[str]:
+    for found in storage.list(join(path, "_delta_log")):
+        if re.fullmatch(r"[0-9]{20}\.json", found.path.rpartition("/")[2]):
+            yield found.path
 
 
 def _sql(kind: Any) -> str:

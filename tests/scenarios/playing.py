@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Literal
 
 from airflow_gddl.contract.codec import decode, to_json
@@ -15,7 +14,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots
 from tests.engine_port import EnginePort
 from tests.scenarios import delta_log
 from tests.scenarios.model import NOTHING, Expected, Row, RunStep, Scenario
-from tests.scenarios.staging import land
+from tests.scenarios.staging import Ground
 
 Variant = Literal["plain", "shuffled", "one_go"]
 TIERS = {**DEFAULT_TIERS, "one_file": TierSpec(max_files_per_batch=1)}
@@ -56,19 +55,18 @@ def fit(scenarios: Iterable[Scenario], variant: Variant) -> list[Scenario]:
     return [scenario for scenario in scenarios if getattr(scenario, wanted)]
 
 
-def play(engine: EnginePort, scenarios: Sequence[Scenario], root: Path) -> dict[str, list[Seen]]:
+def play(engine: EnginePort, scenarios: Sequence[Scenario], ground: Ground) -> dict[str, list[Seen]]:
     """All runs of all scenarios, and one more in which nothing is new; by scenario, in order."""
-    roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
     seen: dict[str, list[Seen]] = {scenario.name: [] for scenario in scenarios}
     for number in range(max(len(s.runs) for s in scenarios)):
         active = [s for s in scenarios if number < len(s.runs)]
         for scenario in active:
-            land(scenario, scenario.runs[number], Path(Layout.of(roots, scenario.spec()).landing))
-        for scenario, result in _round(engine, active, number, roots):
+            ground.land(scenario, scenario.runs[number])
+        for scenario, result in _round(engine, active, number, ground.roots):
             expected = scenario.expected(number)
-            seen[scenario.name].append(_look(engine, scenario, result, expected, roots))
-    for scenario, result in _job(engine, scenarios, "idle", None, roots, JobOptions()):
-        seen[scenario.name].append(_look(engine, scenario, result, NOTHING, roots))
+            seen[scenario.name].append(_look(engine, scenario, result, expected, ground))
+    for scenario, result in _job(engine, scenarios, "idle", None, ground.roots, JobOptions()):
+        seen[scenario.name].append(_look(engine, scenario, result, NOTHING, ground))
     return seen
 
 
@@ -100,12 +98,12 @@ def _job(
     return list(zip(scenarios, results, strict=True))
 
 
-def _look(engine: EnginePort, scenario: Scenario, result: JobResult, expected: Expected, roots: Roots) -> Seen:
-    layout = Layout.of(roots, scenario.spec())
+def _look(engine: EnginePort, scenario: Scenario, result: JobResult, expected: Expected, ground: Ground) -> Seen:
+    layout = Layout.of(ground.roots, scenario.spec())
     paths = {table: getattr(layout, table) for table in TABLES}
     return Seen(
         result=result,
         rows={table: list(engine.read(path)) for table, path in paths.items() if getattr(expected, table) is not None},
-        columns=delta_log.columns(layout.replica),
-        commits={table: delta_log.commits(path) for table, path in paths.items()},
+        columns=delta_log.columns(ground.storage, layout.replica),
+        commits={table: delta_log.commits(ground.storage, path) for table, path in paths.items()},
     )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import Roots
+from spark_jobs.storage import Storage
 from tests.landing import FileForm, csv_text, to_table, write, write_bytes
 from tests.oracle import DeliveredFile, Run
 from tests.scenarios.model import FileStep, RunStep, Scenario
@@ -28,6 +32,35 @@ def land(scenario: Scenario, run: RunStep, folder: Path) -> None:
             write_bytes(folder, file.name, file.raw.encode())
         else:
             write(folder, file.name, _table(scenario, file), _form(scenario, file))
+
+
+class Ground(Protocol):
+    """Where scenarios are played; `storage` sees what is below its roots."""
+
+    @property
+    def roots(self) -> Roots: ...
+
+    @property
+    def storage(self) -> Storage: ...
+
+    def land(self, scenario: Scenario, run: RunStep) -> None:
+        """Bring the scenario's landing folder to where the run finds it."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalGround:
+    """See `Ground`."""
+
+    root: Path
+    storage: Storage = field(default_factory=Storage)
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(landing=str(self.root / "landing"), lake=str(self.root / "lake"))
+
+    def land(self, scenario: Scenario, run: RunStep) -> None:
+        land(scenario, run, Path(Layout.of(self.roots, scenario.spec()).landing))
 
 
 def _options(scenario: Scenario) -> DmsOptions:

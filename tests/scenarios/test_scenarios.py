@@ -9,6 +9,7 @@ from tests.scenarios.judging import assert_run, assert_tables
 from tests.scenarios.loading import load_all
 from tests.scenarios.model import Scenario
 from tests.scenarios.playing import Seen, Variant, arranged, fit, play
+from tests.scenarios.staging import LocalGround
 
 SCENARIOS = load_all()
 # A variant is played as a whole when its first test asks for it.
@@ -27,7 +28,7 @@ class Stage:
     def seen(self, variant: Variant, scenario: Scenario) -> list[Seen]:
         if variant not in self._played:
             chosen = [arranged(s, variant) for s in fit(SCENARIOS, variant) if s.name in self._selected]
-            self._played[variant] = play(self._engine, chosen, self._folders.mktemp(variant))
+            self._played[variant] = play(self._engine, chosen, LocalGround(self._folders.mktemp(variant)))
         return self._played[variant][scenario.name]
 
 

@@ -78,6 +78,8 @@ def test_secrets_beside_the_rows_are_not_repeated_either(tmp_path: Path, files: 
         ("defaults: {owner: 'pg://u:hunter22@h'}", {}),
         ("", {"GDDL_RUNNERS__DATABRICKS__TOKEN": "hunter22"}),
         ("", {"GDDL_LANDING": "s3://key:hunter22@bucket"}),
+        ("", {"GDDL_LAKE": "s3://key:hunter22/with+slash@bucket/lake"}),
+        ("", {"GDDL_LANDING": "s3a://hunter22@bucket"}),
     ],
 )
 def test_settings_with_secrets_stop_everything_without_repeating_them(

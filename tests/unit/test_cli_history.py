@@ -35,7 +35,7 @@ def good(started_at: str, commit_ts: str | None, rows: int = 10) -> JobResult:
 def look(lake: Path, freshness: str | None = "30m") -> TableStatus:
     rows = [TableSpec(table="sales.orders", keys=("id",), freshness=freshness)]
     roots = Roots(landing=str(lake.parent / "landing"), lake=str(lake))
-    (history,) = read_histories(roots, rows)
+    (history,) = read_histories(roots, rows, {})
     return table_status(history, NOW)
 
 

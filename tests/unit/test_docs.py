@@ -24,7 +24,7 @@ from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
-CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__")
+CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "Bundle")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
@@ -92,9 +92,10 @@ def test_codes_that_other_pages_name_exist() -> None:
         "JAVA_HOME",
         "NO_CODEGEN",
     }
+    clients = ("GDDL_", "AWS_")
     for path in PAGES:
         named = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", path.read_text(encoding="utf-8"))
-        assert {n for n in named if not n.startswith("GDDL_")} - known - variables == set(), path.name
+        assert {n for n in named if not n.startswith(clients)} - known - variables == set(), path.name
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,13 @@ def defaults_of(cls: type) -> dict[str, Any]:
 
 
 TABLES: Mapping[str, Mapping[str, Any]] = {
-    "Settings": {"landing": "required", "lake": "required", "runner": "local", **{name: {} for name in SETTINGS[3:]}},
+    "Settings": {
+        "landing": "required",
+        "lake": "required",
+        "runner": "local",
+        "aws_conn_id": None,
+        **{name: {} for name in SETTINGS[4:]},
+    },
     "A row": defaults_of(TableSpec),
     "Schema evolution": defaults_of(SchemaEvolution),
     "DMS options": defaults_of(DmsOptions),

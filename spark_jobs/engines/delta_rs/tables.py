@@ -112,7 +112,7 @@ class Tables:
         if "://" not in path and not Path(path, "_delta_log").is_dir():
             return None
         try:
-            delta = DeltaTable(path)
+            delta = DeltaTable(path, storage_options=self.storage.options_of(path))
         except TableNotFoundError:
             return None
         except Exception as error:
@@ -184,7 +184,14 @@ class Tables:
         if self.exists(path):
             return
         schema = Schema.from_json(TableSchema(tuple(columns)).to_json())
-        DeltaTable.create(path, schema, mode="ignore", configuration=dict(properties), raise_if_key_not_exists=False)
+        DeltaTable.create(
+            path,
+            schema,
+            mode="ignore",
+            configuration=dict(properties),
+            storage_options=self.storage.options_of(path),
+            raise_if_key_not_exists=False,
+        )
         self._forget(path)
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:

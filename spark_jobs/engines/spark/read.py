@@ -106,7 +106,6 @@ def uri(path: str) -> str:
     """A path as Spark's `_metadata.file_path` spells it: Hadoop's `Path.toUri`."""
     if "://" in path:
         scheme, rest = path.split("://", 1)
-        scheme = "s3a" if scheme == "s3" else scheme
         bucket, _, key = rest.partition("/")
         return f"{scheme}://{bucket}/{_quoted(key)}"
     return f"file:{_quoted(path)}"

@@ -1,0 +1,156 @@
+"""How S3 is reached: endpoint, region and credentials as the environment tells, with one meaning for every client."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import Roots
+
+SCHEME = "s3://"
+PROFILE_REMEDY = "pip install 'airflow-gddl[s3]', or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_TRUE = ("true", "1", "yes", "on")
+_OWN_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Settings:
+    """Where S3 is, and how it is spoken to; no credentials.
+
+    Attributes:
+        endpoint: URL without a slash at its end; null: Amazon's own.
+        region: null: whatever the client finds (a profile, else `us-east-1`).
+        path_style: the bucket is named in the path, not in the host.
+        allow_http: the endpoint is plain HTTP, and that is allowed.
+        seconds: time that one request may take.
+        retries: tries after the first of a request that failed in a way that may pass.
+        retry_seconds: time after which no further try is begun.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = False
+    allow_http: bool = False
+    seconds: int = 30
+    retries: int = 8
+    retry_seconds: int = 60
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> S3Settings:
+        """Of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_ALLOW_HTTP`,
+        `AWS_MAX_ATTEMPTS` and `AWS_VIRTUAL_HOSTED_STYLE_REQUEST`; a custom endpoint is spoken to in path style unless
+        the last is true.
+
+        Raises:
+            FatalError: `S3_ENDPOINT_INVALID`: no URL, or plain HTTP to another machine without `AWS_ALLOW_HTTP=true`.
+        """
+        name = next((name for name in _ENDPOINTS if environ.get(name, "").strip()), None)
+        region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None
+        tries = environ.get("AWS_MAX_ATTEMPTS", "").strip()
+        retries = max(1, int(tries)) - 1 if tries.isdecimal() else cls.retries
+        if name is None:
+            return cls(region=region, retries=retries)
+        endpoint = environ[name].strip().rstrip("/")
+        plain = _is_plain(endpoint, name, is_on(environ, "AWS_ALLOW_HTTP"))
+        path_style = not is_on(environ, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST")
+        return cls(
+            endpoint=endpoint,
+            region=region or "us-east-1",
+            path_style=path_style,
+            allow_http=plain,
+            retries=retries,
+        )
+
+    def store_config(self) -> dict[str, str | bool]:
+        """What obstore's `S3Store` takes as `config`, beyond what it reads from the environment."""
+        config: dict[str, str | bool] = {}
+        if self.region is not None:
+            config["region"] = self.region
+        if self.endpoint is not None:
+            config |= {"aws_endpoint_url_s3": self.endpoint, "endpoint": self.endpoint}
+            config["virtual_hosted_style_request"] = not self.path_style
+        return config
+
+    def client_options(self) -> dict[str, str | bool]:
+        """What obstore's stores take as `client_options`."""
+        return {"timeout": f"{self.seconds}s", "connect_timeout": "5s", "allow_http": self.allow_http}
+
+    def storage_options(self) -> dict[str, str]:
+        """The same for `deltalake`, which finds credentials by itself, profiles included."""
+        options = {"timeout": f"{self.seconds}s", "connect_timeout": "5s", "allow_http": str(self.allow_http).lower()}
+        options |= {"max_retries": str(self.retries), "retry_timeout": f"{self.retry_seconds}s"}
+        for name, value in self.store_config().items():
+            if name != "aws_endpoint_url_s3":
+                options[f"aws_{name}"] = value if isinstance(value, str) else str(value).lower()
+        return options
+
+
+def is_s3(path: str) -> bool:
+    return path.startswith(SCHEME)
+
+
+def buckets_of(roots: Roots) -> tuple[str, ...]:
+    """Buckets that the roots are in, each once, sorted; empty when both are local."""
+    return buckets((roots.landing, roots.lake))
+
+
+def buckets(places: Iterable[str]) -> tuple[str, ...]:
+    """See `buckets_of`."""
+    return tuple(sorted({split(place)[0] for place in places if is_s3(place)}))
+
+
+def split(url: str) -> tuple[str, str]:
+    """Bucket and key, neither with a slash at its ends."""
+    bucket, _, key = url.removeprefix(SCHEME).partition("/")
+    return bucket, key.strip("/")
+
+
+def is_on(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").strip().lower() in _TRUE
+
+
+def profile_of(environ: Mapping[str, str]) -> str | None:
+    """Where only a profile can hold the credentials, its name; null: the environment or the machine's role has them.
+
+    Empty: there is a file of profiles, but none is named.
+    """
+    if any(environ.get(name) for name in _OWN_CREDENTIALS):
+        return None
+    if environ.get("AWS_PROFILE"):
+        return environ["AWS_PROFILE"]
+    home = Path(environ.get("HOME", "~")).expanduser() / ".aws"
+    files = (
+        environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials",
+        environ.get("AWS_CONFIG_FILE") or home / "config",
+    )
+    return "" if any(Path(file).is_file() for file in files) else None
+
+
+def _is_plain(endpoint: str, name: str, allowed: bool) -> bool:
+    url = urlsplit(endpoint)
+    if url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc or url.query or url.fragment:
+        remedy = "write http(s)://host[:port], without credentials"
+        raise FatalError("S3_ENDPOINT_INVALID", f"{name} is not the URL of an endpoint", remedy=remedy)
+    if url.scheme == "https":
+        return False
+    if not (allowed or _is_loopback(url.hostname)):
+        what = f"{name} is plain HTTP to {url.hostname}, which anybody on the way can read"
+        raise FatalError("S3_ENDPOINT_INVALID", what, remedy="use https://, or set AWS_ALLOW_HTTP=true")
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,114 @@
+"""Pipelines whose metadata, landing and lake are in a bucket that only an Airflow connection knows the keys of."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+
+import obstore
+import pyarrow as pa
+import pytest
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from deltalake import DeltaTable
+from sqlalchemy import select
+
+from airflow_gddl import configuration
+from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.landing.looking import look
+from airflow_gddl.stores import open_store
+from spark_jobs.storage import Storage
+from tests.airflow.stage import Stage
+from tests.airflow.test_run import BROUGHT, DONE, IDLE, PACK, run
+from tests.s3 import delivery
+from tests.s3.conftest import Place, Server, server, way
+from tests.s3.faulty import Fault, Way
+
+__all__ = ["server", "way"]
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
+]
+AWS = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+TABLES = "tables:\n  - {table: s.a, keys: [id], sequence_by: [seq], source: shop}\n"
+
+
+def connect(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection `lake` alone reaches the place: nothing of it is in the environment."""
+    for name in AWS:
+        monkeypatch.delenv(name, raising=False)
+    keys = {"login": place.environ["AWS_ACCESS_KEY_ID"], "password": place.environ["AWS_SECRET_ACCESS_KEY"]}
+    extra = {"endpoint_url": place.environ["AWS_ENDPOINT_URL"], "region_name": "us-east-1"}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "aws", **keys, "extra": extra}))
+    monkeypatch.setenv("AIRFLOW__GDDL__AWS_CONN_ID", "lake")
+
+
+@pytest.fixture
+def place(server: Server, way: Way, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A bucket behind `way` with metadata, and Airflow pointed to it."""
+    made = server.place(way.endpoint)
+    obstore.put(made.store, "metadata/gddl.yaml", b"landing: ../landing\nlake: ../lake\n")
+    obstore.put(made.store, "metadata/tables/shop.yaml", TABLES.encode())
+    connect(made, monkeypatch)
+    monkeypatch.setenv("GDDL_METADATA", f"s3://{made.name}/metadata")
+    monkeypatch.setenv("AIRFLOW__GDDL__REFRESH_SECONDS", "0")
+    monkeypatch.setenv("AIRFLOW__GDDL__JOB_COMMAND", json.dumps([sys.executable, "-m", "spark_jobs.main"]))
+    return made
+
+
+def values(place: Place, table: str) -> Mapping[int, str]:
+    path = f"{place.roots.lake}/s/{table}"
+    options = Storage(environ=place.environ).options_of(path)
+    return {r["id"]: r["v"] for r in pa.table(DeltaTable(path, storage_options=options).scan()).to_pylist()}
+
+
+def test_a_pipeline_on_s3_by_a_connection_alone(place: Place) -> None:
+    delivery.deliver(place, ["a"])
+    assert run() == DONE
+    assert values(place, "a") == delivery.ROWS
+    assert run() == IDLE
+    delivery.put(place, "a", "20240101-000000002", {"Op": ["I"], "seq": [3], "id": [9], "v": ["late"]})
+    assert run() == BROUGHT
+    assert values(place, "a") == {**delivery.ROWS, 9: "late"}
+    logs = delivery.objects(place, "lake/_gddl/logs")
+    assert len(logs) == 2
+    secret = place.environ["AWS_SECRET_ACCESS_KEY"].encode()
+    kept = [name for name in delivery.objects(place, "lake") if not name.endswith(".parquet")]
+    assert [name for name in kept if secret in bytes(obstore.get(place.store, name).bytes())] == []
+    with create_session() as session:
+        told = [str(value) for value in session.scalars(select(XComModel.value)) if secret.decode() in str(value)]
+    assert told == []
+
+
+def test_metadata_on_s3_outlives_its_bucket_and_is_read_again_when_it_is_back(place: Place, way: Way) -> None:
+    assert list(build_dags()) == [PACK]
+    way.faults = [Fault("answer", path="metadata", status=403, code="AccessDenied")]
+    obstore.put(place.store, "metadata/tables/erp.yaml", b"tables:\n  - {table: erp.x, keys: [id], size: large}\n")
+    assert list(build_dags()) == [PACK]
+    state = configuration.snapshot(f"s3://{place.name}/metadata").state
+    assert state.stale_since is not None
+    assert "STORAGE_DENIED" in state.why
+    way.faults = []
+    deadline = time.monotonic() + 20
+    while (served := sorted(build_dags())) == [PACK] and time.monotonic() < deadline:
+        time.sleep(0.2)  # what was written just now may still be being written, and waits a second
+    assert served == ["gddl.erp.x", PACK]
+    assert configuration.snapshot(f"s3://{place.name}/metadata").state.stale_since is None
+
+
+def test_a_folder_that_may_not_be_listed_is_work_for_the_job_and_hinders_no_other(place: Place, way: Way) -> None:
+    delivery.deliver(place, ["a", "b", "c"])
+    store = open_store(place.roots.landing, place.environ)
+    tables = ["s.a", "s.b", "s.c"]
+    before = look(store, place.roots.landing, tables)
+    # The right to list may be given folder by folder: neither the folder of all, nor that of one.
+    way.faults = [
+        Fault("answer", path="prefix=landing/s/&", status=403, code="AccessDenied"),
+        Fault("answer", path="prefix=landing/s/b/", status=403, code="AccessDenied"),
+    ]
+    now = look(store, place.roots.landing, tables)
+    assert [name for name in tables if now[name] != before[name]] == ["s.b"]
+    assert now["s.b"].refused
+    assert now["s.b"].files == 1

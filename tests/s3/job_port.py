@@ -1,0 +1,54 @@
+"""An engine in a job of its own, started as users start it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import EngineName, JobSpec
+from airflow_gddl.runners.base import JobOutcome, ProgressEvent
+from airflow_gddl.runners.local import LocalRunner
+from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.storage import Storage
+
+
+class Quiet:
+    """Listens to nothing."""
+
+    def on_progress(self, event: ProgressEvent) -> None: ...
+
+    def on_result(self, result: JobResult) -> None: ...
+
+
+@dataclass(frozen=True)
+class JobPort:
+    """See `EnginePort`.
+
+    Attributes:
+        environ: what the job is told beyond this process's environment.
+    """
+
+    name: EngineName
+    environ: Mapping[str, str]
+
+    def outcome(self, job: JobSpec) -> JobOutcome:
+        tiers = {size: replace(tier, engine=self.name, cores=2, memory="1g") for size, tier in job.tiers.items()}
+        runner = LocalRunner(command=(sys.executable, "-m", "spark_jobs.main"), environ={**os.environ, **self.environ})
+        return runner.run(replace(job, tiers=tiers), Quiet())
+
+    def run(self, job: JobSpec) -> list[JobResult]:
+        by_table = {result.table: result for result in self.outcome(job).results}
+        return [by_table[spec.table] for spec in job.tables]
+
+    def read(self, path: str) -> list[dict[str, Any]]:
+        storage = Storage(environ=self.environ)
+        if not DeltaCommits(storage).exists(path):
+            return []
+        return pa.table(DeltaTable(path, storage_options=storage.options_of(path)).scan()).to_pylist()

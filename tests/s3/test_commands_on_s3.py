@@ -1,0 +1,99 @@
+"""The `gddl` command with everything in a bucket, metadata included."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from tests.s3 import delivery
+from tests.s3.conftest import Place, Server
+from tests.s3.faulty import Fault, Way
+
+GDDL = (sys.executable, "-c", "import sys; from airflow_gddl.cli.main import main; sys.exit(main())")
+ROWS = "tables:\n  - {table: s.a, keys: [id], sequence_by: [seq], freshness: 1h}\n"
+
+
+@pytest.fixture
+def furnished(place: Place) -> Place:
+    obstore.put(place.store, "metadata/gddl.yaml", b"landing: ../landing\nlake: ../lake\n")
+    obstore.put(place.store, "metadata/tables/s.yaml", ROWS.encode())
+    delivery.deliver(place, ["a"])
+    return place
+
+
+def gddl(environ: Mapping[str, str], bucket: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    command = [*GDDL, *arguments, "--metadata", f"s3://{bucket}/metadata"]
+    return subprocess.run(command, env={**bare, **environ}, capture_output=True, text=True, timeout=300, check=False)
+
+
+def answers(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_command(furnished: Place) -> None:
+    def ask(*arguments: str) -> list[dict[str, Any]]:
+        return answers(gddl(furnished.environ, furnished.name, *arguments, "--json"))
+
+    assert ask("validate") == []
+    (planned,) = ask("run", "--dry-run")
+    assert [batch["mode"] for batch in planned["details"]["batches"]] == ["initial", "incremental"]
+    (done,) = ask("run")
+    assert (done["status"], done["main"]["rows"], done["engine"]) == ("succeeded", 2, "delta_rs")
+    (line,) = ask("status")
+    assert (line["status"], line["rows"], line["late"]) == ("succeeded", 2, True)
+    (verified,) = ask("verify")
+    assert verified["status"] == "succeeded"
+    delivery.put(furnished, "a", "20240101-000000002", {"Op": ["X"], "seq": [3], "id": [9], "v": ["late"]})
+    assert ask("run")[0]["quarantined"] == 1
+    (listed,) = ask("errors", "list")
+    assert [row["code"] for row in listed["details"]["rows"]] == ["OP_UNKNOWN"]
+    assert ask("errors", "replay")[0]["status"] == "succeeded"
+    assert [name.endswith(".log") for name in delivery.objects(furnished, "lake/_gddl/logs")] != []
+
+
+def test_a_failed_run_names_its_log_in_the_lake(server: Server, way: Way, furnished: Place) -> None:
+    way.faults = [Fault("answer", path="lake/s/a", status=403, code="AccessDenied")]
+    environ = {**furnished.environ, "AWS_ENDPOINT_URL": way.endpoint}
+    done = gddl(environ, furnished.name, "run")
+    assert done.returncode == 1, done.stderr
+    assert "STORAGE_DENIED" in done.stdout + done.stderr
+    (log,) = delivery.objects(furnished, "lake/_gddl/logs")
+    assert f"s3://{furnished.name}/{log}" in done.stderr.replace("\n", "")
+    assert b"STORAGE_DENIED" in bytes(obstore.get(furnished.store, log).bytes())
+
+
+def test_credentials_of_a_profile(furnished: Place, tmp_path: Path) -> None:
+    pytest.importorskip("boto3")
+    keys = {name: furnished.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    lines = "".join(f"{name.lower()} = {value}\n" for name, value in keys.items())
+    (tmp_path / "credentials").write_text(f"[lab]\n{lines}")
+    environ = {name: value for name, value in furnished.environ.items() if name not in keys}
+    environ |= {"AWS_PROFILE": "lab", "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
+    (done,) = answers(gddl(environ, furnished.name, "run", "--json"))
+    assert (done["status"], done["main"]["rows"]) == ("succeeded", 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "status"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "METADATA_UNREACHABLE", 75),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "S3_CREDENTIALS_REFUSED", 2),
+        ({"AWS_PROFILE": "nobodys", "AWS_ACCESS_KEY_ID": ""}, "S3_CREDENTIALS_MISSING", 2),
+    ],
+)
+def test_what_concerns_all_is_one_error(furnished: Place, changed: dict[str, str], code: str, status: int) -> None:
+    before = delivery.objects(furnished, "")
+    done = gddl({**furnished.environ, **changed}, furnished.name, "run")
+    assert done.returncode == status, done.stderr
+    assert done.stderr.count(f"[{code}]") == 1, done.stderr
+    assert delivery.objects(furnished, "") == before

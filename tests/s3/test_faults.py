@@ -1,0 +1,152 @@
+"""What S3 and the way to it can do wrong, and what a job makes of it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.stores.reaching import check_roots
+from spark_jobs.storage import Storage
+from tests.s3 import delivery
+from tests.s3.conftest import Place, Server
+from tests.s3.faulty import Fault, Way
+from tests.s3.job_port import JobPort
+
+Reach = Callable[[Place], None]
+EXPIRED = Fault("answer", status=400, code="ExpiredToken")
+
+
+def rows(place: Place, name: str) -> dict[int, str]:
+    path = Layout.of(place.roots, delivery.table(name)).replica
+    options = Storage(environ=place.environ).options_of(path)
+    return {r["id"]: r["v"] for r in pa.table(DeltaTable(path, storage_options=options).scan()).to_pylist()}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [Fault("answer", status=503, code="SlowDown", times=6)],
+        [Fault("answer", status=500, code="InternalError", method="PUT", times=3)],
+        [Fault("reset", times=3)],
+        [Fault("cut", method="GET", path=".parquet", times=2)],
+        [Fault("slow", seconds=0.3, times=10), Fault("reset", method="PUT", times=2)],
+    ],
+    ids=["slow-down", "internal-error", "reset", "cut-in-the-middle", "slow"],
+)
+def test_what_passes_is_borne(server: Server, way: Way, reach: Reach, faults: list[Fault]) -> None:
+    place = server.place(way.endpoint)
+    reach(place)
+    delivery.deliver(place, ["a"])
+    way.faults = [replace(fault) for fault in faults]
+    result = delivery.run_here(place, ["a"])["a"]
+    assert result.status == "succeeded", result.error
+    assert rows(place, "a") == delivery.ROWS
+    assert all(fault.met == fault.times for fault in way.faults)
+
+
+@pytest.mark.parametrize("prefix", ["landing/s/b/", "lake/s/b", "lake/_gddl/ledger/s/b/"])
+def test_a_refused_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach, prefix: str) -> None:
+    place = server.place(way.endpoint)
+    reach(place)
+    delivery.deliver(place, ["a", "b", "c"])
+    way.faults = [Fault("answer", path=prefix, status=403, code="AccessDenied")]
+    done = delivery.run_here(place, ["a", "b", "c"])
+    assert {name: result.status for name, result in done.items()} == {"a": "succeeded", "b": "failed", "c": "succeeded"}
+    error = done["b"].error
+    assert error is not None
+    assert error.code == "STORAGE_DENIED", error.message
+    way.faults = []
+    assert delivery.run_here(place, ["a", "b", "c"], "again")["b"].status == "succeeded"
+    assert [rows(place, name) for name in "abc"] == [delivery.ROWS] * 3
+
+
+def test_a_store_that_stays_busy_is_a_passing_fault(
+    server: Server, way: Way, reach: Reach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    place = server.place(way.endpoint)
+    place = replace(place, environ={**place.environ, "AWS_MAX_ATTEMPTS": "2"})
+    reach(place)
+    delivery.deliver(place, ["a", "b"])
+    way.faults = [Fault("answer", path="/s/b")]
+    done = delivery.run_here(place, ["a", "b"])
+    assert done["a"].status == "succeeded"
+    assert done["b"].error is not None
+    assert done["b"].error.code == "STORAGE_BUSY"
+
+
+def unreachable(server: Server, way: Way) -> dict[str, tuple[Place, type[GddlError]]]:
+    """A place for each fault that concerns all of it, by the error's code, and whether it may pass."""
+    good = server.place(way.endpoint)
+    keys = {**good.environ, "AWS_SECRET_ACCESS_KEY": "wrong"}
+    return {
+        "S3_UNREACHABLE": (
+            replace(good, environ={**good.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}),
+            RetriableError,
+        ),
+        "S3_BUCKET_MISSING": (replace(good, name="no-such-bucket"), FatalError),
+        "S3_CREDENTIALS_REFUSED": (replace(good, environ=keys), FatalError),
+        "S3_CREDENTIALS_EXPIRED": (good, FatalError),
+        "S3_ENDPOINT_INVALID": (replace(good, environ={**good.environ, "AWS_ENDPOINT_URL": "s3.example"}), FatalError),
+    }
+
+
+CODES = (
+    "S3_UNREACHABLE",
+    "S3_BUCKET_MISSING",
+    "S3_CREDENTIALS_REFUSED",
+    "S3_CREDENTIALS_EXPIRED",
+    "S3_ENDPOINT_INVALID",
+)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_what_concerns_all_is_one_error_before_anything_is_written(server: Server, way: Way, code: str) -> None:
+    place, family = unreachable(server, way)[code]
+    way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
+    started = time.monotonic()
+    with pytest.raises(family) as told:
+        JobPort("delta_rs", place.environ).outcome(delivery.job(place, ["a", "b"]))
+    assert told.value.code == code
+    assert server.gateway.secret not in str(told.value)
+    assert time.monotonic() - started < 30
+    assert [request for request in way.requests if not request.startswith(("GET", "HEAD"))] == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_job_says_the_same_of_each_table(server: Server, way: Way, reach: Reach, code: str) -> None:
+    """Where the job runs elsewhere, and its machine sees what the caller's does not."""
+    place, _ = unreachable(server, way)[code]
+    place = replace(place, environ={**place.environ, "AWS_MAX_ATTEMPTS": "2"})
+    reach(place)
+    way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
+    done = delivery.run_here(place, ["a", "b"])
+    assert [result.error.code if result.error else None for result in done.values()] == [code, code]
+    assert [request for request in way.requests if not request.startswith(("GET", "HEAD"))] == []
+
+
+def test_a_root_that_may_not_be_listed_stops_nobody(server: Server, way: Way) -> None:
+    place = server.place(way.endpoint)
+    way.faults = [Fault("answer", path="list-type", status=403, code="AccessDenied")]
+    check_roots(place.roots, place.environ)
+    assert way.requests != []
+
+
+def test_a_log_that_can_not_be_put_into_the_lake_stays(server: Server, way: Way) -> None:
+    place = server.place(way.endpoint)
+    delivery.deliver(place, ["a"])
+    way.faults = [Fault("answer", path="_gddl/logs", status=403, code="AccessDenied")]
+    outcome = JobPort("delta_rs", place.environ).outcome(delivery.job(place, ["a"]))
+    assert [result.status for result in outcome.results] == ["succeeded"]
+    assert outcome.log is not None
+    assert Path(outcome.log).is_file()
+    shutil.rmtree(Path(outcome.log).parent)

@@ -1,0 +1,66 @@
+"""The scenarios with landing and lake in a bucket: the same tables, from jobs started as users start them."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_gddl.contract.spec import EngineName
+from tests.s3.conftest import Server
+from tests.s3.ground import BucketGround
+from tests.s3.job_port import JobPort
+from tests.scenarios.judging import assert_run
+from tests.scenarios.loading import load_all
+from tests.scenarios.model import Scenario
+from tests.scenarios.playing import Seen, play
+
+SCENARIOS = load_all()
+# Each request through Spark's own way to S3 costs, and a table takes some hundred: a sample always, the others deep.
+SAMPLE = (
+    "dms_csv_gzip", "history_versions", "quarantine_rows", "r03_tombstone", "r07_key_update", "r09_reload",
+    "r10_full_refresh", "r11_types_widened",
+)  # fmt: skip
+pytestmark = pytest.mark.timeout(1500)
+
+
+def chosen(engine: EngineName, *, sample: bool) -> list[Scenario]:
+    if engine == "delta_rs":
+        return SCENARIOS
+    return [scenario for scenario in SCENARIOS if (scenario.name in SAMPLE) == sample]
+
+
+class Stage:
+    """Plays those scenarios of an engine that were selected, all at once, when the first of them is asked for."""
+
+    def __init__(self, server: Server, folders: pytest.TempPathFactory, selected: set[tuple[str, str]]) -> None:
+        self._server, self._folders, self._selected = server, folders, selected
+        self._played: dict[str, dict[str, list[Seen]]] = {}
+
+    def seen(self, engine: EngineName, scenario: Scenario) -> list[Seen]:
+        if engine not in self._played:
+            ground = BucketGround(self._server.place(), self._folders.mktemp("desk"))
+            wanted = [s for s in SCENARIOS if (engine, s.name) in self._selected]
+            self._played[engine] = play(JobPort(engine, ground.place.environ), wanted, ground)
+        return self._played[engine][scenario.name]
+
+
+@pytest.fixture(scope="module")
+def stage(server: Server, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Stage:
+    params = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    selected = {(p["on"], p["scenario"].name) for p in params if "on" in p and "scenario" in p}
+    return Stage(server, tmp_path_factory, selected)
+
+
+def each(engine: EngineName, *, sample: bool) -> list[object]:
+    marks = () if sample or engine == "delta_rs" else pytest.mark.deep
+    return [pytest.param(engine, s, id=f"{engine}-{s}", marks=marks) for s in chosen(engine, sample=sample)]
+
+
+@pytest.mark.parametrize(
+    ("on", "scenario"), [*each("delta_rs", sample=True), *each("spark", sample=True), *each("spark", sample=False)]
+)
+def test_as_written(on: EngineName, scenario: Scenario, stage: Stage) -> None:
+    for number, seen in enumerate(stage.seen(on, scenario)[:-1]):
+        assert_run(scenario, number, seen)
+    *_, last, idle = stage.seen(on, scenario)
+    assert idle.commits == last.commits
+    assert idle.result.rows_read == 0
