@@ -39,7 +39,9 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
         "operators": [_modules("airflow_gddl.operators.load")],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
-        "triggers": [_modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files")],
+        "triggers": [
+            _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
+        ],
         "extra-links": ["airflow_gddl.links.JobLogLink", "airflow_gddl.links.AssetsLink"],
         "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
         "config": {

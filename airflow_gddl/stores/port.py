@@ -52,3 +52,10 @@ class Store(Protocol):
     def write(self, path: str, data: bytes) -> None:
         """Put or replace: a reader sees the old content or the new."""
         ...
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put if absent; False when it exists, with whatever content.
+
+        An answer that got lost and was asked for again also reads False: who must know compares the content.
+        """
+        ...

@@ -50,6 +50,18 @@ class BucketStore:
         with _translated(path):
             obstore.put(client(bucket), key, data, use_multipart=False)
 
+    def create(self, path: str, data: bytes) -> bool:
+        import obstore  # noqa: PLC0415 - as above
+        from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415 - as above
+
+        bucket, key = _parts(path)
+        with _translated(path):
+            try:
+                obstore.put(client(bucket), key, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
 
 @functools.cache
 def client(bucket: str) -> S3Store:

@@ -1,0 +1,75 @@
+"""What `gddl.yaml` says under `runners: databricks`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabricksTier:
+    """The machines of one tier: serverless, or a job cluster of its own."""
+
+    __pydantic_config__ = _STRICT
+
+    serverless: bool = True
+    """Databricks chooses the machines; else a job cluster is started for each run."""
+    environment_version: str = "4"
+    """Serverless: version of its environment."""
+    performance: str = "STANDARD"
+    """Serverless: `STANDARD` is cheaper and starts in minutes, `PERFORMANCE_OPTIMIZED` in seconds."""
+    spark_version: str = "17.3.x-scala2.13"
+    """Job cluster: its Databricks Runtime."""
+    node_type: str | None = None
+    """Job cluster: type of its machines; null: those of the instance pool."""
+    instance_pool_id: str | None = None
+    """Job cluster: pool that its machines come from; null: none."""
+    workers: int | None = None
+    """Job cluster: its workers; null: `workers` of the tier."""
+    max_workers: int | None = None
+    """Job cluster: as many when there is much to do; null: always `workers`."""
+    policy_id: str | None = None
+    """Job cluster: policy that it must obey; null: none."""
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    """Job cluster: settings of Spark."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Job cluster: environment variables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabricksSettings:
+    """Where jobs are, what they run, and on what machines."""
+
+    __pydantic_config__ = _STRICT
+
+    wheel: str
+    """The wheel of this package: a path on a volume or in the workspace."""
+    databricks_conn_id: str = "databricks_default"
+    """Airflow connection; commands outside Airflow take DATABRICKS_HOST and the like instead."""
+    job_name: str = "gddl"
+    """The job of a tier is named `<job_name>-<tier>`."""
+    dependencies: tuple[str, ...] = ("deltalake>=1.6,<1.7", "duckdb>=1.4,<3")
+    """What is installed beside the wheel."""
+    max_concurrent_runs: int = 20
+    """Runs of a job at once; more are queued."""
+    timeout: str = "12h"
+    """A run that takes longer is ended."""
+    repairs: int = 1
+    """How often a run is repaired that Databricks itself or its cloud made fail."""
+    run_as: str | None = None
+    """Application id of the service principal that jobs run as; null: whoever deploys them."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags of every job."""
+    local_roots: bool = False
+    """Let landing and lake be local folders: for the fake server on this machine alone."""
+    tiers: Mapping[str, DatabricksTier] = field(default_factory=dict)
+    """Machines by tier; a tier that is not named is serverless."""
+
+    def tier(self, size: str) -> DatabricksTier:
+        return self.tiers.get(size, DatabricksTier())
+
+    def job_of(self, size: str) -> str:
+        """Name of the job that runs a tier's tables."""
+        return f"{self.job_name}-{size}"
