@@ -81,7 +81,7 @@ def require_sdk() -> None:
 
 
 def _show(screen: Screen, changes: Sequence[JobChange]) -> None:
-    rows = []
+    rows: list[Sequence[Cell | str]] = []
     for change in changes:
         rows.append((change.name, Cell(change.action, _STYLES[change.action]), "", "", ""))
         rows += [("", "", field.path, _text(field.before), _text(field.after)) for field in change.fields]

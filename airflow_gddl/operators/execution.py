@@ -116,15 +116,16 @@ class _Execution:
             raise TypeError(f"{type(runner).__name__} left a run to wait for")
         operator = self.operator
         operator.log.info("run %s goes on%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
+        begun = self.begun or Begun(tables=tuple(spec.table for spec in loading.todo()), since=runner.since or 0)
         watch = Watch(
             runner=operator.runner or self.document.runner,
             settings=self.document.runner_settings,
             lake=self.document.roots.lake,
             task=runner.attempts.key,
             run=run,
+            begun=plain(begun),
         )
-        begun = self.begun or Begun(tables=tuple(spec.table for spec in loading.todo()), since=runner.since or 0)
-        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", kwargs=plain(begun))
+        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed")
 
     def _load_held(self, loading: Loading, runner: Runner) -> None:
         """Once more at the tables that waited for others: these may be done by now."""

@@ -57,19 +57,18 @@ class LoadOperator(BaseOperator):
 
         return execution.execute(self, context)
 
-    def resumed(self, context: Context, event: Mapping[str, Any], **begun: Any) -> dict[str, Any]:
+    def resumed(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Back from the triggerer: the run that it watched has ended, or it could not tell.
 
         Args:
             event: see `GddlRunTrigger`.
-            begun: see `execution.Begun`.
         """
         from airflow_gddl.contract.codec import decode  # noqa: PLC0415 - as above
         from airflow_gddl.operators import execution  # noqa: PLC0415 - as above
 
         if "error" in event:
             self.log.warning("the triggerer could not follow the run: %s", event["error"])
-        return execution.execute(self, context, decode(execution.Begun, begun))
+        return execution.execute(self, context, decode(execution.Begun, event["begun"]))
 
     def on_kill(self) -> None:
         """The task was stopped while it was in this process; what the triggerer watches, it cancels itself."""

@@ -11,6 +11,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
+from airflow_gddl import configuration
 from airflow_gddl.capabilities import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.codec import decode
@@ -33,6 +34,7 @@ class Watch:
         settings: what the metadata says of it.
         lake: where what was submitted is remembered.
         task: whose run it is.
+        begun: what the task wants to be told again when it goes on. `DAG.test` drops what Airflow itself would keep.
     """
 
     runner: str
@@ -40,12 +42,13 @@ class Watch:
     lake: str
     task: TaskKey
     run: Waiting
+    begun: Mapping[str, Any]
 
 
 class GddlRunTrigger(BaseTrigger):
     """Looks at a run, ever less often, until it has ended; one that the platform broke is started again.
 
-    The event's payload is `{"state": ...}`, or `{"error": ...}` when the run can't be looked at for a reason that won't
+    The event's payload has `begun`, and `state`, or `error` when the run can't be looked at for a reason that won't
     pass: the task looks for itself and fails as it must. All that it needs is in its argument: it goes on in any
     triggerer, and where there is no metadata.
 
@@ -56,7 +59,6 @@ class GddlRunTrigger(BaseTrigger):
     def __init__(self, *, watch: Mapping[str, Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
         self.watch = watch
-        self.pace = Pace()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", {"watch": dict(self.watch)}
@@ -64,9 +66,9 @@ class GddlRunTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event."""
         try:
-            yield TriggerEvent({"state": await self._ended()})
+            yield TriggerEvent({"begun": self._watch.begun, "state": await self._ended()})
         except GddlError as error:
-            yield TriggerEvent({"error": str(error)})
+            yield TriggerEvent({"begun": self._watch.begun, "error": str(error)})
         except asyncio.CancelledError:
             # Where Airflow does not tell why it cancels: a triggerer that ends leaves the task as it is.
             if not TELLS_TRIGGERS_OF_KILLS and not await is_still_deferred(self.task_instance):
@@ -88,7 +90,8 @@ class GddlRunTrigger(BaseTrigger):
         # Calls block; the triggerer's loop serves other triggers meanwhile. `sync_to_async`, not `to_thread`: from its
         # threads Airflow's connections can be asked for in every version.
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
-        for pause in self.pace.pauses():
+        first = configuration.number("run_poll_seconds")
+        for pause in Pace(first=first, longest=12 * first).pauses():
             sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
             if sight is not None and sight.has_ended:
                 return sight.state

@@ -27,7 +27,7 @@ class Heard:
     results: list[JobResult] = field(default_factory=list)
 
     def on_progress(self, event: ProgressEvent) -> None:
-        raise AssertionError("a run elsewhere tells no steps")
+        raise AssertionError(f"a run elsewhere tells no steps: {event}")
 
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)

@@ -31,7 +31,7 @@ def invalid(message: str) -> Refusal:
 
 def settings_of(body: Mapping[str, Any]) -> JobSettings:
     """A job's settings; nothing of the body is lost on the way into the SDK's type and back."""
-    settings = _parsed(JobSettings, body)
+    settings: JobSettings = _parsed(JobSettings, body)
     tasks = settings.tasks or []
     clusters = {cluster.job_cluster_key for cluster in settings.job_clusters or ()}
     environments = {environment.environment_key for environment in settings.environments or ()}

@@ -127,6 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
         if url.path.startswith("/runs/"):
             self._page(url.path)
             return
+        if url.path == "/.well-known/databricks-config":
+            self._send(200, {"oidc_endpoint": f"{self.fake.workspace.url}/oidc"})
+            return
         mood = self.fake.mood.answers.pop(0) if self.fake.mood.answers else None
         try:
             self._admit(url.path, mood)

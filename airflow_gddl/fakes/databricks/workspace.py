@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from databricks.sdk.service.jobs import BaseJob, Job, JobSettings, PythonWheelTask, QueueSettings
+from databricks.sdk.service.jobs import BaseJob, Job, JobSettings, PythonWheelTask, QueueSettings, Task
 
 from airflow_gddl.fakes.databricks.checking import Refusal, invalid
 from airflow_gddl.fakes.databricks.process import TaskProcess
@@ -139,7 +139,7 @@ class FakeWorkspace:
             self.cloud_failures -= 1
             run.close(CODE.CLOUD_FAILURE, KIND.CLOUD_FAILURE, "AWS_INSUFFICIENT_INSTANCE_CAPACITY_FAILURE")
             return
-        (task,) = settings.tasks or ()
+        (task,) = settings.tasks or [Task(task_key="none")]
         wheel = task.python_wheel_task or PythonWheelTask(package_name="", entry_point="")
         if (wheel.package_name, wheel.entry_point) != _ENTRY:
             message = f"no entry point {wheel.entry_point} in {wheel.package_name}"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from databricks.sdk.errors import DatabricksError, NotFound, ResourceConflict
+from databricks.sdk.errors import NotFound, ResourceConflict
+from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import (
     JobsAPI,
     RepairHistoryItemType,
@@ -51,10 +52,11 @@ class DatabricksPlatform:
         """
         job = self._job(self.settings.job_of(order.size))
         parameters = {"spec": order.spec}
-        started = self.workspace.ask(
-            lambda jobs: jobs.run_now(job, idempotency_token=order.token, job_parameters=parameters).response
+        run = self.workspace.ask(
+            lambda jobs: int(
+                jobs.run_now(job, idempotency_token=order.token, job_parameters=parameters).bind()["run_id"]
+            )
         )
-        run = int(started.run_id or 0)
         found = self._run(run)
         return Handle(run=str(run), group=str(job), page=(found.run_page_url or "") if found else "")
 

@@ -17,7 +17,6 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.config import Config
 from databricks.sdk.credentials_provider import CredentialsStrategy
 from databricks.sdk.errors import (
-    DatabricksError,
     DeadlineExceeded,
     InternalError,
     PermissionDenied,
@@ -25,6 +24,7 @@ from databricks.sdk.errors import (
     TooManyRequests,
     Unauthenticated,
 )
+from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import JobsAPI
 
 from airflow_gddl import __version__
@@ -69,16 +69,15 @@ def connect(access: DatabricksAccess) -> Workspace:
     Raises:
         FatalError: `CONNECTION_UNUSABLE`.
     """
-    own = {} if access.headers is None else {"credentials_strategy": _Headers(access)}
-    host = {"host": access.host} if access.host else {}
+    strategy = None if access.headers is None else _Headers(access)
     try:
         config = Config(
             product="airflow-gddl",
             product_version=__version__,
             retry_timeout_seconds=_PATIENCE_SECONDS,
             http_timeout_seconds=30,
-            **own,  # type: ignore[arg-type] # a mapping can't tell which argument it carries
-            **host,
+            credentials_strategy=strategy,
+            host=access.host or None,
         )
         return Workspace(WorkspaceClient(config=config).jobs)
     except ValueError as error:
