@@ -65,8 +65,8 @@ def databricks(
 
 
 def _used(catalog: Catalog) -> Mapping[str, TierSpec]:
-    """Tiers that some table has."""
-    sizes = {spec.size for spec in catalog.tables}
+    """Tiers that some enabled table has."""
+    sizes = {spec.size for spec in catalog.tables if spec.enabled}
     return {size: tier for size, tier in catalog.tiers.items() if size in sizes}
 
 

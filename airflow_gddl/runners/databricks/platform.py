@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from databricks.sdk.errors import NotFound, ResourceConflict
+from databricks.sdk.errors import InvalidParameterValue, NotFound, ResourceConflict
 from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import (
     JobsAPI,
@@ -81,8 +81,8 @@ class DatabricksPlatform:
         def call(jobs: JobsAPI) -> None:
             try:
                 jobs.cancel_run(int(handle.run))
-            except NotFound:
-                return
+            except (NotFound, InvalidParameterValue):
+                return  # there is nothing to stop
 
         self.workspace.ask(call)
 

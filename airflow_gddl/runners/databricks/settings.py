@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_gddl.contract.checks import SpecProblem, spec_problem
+from airflow_gddl.contract.durations import is_duration
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+# The service's own limits.
+_MOST_RUNS = 1000
+_MOST_REPAIRS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +25,7 @@ class DatabricksTier:
     """Databricks chooses the machines; else a job cluster is started for each run."""
     environment_version: str = "4"
     """Serverless: version of its environment."""
-    performance: str = "STANDARD"
+    performance: Literal["STANDARD", "PERFORMANCE_OPTIMIZED"] = "STANDARD"
     """Serverless: `STANDARD` is cheaper and starts in minutes, `PERFORMANCE_OPTIMIZED` in seconds."""
     spark_version: str = "17.3.x-scala2.13"
     """Job cluster: its Databricks Runtime."""
@@ -73,3 +80,29 @@ class DatabricksSettings:
     def job_of(self, size: str) -> str:
         """Name of the job that runs a tier's tables."""
         return f"{self.job_name}-{size}"
+
+
+def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
+    """What types can't say."""
+    if not settings.wheel.endswith(".whl") or not settings.wheel.startswith(("/Volumes/", "/Workspace/", "s3://")):
+        remedy = "write e.g. /Volumes/main/gddl/wheels/airflow_gddl-0.1.0-py3-none-any.whl"
+        yield spec_problem(
+            "FIELD_VALUE", ("wheel",), settings.wheel, "not a wheel on a volume or in the workspace", remedy
+        )
+    if not is_duration(settings.timeout):
+        yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a length of time", "write e.g. 12h")
+    if not 1 <= settings.max_concurrent_runs <= _MOST_RUNS:
+        path, most = ("max_concurrent_runs",), f"must be 1 to {_MOST_RUNS}"
+        yield spec_problem("FIELD_VALUE", path, settings.max_concurrent_runs, most, "write a number of runs")
+    if not 0 <= settings.repairs <= _MOST_REPAIRS:
+        path, most = ("repairs",), f"must be 0 to {_MOST_REPAIRS}"
+        yield spec_problem("FIELD_VALUE", path, settings.repairs, most, "write 0 for none")
+    for size, tier in settings.tiers.items():
+        if not tier.serverless and tier.node_type is None and tier.instance_pool_id is None:
+            what, remedy = "must be given for a job cluster", "give node_type or instance_pool_id, or serverless: true"
+            yield spec_problem("FIELD_MISSING", ("tiers", size, "node_type"), None, what, remedy)
+        if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
+            path = ("tiers", size, "max_workers")
+            yield spec_problem(
+                "FIELD_VALUE", path, tier.max_workers, "fewer than workers", "write more, or leave it out"
+            )

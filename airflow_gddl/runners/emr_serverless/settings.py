@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.durations import is_duration
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -55,3 +58,20 @@ class EmrSettings:
 
     def tier(self, size: str) -> EmrTier:
         return self.tiers.get(size, EmrTier())
+
+
+def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
+    """What types can't say."""
+    urls: dict[FieldPath, str | None] = {
+        ("entry_point",): settings.entry_point,
+        ("archive",): settings.archive,
+        ("log_uri",): settings.log_uri,
+    }
+    for path, url in urls.items():
+        if url is not None and not url.startswith("s3://"):
+            yield spec_problem("FIELD_VALUE", path, url, "must be an s3:// URL", "write s3://bucket/key")
+    if not settings.execution_role.startswith("arn:"):
+        remedy = "write arn:aws:iam::<account>:role/<name>"
+        yield spec_problem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
+    if not is_duration(settings.timeout):
+        yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a length of time", "write e.g. 12h")

@@ -33,7 +33,7 @@ def request_of(order: Order, settings: EmrSettings) -> dict[str, Any]:
             "sparkSubmit": {
                 "entryPoint": settings.entry_point,
                 "entryPointArguments": ["--spec", order.spec, "--answers"],
-                "sparkSubmitParameters": " ".join(f"--conf {shlex.quote(f'{k}={v}')}" for k, v in conf.items()),
+                "sparkSubmitParameters": " ".join(f"--conf {_word(f'{k}={v}')}" for k, v in conf.items()),
             }
         },
         "tags": {"gddl-tier": order.size, **settings.tags},
@@ -42,6 +42,11 @@ def request_of(order: Order, settings: EmrSettings) -> dict[str, Any]:
         monitoring = {"s3MonitoringConfiguration": {"logUri": settings.log_uri}}
         request["configurationOverrides"] = {"monitoringConfiguration": monitoring}
     return request
+
+
+def _word(text: str) -> str:
+    """Quoted only where it must be: the service's own pages show `#` and `*` bare."""
+    return shlex.quote(text) if any(c.isspace() or c in "\"'" for c in text) else text
 
 
 def application_of(size: str, settings: EmrSettings) -> str:
