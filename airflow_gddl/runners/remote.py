@@ -46,8 +46,8 @@ class RemoteRunner:
     _open: Waiting | None = None
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
-        """See `Runner.run`. Tables that a run left without a result fail with `RUN_FAILED`, `RUN_CANCELLED` or
-        `RUN_LOST`, with the platform's words and the run's page.
+        """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`, `REMOTE_RUN_CANCELLED` or
+        `REMOTE_RUN_LOST`, with the platform's words and the run's page.
 
         Raises:
             GddlError: as `Platform` and `Attempts`; nothing is forgotten by it.
@@ -212,16 +212,13 @@ def _by_tier(spec: JobSpec) -> Iterator[JobSpec]:
         yield replace(spec, tables=tuple(tables))
 
 
-_WHY = {
-    "succeeded": ("RUN_FAILED", "the run ended, but gave no result for this table"),
-    "failed": ("RUN_FAILED", "the run failed before this table was done"),
-    "cancelled": ("RUN_CANCELLED", "the run was cancelled before this table was done"),
-    "lost": ("RUN_LOST", "the platform does not know the run any more"),
-}
-
-
 def _unanswered(table: str, attempt: Attempt, sight: Sight, handle: Handle) -> JobResult:
-    code, what = _WHY.get(sight.state, _WHY["failed"])
+    if sight.state == "cancelled":
+        code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
+    elif sight.state == "lost":
+        code, what = "REMOTE_RUN_LOST", "the platform does not know the run any more"
+    else:
+        code, what = "REMOTE_RUN_FAILED", f"the run {sight.state} without a result for this table"
     said = f": {sight.message}" if sight.message else ""
     where = f". Its page: {handle.page}" if handle.page else ""
     info = ErrorInfo(code=code, message=f"{what}{said}{where}")

@@ -63,7 +63,7 @@ def test_a_failure_is_told_once_and_the_next_try_has_a_run_for_what_is_left() ->
     assert run is not None
     run.state = "failed"
     assert world.work()
-    assert codes(world) == {"s.a": "SCHEMA_REFUSED", "s.b": "succeeded", "s.c": "RUN_FAILED"}
+    assert codes(world) == {"s.a": "SCHEMA_REFUSED", "s.b": "succeeded", "s.c": "REMOTE_RUN_FAILED"}
     (unanswered,) = (result for result in world.told if result.table == "s.c")
     assert unanswered.error is not None
     assert "as told" in unanswered.error.message
@@ -81,7 +81,7 @@ def test_a_run_that_a_person_cancelled_there_fails_its_tables_one_that_the_task_
     assert first is not None
     first.state = "cancelled"
     assert world.work()
-    assert set(codes(world).values()) == {"RUN_CANCELLED"}
+    assert set(codes(world).values()) == {"REMOTE_RUN_CANCELLED"}
     world.work()
     second = world.platform.active
     assert second is not None
@@ -113,7 +113,7 @@ def test_a_run_that_is_gone_fails_its_tables() -> None:
     world.work()
     world.platform.runs[0].state = "lost"
     assert world.work()
-    assert set(codes(world).values()) == {"RUN_LOST"}
+    assert set(codes(world).values()) == {"REMOTE_RUN_LOST"}
 
 
 def test_two_workers_that_believe_the_task_theirs_meet_at_one_run() -> None:
@@ -123,6 +123,19 @@ def test_two_workers_that_believe_the_task_theirs_meet_at_one_run() -> None:
     mine = one.attempts.begin(1, Submission(run_id="j1-1", size="small", tables=TABLES))
     theirs = other.attempts.begin(1, Submission(run_id="j2-1", size="small", tables=TABLES[:1]))
     assert mine == theirs
+
+
+def test_how_far_an_attempt_came_is_remembered() -> None:
+    world = World()
+    world.work()
+    (attempt,) = world.attempts.all()
+    assert attempt.handle is not None
+    assert (attempt.handle.run, attempt.stopped, attempt.ended) == ("0", False, False)
+    world.stop_task()
+    assert world.attempts.all()[0].stopped
+    to_the_end(world)
+    world.work()
+    assert world.attempts.all()[0].ended
 
 
 def test_a_damaged_record_is_told_with_its_place() -> None:
