@@ -31,6 +31,30 @@ PROGRESS = "GDDL-PROGRESS "
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the job that the arguments name; one JobResult line a table on standard output and nothing else there."""
+    args, results = _prepared(argv)
+    try:
+        job = read_spec(args.spec)
+    except GddlError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return _run(job, args, results)
+
+
+def task() -> None:
+    """`main` for platforms that call a function and show what it raises.
+
+    Raises:
+        GddlError: as `read_spec`.
+        SystemExit: with the exit status, when tables failed.
+    """
+    args, results = _prepared(None)
+    status = _run(read_spec(args.spec), args, results)
+    if status:
+        raise SystemExit(status)
+
+
+def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
+    """The arguments, and where results go."""
     args = _parser().parse_args(argv)
     if args.parent is not None:
         end_with(args.parent)
@@ -38,11 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    try:
-        job = read_spec(args.spec)
-    except GddlError as error:
-        print(error, file=sys.stderr)
-        return 2
+    return args, results
+
+
+def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     spark = LazySpark(_settings(job, args.verbose))
     observe = _progress if args.progress else silent
     runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe))
@@ -51,17 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         spark.stop()
     return exit_status(outcomes)
-
-
-def task() -> None:
-    """`main` for platforms that call a function and heed no exit status: tables that failed make the run fail.
-
-    Raises:
-        SystemExit: with the exit status, when it is not 0.
-    """
-    status = main()
-    if status:
-        raise SystemExit(status)
 
 
 def read_spec(text: str) -> JobSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from airflow_gddl.contract.spec import TierSpec
@@ -54,13 +54,11 @@ class Sight:
     Attributes:
         message: the platform's own words; empty when it says nothing.
         mendable: it failed for no fault of the job, and `mend` would start it again.
-        links: further pages for people, by name.
     """
 
     state: State
     message: str = ""
     mendable: bool = False
-    links: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:
@@ -83,6 +81,10 @@ class Platform(Protocol):
 
     def cancel(self, handle: Handle) -> None:
         """Ask that the run be stopped; that of one that has ended is no error."""
+        ...
+
+    def links(self, handle: Handle) -> Mapping[str, str]:
+        """Further pages of a running or ended run for people, by name; none where there are none, or not just now."""
         ...
 
     def mend(self, handle: Handle) -> None:

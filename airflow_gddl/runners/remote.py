@@ -7,6 +7,7 @@ comes next finds the attempt, asks with its token and is given the same run.
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from airflow_gddl.runners.attempts import Attempt, Attempts, Submission, last_en
 from airflow_gddl.runners.base import JobOutcome, Listener, Waiting
 from airflow_gddl.runners.pace import Pace
 from airflow_gddl.runners.platform import Handle, Order, Platform, Sight
+from airflow_gddl.standalone.stopping import Stopped, stoppable
 from airflow_gddl.stores import Store
 
 
@@ -46,8 +48,8 @@ class RemoteRunner:
     _open: Waiting | None = None
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
-        """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`, `REMOTE_RUN_CANCELLED` or
-        `REMOTE_RUN_LOST`, with the platform's words and the run's page.
+        """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`,
+        `REMOTE_RUN_CANCELLED` or `REMOTE_RUN_LOST`, with the platform's words and the run's page.
 
         Raises:
             GddlError: as `Platform` and `Attempts`; nothing is forgotten by it.
@@ -56,18 +58,27 @@ class RemoteRunner:
         page = ""
         for part in _by_tier(spec):
             passage = _Passage(self, part, listener)
-            try:
-                waiting = passage.go()
-            except KeyboardInterrupt:
-                passage.give_up()
-                results += passage.results
-                return JobOutcome(results=tuple(results), exit_status=130, cancelled_by=signal.SIGINT, log=page or None)
+            waiting, stopped = self._go(passage)
             results += passage.results
             page = passage.page or page
-            if waiting is not None:
-                return JobOutcome(results=tuple(results), exit_status=0, log=page or None, waiting=waiting)
+            if waiting is not None or stopped is not None:
+                status = 0 if stopped is None else 128 + stopped
+                return JobOutcome(
+                    results=tuple(results), exit_status=status, cancelled_by=stopped, log=page or None, waiting=waiting
+                )
         failed = any(result.status == "failed" for result in results)
         return JobOutcome(results=tuple(results), exit_status=int(failed), log=page or None)
+
+    def _go(self, passage: _Passage) -> tuple[Waiting | None, int | None]:
+        """What is left to wait for, and the signal that told this process to stop."""
+        if not self.patient or threading.current_thread() is not threading.main_thread():
+            return passage.go(), None
+        try:
+            with stoppable():
+                return passage.go(), None
+        except Stopped as stopped:
+            passage.give_up(stopped.number)
+            return None, stopped.number
 
     def settle(self) -> None:
         """The results were taken for good: what is asked from now on needs a new run."""
@@ -141,9 +152,9 @@ class _Passage:
                 return waiting
             followed = attempt.number
 
-    def give_up(self) -> None:
-        """The run was stopped: what it did not answer for is told as such."""
-        what = "the run was told to stop; the next run goes on where it stopped"
+    def give_up(self, number: int) -> None:
+        """The run was cancelled: what it did not answer for is told as such."""
+        what = f"the run was stopped by {signal.Signals(number).name}; the next run goes on where it stopped"
         info = ErrorInfo(code="JOB_CANCELLED", message=what)
         for table in list(self.left):
             self._report([JobResult(table=table, status="failed", run_id=self.spec.run_id, error=info)])

@@ -90,11 +90,14 @@ class GddlRunTrigger(BaseTrigger):
         # Calls block; the triggerer's loop serves other triggers meanwhile. `sync_to_async`, not `to_thread`: from its
         # threads Airflow's connections can be asked for in every version.
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
-        first = configuration.number("run_poll_seconds")
+        first, told = configuration.number("run_poll_seconds"), False
         for pause in Pace(first=first, longest=12 * first).pauses():
             sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
             if sight is not None and sight.has_ended:
                 return sight.state
+            if sight is not None and sight.state == "running" and not told:
+                told = True
+                await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
             await asyncio.sleep(pause)
         raise AssertionError("pauses have no end")
 
@@ -110,6 +113,11 @@ class GddlRunTrigger(BaseTrigger):
             self.log.warning("run %s could not be looked at: %s", handle.run, error)
             return None
         return sight
+
+    def _tell_links(self, platform: Platform) -> None:
+        """In the log, not as links of the task: signed URLs don't hold for long."""
+        for name, url in platform.links(self._watch.run.handle).items():
+            self.log.info("%s: %s", name, url)
 
     def _cancel(self) -> None:
         watch = self._watch

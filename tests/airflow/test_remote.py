@@ -43,7 +43,7 @@ pytestmark = [
 ]
 DATES = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in itertools.count())
 BEGUN = {"tables": ["shop.a"], "since": 0}
-OWN = {"wheel": "/w.whl", "local_roots": True}
+OWN = {"wheel": "/Volumes/w.whl", "local_roots": True}
 
 
 @pytest.fixture

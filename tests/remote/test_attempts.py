@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -9,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.runners.attempts import Submission
-from tests.remote.world import KEY, LAKE, TABLES, Fuse, World, spec_of
+from tests.remote.world import KEY, LAKE, TABLES, Fuse, Heard, World, spec_of
 
 FUSES = st.one_of(st.just(Fuse()), st.builds(Fuse, left=st.integers(1, 25), after=st.booleans(), burnt=st.just(0)))
 
@@ -136,6 +140,24 @@ def test_how_far_an_attempt_came_is_remembered() -> None:
     to_the_end(world)
     world.work()
     assert world.attempts.all()[0].ended
+
+
+def test_a_command_that_is_stopped_cancels_its_run_and_says_what_was_done() -> None:
+    world, sleeps = World(), []
+
+    def sleep(_: float) -> None:
+        world.platform.answer("s.a", good=True)
+        sleeps.append(1)
+        if len(sleeps) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    runner = replace(world.runner(), patient=True, sleep=sleep)
+    heard = Heard()
+    outcome = runner.run(spec_of(TABLES, "j"), heard)
+    found = {r.table: r.error.code if r.error else r.status for r in heard.results}
+    assert found == {"s.a": "succeeded", "s.b": "JOB_CANCELLED", "s.c": "JOB_CANCELLED"}
+    assert (outcome.cancelled_by, outcome.exit_status) == (signal.SIGTERM, 143)
+    assert world.platform.runs[0].stopping
 
 
 def test_a_damaged_record_is_told_with_its_place() -> None:

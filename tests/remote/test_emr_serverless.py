@@ -129,6 +129,26 @@ def test_what_the_service_has_not_is_told_before_it_is_asked(tier: TierSpec, own
         request_of(asked, EmrSettings(**OWN, **own))
 
 
+class Answering:
+    """A client with a dashboard, which moto has not."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def get_dashboard_for_job_run(self, **asked: str) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return {"url": f"{self.answer}/{asked['applicationId']}/{asked['jobRunId']}"}
+
+
+def test_the_spark_ui_is_told_where_it_can_be_had() -> None:
+    handle = Handle(run="r", group="a")
+    found = EmrPlatform(EmrSettings(**OWN), Answering("https://ui")).links(handle)
+    assert found == {"Spark UI": "https://ui/a/r"}
+    gone = ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "GetDashboardForJobRun")
+    assert EmrPlatform(EmrSettings(**OWN), Answering(gone)).links(handle) == {}
+
+
 class Failing:
     """A client whose answers are errors."""
 

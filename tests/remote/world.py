@@ -118,6 +118,9 @@ class MemoryPlatform:
         if lost:
             raise LostError
 
+    def links(self, handle: Handle) -> dict[str, str]:
+        return {"page": handle.page}
+
     def mend(self, handle: Handle) -> None:
         run = self.runs[int(handle.run)]
         run.state, run.mendable, run.mended = "running", False, run.mended + 1

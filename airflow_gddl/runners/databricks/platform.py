@@ -86,6 +86,9 @@ class DatabricksPlatform:
 
         self.workspace.ask(call)
 
+    def links(self, handle: Handle) -> Mapping[str, str]:  # noqa: ARG002 - the run's page leads to all others
+        return {}
+
     def mend(self, handle: Handle) -> None:
         run = self._run(int(handle.run))
         repairs = _repairs(run) if run else []

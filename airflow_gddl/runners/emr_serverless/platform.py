@@ -65,8 +65,7 @@ class EmrPlatform:
                 if _code(error) != _GONE:
                     raise
                 return Sight(state="lost", message=f"there is no job run {handle.run}")
-        state = _STATES.get(found["state"], "waiting")
-        return Sight(state=state, message=str(found.get("stateDetails") or ""), links=self._links(handle, state))
+        return Sight(state=_STATES.get(found["state"], "waiting"), message=str(found.get("stateDetails") or ""))
 
     def cancel(self, handle: Handle) -> None:
         with _telling():
@@ -81,13 +80,11 @@ class EmrPlatform:
         """Never asked for: the service itself starts a run's driver again where its machine was lost."""
         raise FatalError("PLATFORM_REFUSED", f"job run {handle.run} can't be repaired", remedy="run again")
 
-    def _links(self, handle: Handle, state: State) -> Mapping[str, str]:
-        """Spark's own UI, live or from history; its URL is signed and holds for an hour. Empty where there is none."""
-        if state == "waiting":
-            return {}
+    def links(self, handle: Handle) -> Mapping[str, str]:
+        """Spark's own UI, live or from history; its URL is signed and holds for an hour."""
         try:
             found = self.client.get_dashboard_for_job_run(applicationId=handle.group, jobRunId=handle.run)
-        except (ClientError, BotoCoreError, NotImplementedError):
+        except (ClientError, BotoCoreError):
             return {}
         return {"Spark UI": str(found["url"])}
 
