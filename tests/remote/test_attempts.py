@@ -160,6 +160,17 @@ def test_a_command_that_is_stopped_cancels_its_run_and_says_what_was_done() -> N
     assert world.platform.runs[0].stopping
 
 
+def test_a_worker_that_is_killed_while_it_has_a_run_cancels_it() -> None:
+    world = World()
+    runner = world.runner()
+    runner.stop()
+    assert world.platform.runs == []
+    runner.run(spec_of(TABLES, "j"), Heard())
+    runner.stop()
+    assert world.platform.runs[0].stopping
+    assert world.attempts.all()[0].stopped
+
+
 def test_a_damaged_record_is_told_with_its_place() -> None:
     world = World()
     path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-order.json"

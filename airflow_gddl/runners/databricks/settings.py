@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from airflow_gddl.contract.checks import SpecProblem, spec_problem
+from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.durations import is_duration
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -85,24 +85,22 @@ class DatabricksSettings:
 def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
     """What types can't say."""
     if not settings.wheel.endswith(".whl") or not settings.wheel.startswith(("/Volumes/", "/Workspace/", "s3://")):
-        remedy = "write e.g. /Volumes/main/gddl/wheels/airflow_gddl-0.1.0-py3-none-any.whl"
-        yield spec_problem(
-            "FIELD_VALUE", ("wheel",), settings.wheel, "not a wheel on a volume or in the workspace", remedy
-        )
+        what, remedy = "not a wheel on a volume or in the workspace", "write e.g. /Volumes/main/gddl/airflow_gddl.whl"
+        yield spec_problem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
     if not is_duration(settings.timeout):
         yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a length of time", "write e.g. 12h")
-    if not 1 <= settings.max_concurrent_runs <= _MOST_RUNS:
-        path, most = ("max_concurrent_runs",), f"must be 1 to {_MOST_RUNS}"
-        yield spec_problem("FIELD_VALUE", path, settings.max_concurrent_runs, most, "write a number of runs")
-    if not 0 <= settings.repairs <= _MOST_REPAIRS:
-        path, most = ("repairs",), f"must be 0 to {_MOST_REPAIRS}"
-        yield spec_problem("FIELD_VALUE", path, settings.repairs, most, "write 0 for none")
+    for name, least, most in (("max_concurrent_runs", 1, _MOST_RUNS), ("repairs", 0, _MOST_REPAIRS)):
+        if not least <= (value := getattr(settings, name)) <= most:
+            what = f"must be {least} to {most}"
+            yield spec_problem("FIELD_VALUE", (name,), value, what, "write a number between these")
     for size, tier in settings.tiers.items():
-        if not tier.serverless and tier.node_type is None and tier.instance_pool_id is None:
-            what, remedy = "must be given for a job cluster", "give node_type or instance_pool_id, or serverless: true"
-            yield spec_problem("FIELD_MISSING", ("tiers", size, "node_type"), None, what, remedy)
-        if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
-            path = ("tiers", size, "max_workers")
-            yield spec_problem(
-                "FIELD_VALUE", path, tier.max_workers, "fewer than workers", "write more, or leave it out"
-            )
+        yield from _check_tier(("tiers", size), tier)
+
+
+def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
+    if not tier.serverless and tier.node_type is None and tier.instance_pool_id is None:
+        what, remedy = "must be given for a job cluster", "give node_type or instance_pool_id, or serverless: true"
+        yield spec_problem("FIELD_MISSING", (*path, "node_type"), None, what, remedy)
+    if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
+        what, remedy = "fewer than workers", "write more, or leave it out"
+        yield spec_problem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
