@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger
+from asgiref.sync import sync_to_async
 
 
 def _first(name: str, *modules: str) -> Any:
@@ -27,6 +28,19 @@ DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exception
 
 STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
 """Whether a task can start in the triggerer with its run's params: only a trigger that renders templates gets them."""
+
+TELLS_TRIGGERS_OF_KILLS = hasattr(BaseTrigger, "on_kill")
+"""Whether a trigger is told that a person stopped its task; else it must ask what became of the task."""
+
+
+async def is_still_deferred(instance: Any) -> bool:
+    """Whether a trigger's task waits for it still: asked from within the trigger, where it is cancelled."""
+    run, task = instance.run_id, instance.task_id
+    asked = _first("RuntimeTaskInstance", "airflow.sdk.execution_time.task_runner").get_task_states
+    states = await sync_to_async(asked)(
+        dag_id=instance.dag_id, run_ids=[run], task_ids=[task], map_index=instance.map_index
+    )
+    return str(states.get(run, {}).get(task)) == "deferred"
 
 
 def connection(name: str) -> Any:

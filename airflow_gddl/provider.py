@@ -30,6 +30,11 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
         "300",
         "How long a run with nothing else to do waits for tables of depends_on.",
     ),
+    "run_poll_seconds": (
+        "float",
+        "5",
+        "Time between the first looks at a run elsewhere; it grows twelvefold.",
+    ),
     "claim_wait_seconds": ("float", "90", "How long a job waits for a table that another run holds."),
     "job_command": ("string", "", "The embedded job's program and first arguments, a JSON list. Empty: this Python."),
     "sensor_pool": ("string", "default_pool", "Pool of the sensors; loads use the pools of their tiers."),
@@ -50,7 +55,9 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
         "operators": [_modules("airflow_gddl.operators.load")],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
-        "triggers": [_modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files")],
+        "triggers": [
+            _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
+        ],
         "extra-links": ["airflow_gddl.links.JobLogLink", "airflow_gddl.links.AssetsLink"],
         "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
         "config": {

@@ -18,6 +18,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.answers import Answers
 from spark_jobs.job import exit_status, run_job
 from spark_jobs.parent import end_with
 from spark_jobs.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
@@ -31,6 +32,30 @@ PROGRESS = "GDDL-PROGRESS "
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the job that the arguments name; one JobResult line a table on standard output and nothing else there."""
+    args, results = _prepared(argv)
+    try:
+        job = read_spec(args.spec)
+    except GddlError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return _run(job, args, results)
+
+
+def task() -> None:
+    """`main` for platforms that call a function and show what it raises.
+
+    Raises:
+        GddlError: as `read_spec`.
+        SystemExit: with the exit status, when tables failed.
+    """
+    args, results = _prepared(None)
+    status = _run(read_spec(args.spec), args, results)
+    if status:
+        raise SystemExit(status)
+
+
+def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
+    """The arguments, and where results go."""
     args = _parser().parse_args(argv)
     if args.parent is not None:
         end_with(args.parent)
@@ -38,33 +63,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    try:
-        job = read_spec(args.spec)
-    except GddlError as error:
-        print(error, file=sys.stderr)
-        return 2
+    return args, results
+
+
+def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     spark = LazySpark(_settings(job, args.verbose))
     observe = _progress if args.progress else silent
     runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe))
     try:
-        outcomes = run_job(job, runtime, _printer(results))
+        outcomes = run_job(job, runtime, _printer(results, Answers.of(job, runtime.storage) if args.answers else None))
     finally:
         spark.stop()
     return exit_status(outcomes)
 
 
 def read_spec(text: str) -> JobSpec:
-    """A JobSpec from JSON or from a file that holds it.
+    """A JobSpec from JSON, or from a file or object (`s3://`) that holds it.
 
     Raises:
         FatalError: `SPEC_INVALID`, `SPEC_UNREADABLE`, `CONTRACT_VERSION`.
     """
     if not text.lstrip().startswith("{"):
         try:
-            text = Path(text).read_text(encoding="utf-8")
-        except OSError as error:
+            text = (Storage().read(text) if "://" in text else Path(text).read_bytes()).decode()
+        except (OSError, ValueError) as error:
             raise FatalError(
-                "SPEC_UNREADABLE", f"no JobSpec can be read: {error}", remedy="give JSON or a file"
+                "SPEC_UNREADABLE", f"no JobSpec can be read: {error}", remedy="give JSON, a file or an s3:// URL"
             ) from error
     version = _version_of(text)
     if version != JobSpec.contract_version:
@@ -86,7 +110,8 @@ def _version_of(text: str) -> object:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
-    parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file that holds it")
+    parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file or s3:// URL that holds it")
+    parser.add_argument("--answers", action="store_true", help="put each result into the lake too, below _gddl/answers")
     parser.add_argument("--progress", action="store_true", help="tell each step on standard error")
     parser.add_argument(
         "--parent", type=int, metavar="PID", help="end when this process, which started the job, is gone"
@@ -133,9 +158,11 @@ def is_on_a_cluster(environ: Mapping[str, str]) -> bool:
     return not master.startswith("local") or any(name in environ for name in started)
 
 
-def _printer(out: TextIO) -> Callable[[JobResult], None]:
+def _printer(out: TextIO, answers: Answers | None) -> Callable[[JobResult], None]:
     def show(result: JobResult) -> None:
         print(codec.to_json(result), file=out, flush=True)
+        if answers is not None:
+            answers.put(result)
 
     return show
 

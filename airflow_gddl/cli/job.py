@@ -11,8 +11,9 @@ from airflow_gddl.cli.exits import of_outcome
 from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.base import JobOutcome, Runner
-from airflow_gddl.runners.local import LocalRunner
+from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +56,16 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
         tiers=catalog.tiers,
         options=request.options,
     )
-    runner = _runner(surroundings, catalog)
+    runner = _runner(surroundings, catalog, spec.run_id)
     with display(surroundings.screen, len(tables), as_json=request.as_json) as listener:
         return runner.run(spec, listener)
 
 
-def _runner(surroundings: Surroundings, catalog: Catalog) -> Runner:
-    if catalog.runner != "local":
-        remedy = "set `runner: local`, the one this version has"
-        raise MetadataError("RUNNER_UNKNOWN", f"unknown runner {catalog.runner!r}", where="gddl.yaml", remedy=remedy)
-    return LocalRunner(command=surroundings.job_command, environ=surroundings.environ)
+def _runner(surroundings: Surroundings, catalog: Catalog, run_id: str) -> Runner:
+    settings = RunnerSettings(
+        command=surroundings.job_command,
+        environ=surroundings.environ,
+        own=catalog.runners.get(catalog.runner, {}),
+        errand=Errand(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
+    )
+    return make_runner(catalog.runner, settings)

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from airflow_gddl import __version__
-from airflow_gddl.cli import errors, exits, surroundings
+from airflow_gddl.cli import deploy, errors, exits, surroundings
 from airflow_gddl.cli.demo import demo
+from airflow_gddl.cli.fake_databricks import fake_databricks
 from airflow_gddl.cli.pools import pools
 from airflow_gddl.cli.run import run
 from airflow_gddl.cli.simulate import simulate
@@ -28,9 +29,10 @@ Exit status: 0 all succeeded; 1 some table failed (the others are done); 2 wrong
 fault, try again. With --debug, anywhere, an error shows its traceback."""
 
 app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (validate, run, status, verify, simulate, demo, pools):
+for command in (validate, run, status, verify, simulate, demo, pools, fake_databricks):
     app.command()(command)
 app.add_typer(errors.app, name="errors")
+app.add_typer(deploy.app, name="deploy")
 
 
 def _show_version(wanted: bool) -> None:

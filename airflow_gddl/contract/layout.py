@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from airflow_gddl.contract.spec import Roots, TableSpec
@@ -12,6 +13,21 @@ STATE = "_gddl"
 def join(root: str, *parts: str) -> str:
     """Path below a root, whatever slash the root ends with."""
     return "/".join([root.rstrip("/"), *parts])
+
+
+def order_path(lake: str, run_id: str) -> str:
+    """Where the JobSpec of a job that runs elsewhere is put."""
+    return join(lake, STATE, "specs", f"{run_id}.json")
+
+
+def answers_folder(lake: str, run_id: str) -> str:
+    """Where such a job puts a JobResult for each table."""
+    return join(lake, STATE, "answers", run_id)
+
+
+def answer_name(table: str) -> str:
+    """Name of a table's answer: names of tables may hold what names of objects may not."""
+    return f"{hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}.json"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.hints import TableHint
 from airflow_gddl.landing.work import Work
-from airflow_gddl.runners.base import ProgressEvent, Runner
+from airflow_gddl.runners.base import ProgressEvent, Runner, Waiting
 from airflow_gddl.snapshot import PipelineDocument
 
 Stage = Literal["initial", "increments"]
@@ -27,6 +27,7 @@ class Order:
         run: Airflow's run id.
         job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
         wait_seconds: how long a job waits for a table that another run holds.
+        begun: tables that this try began with before it waited for a run elsewhere; null at its start.
     """
 
     document: PipelineDocument
@@ -35,6 +36,7 @@ class Order:
     run: str
     job_id: str
     wait_seconds: float
+    begun: tuple[str, ...] | None = None
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -61,6 +63,7 @@ class Loading:
         results: of every table that ended, in that order.
         log: of the last job; null when there was none or it kept none.
         stopped: whether a job was told to stop.
+        waiting: a run elsewhere that goes on, whose results are not here yet; null when there is none.
     """
 
     order: Order
@@ -69,11 +72,18 @@ class Loading:
     results: list[JobResult] = field(default_factory=list)
     log: str | None = None
     stopped: bool = False
+    waiting: Waiting | None = None
     _marks: dict[str, str] = field(default_factory=dict)
 
     def todo(self) -> tuple[TableSpec, ...]:
-        """The order's tables but for those that this run has done; all, when it was finished and is cleared."""
+        """The order's tables but for those that this run has done; all, when it was finished and is cleared.
+
+        Of a try that goes on after it waited: the tables that it began with, whatever became of them.
+        """
         marks = self.order.marks
+        if self.order.begun is not None:
+            begun = set(self.order.begun)
+            return tuple(spec for spec in self.order.document.specs if spec.table in begun and spec.table in marks)
         if self.book.is_finished(self.order.stage, self.order.run):
             self.book.reopen(self.order.stage, marks)
         return tuple(
@@ -98,6 +108,8 @@ class Loading:
                         self.on_result(_left_out(spec, sorted(bad.intersection(spec.depends_on))))
                 if ready and not self.stopped:
                     self._job(runner, ready)
+                if self.waiting is not None:
+                    break
         finally:
             self.book.flush()
 
@@ -140,6 +152,7 @@ class Loading:
         outcome = runner.run(job, self)
         self.log = outcome.log
         self.stopped = outcome.cancelled_by is not None
+        self.waiting = outcome.waiting
 
 
 def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:

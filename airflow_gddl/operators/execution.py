@@ -13,27 +13,48 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.announcing import add_events
 from airflow_gddl.capabilities import AirflowException, AirflowFailException, AirflowSkipException
-from airflow_gddl.contract.codec import decode
+from airflow_gddl.connections import FromAirflow
+from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.loading import Loading, Order
 from airflow_gddl.landing.observing import Question, observe
 from airflow_gddl.landing.work import Work
 from airflow_gddl.operators.reporting import Reporter, explained, summary
-from airflow_gddl.runners.base import Runner
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.base import Runner, Waiting
+from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from airflow_gddl.triggers.tables import utc_now
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.load import LoadOperator
 
 
-def execute(operator: LoadOperator, context: Context) -> dict[str, Any]:
-    """See `LoadOperator.execute`."""
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """What a try remembers while it waits in the triggerer.
+
+    Attributes:
+        tables: those that it began with.
+        since: see `RemoteRunner`.
+    """
+
+    tables: tuple[str, ...]
+    since: int
+
+
+def execute(operator: LoadOperator, context: Context, begun: Begun | None = None) -> dict[str, Any]:
+    """See `LoadOperator.execute`; with `begun`, that it goes on after a wait.
+
+    Raises:
+        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+    """
     try:
         document = _document(operator)
-        return _Execution(operator, context, document, configuration.environ_of(document)).run()
+        return _Execution(operator, context, document, configuration.environ_of(document), begun).run()
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:
@@ -57,15 +78,20 @@ class _Execution:
     context: Context
     document: PipelineDocument
     environ: Mapping[str, str]
+    begun: Begun | None
 
     def run(self) -> dict[str, Any]:
         operator, context = self.operator, self.context
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
-        loading = Loading(
-            self._order(), HintBook(self.document.roots, operator.pipeline, environ=self.environ), reporter
-        )
-        self._load(loading)
+        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
+        loading = Loading(self._order(), book, reporter)
+        runner = self._runner()
+        self._load(loading, runner)
         operator.job_log = loading.log
+        if loading.waiting is not None:
+            self._wait(loading, runner, loading.waiting)
+        if isinstance(runner, RemoteRunner):
+            runner.settle()
         operator.loaded = tuple(result.table for result in loading.results)
         counts = summary(loading.results)
         context["ti"].xcom_push(key="results", value=counts)
@@ -79,14 +105,33 @@ class _Execution:
         add_events(context, operator.pipeline, loading.book.finish(operator.stage, context["run_id"]))
         return counts
 
-    def _load(self, loading: Loading) -> None:
+    def _load(self, loading: Loading, runner: Runner) -> None:
         specs = loading.todo()
         if specs:
-            loading.load(self._runner(), specs, loading.order.marks)
-        if self.operator.stage == "increments" and loading.order.work.held and not loading.stopped:
-            self._load_held(loading)
+            loading.load(runner, specs, loading.order.marks)
+        ready = not loading.stopped and loading.waiting is None
+        if self.operator.stage == "increments" and loading.order.work.held and ready:
+            self._load_held(loading, runner)
 
-    def _load_held(self, loading: Loading) -> None:
+    def _wait(self, loading: Loading, runner: Runner, run: Waiting) -> None:
+        """Leave it to the triggerer; nothing of this process is needed to go on."""
+        if not isinstance(runner, RemoteRunner):
+            raise TypeError(f"{type(runner).__name__} left a run to wait for")
+        operator = self.operator
+        operator.log.info("run %s goes on%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
+        begun = self.begun or Begun(tables=tuple(spec.table for spec in loading.todo()), since=runner.since or 0)
+        watch = Watch(
+            runner=operator.runner or self.document.runner,
+            settings=self.document.runner_settings,
+            lake=self.document.roots.lake,
+            aws_conn_id=self.document.aws_conn_id or "",
+            task=runner.attempts.key,
+            run=run,
+            begun=plain(begun),
+        )
+        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed")
+
+    def _load_held(self, loading: Loading, runner: Runner) -> None:
         """Once more at the tables that waited for others: these may be done by now."""
         held = loading.order.work.held
         since = dict.fromkeys(held, loading.order.work.looked_at)
@@ -97,7 +142,7 @@ class _Execution:
             self.operator.log.warning("%s still waits for %s", table, ", ".join(held[table]))
         late = [spec for spec in self.document.specs if spec.table in marks]
         if late:
-            loading.load(self._runner(), late, marks)
+            loading.load(runner, late, marks)
 
     def _order(self) -> Order:
         operator, context = self.operator, self.context
@@ -112,9 +157,20 @@ class _Execution:
             run=context["run_id"],
             job_id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}",
             wait_seconds=configuration.number("claim_wait_seconds"),
+            begun=self.begun.tables if self.begun else None,
         )
 
     def _runner(self) -> Runner:
-        own = self.document.runner_settings
-        settings = RunnerSettings(command=configuration.job_command(), environ=self.environ, own=own)
-        return make_runner(self.operator.runner or self.document.runner, settings)
+        operator, context = self.operator, self.context
+        key = TaskKey(pipeline=operator.pipeline, run=context["run_id"], task=operator.task_id)
+        since = self.begun.since if self.begun else None
+        settings = RunnerSettings(
+            command=configuration.job_command(),
+            environ=self.environ,
+            own=self.document.runner_settings,
+            errand=Errand(task=key, roots=self.document.roots, patient=False, since=since),
+            connections=FromAirflow(),
+        )
+        runner = make_runner(operator.runner or self.document.runner, settings)
+        operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
+        return runner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 from airflow.sdk import BaseOperator, Context
@@ -25,6 +26,7 @@ class LoadOperator(BaseOperator):
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
         loaded: tables that a job was asked to load in this try.
+        stop: cancels the run elsewhere that this try started; null when there is none.
     """
 
     stage: ClassVar[Literal["initial", "increments"]]
@@ -40,6 +42,7 @@ class LoadOperator(BaseOperator):
         self.runner = runner
         self.job_log: str | None = None
         self.loaded: tuple[str, ...] = ()
+        self.stop: Callable[[], None] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """A summary of the load; `results` of it is bounded.
@@ -53,6 +56,24 @@ class LoadOperator(BaseOperator):
         from airflow_gddl.operators import execution  # noqa: PLC0415 - as said above
 
         return execution.execute(self, context)
+
+    def resumed(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Back from the triggerer: the run that it watched has ended, or it could not tell.
+
+        Args:
+            event: see `GddlRunTrigger`.
+        """
+        from airflow_gddl.contract.codec import decode  # noqa: PLC0415 - as above
+        from airflow_gddl.operators import execution  # noqa: PLC0415 - as above
+
+        if "error" in event:
+            self.log.warning("the triggerer could not follow the run: %s", event["error"])
+        return execution.execute(self, context, decode(execution.Begun, event["begun"]))
+
+    def on_kill(self) -> None:
+        """The task was stopped while it was in this process; what the triggerer watches, it cancels itself."""
+        if self.stop is not None:
+            self.stop()
 
 
 class GddlInitialLoadOperator(LoadOperator):

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.runners.platform import Handle
 
 Step = Literal["discover", "read", "append", "merge", "history", "commit", "done"]
 
@@ -29,6 +30,18 @@ class ProgressEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A run elsewhere that goes on.
+
+    Attributes:
+        number: of the attempt it is, see `runners.attempts`.
+    """
+
+    number: int
+    handle: Handle
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobOutcome:
     """A finished job.
 
@@ -36,13 +49,16 @@ class JobOutcome:
         results: one a table of the spec, in the order they ended; tables the job never answered for come last, failed.
         exit_status: the job's own, 0 to 255; 128 plus the signal's number when a signal ended it.
         cancelled_by: number of the signal that told it to stop; null when it was left alone.
-        log: where the job's log was written; null when the runner keeps none.
+        log: where the job's log was written, or the page of its run; null when the runner keeps none.
+        waiting: a run that goes on elsewhere, for the caller to wait for: results are not complete, and the same call
+            made again later goes on with it. Null when the job has ended.
     """
 
     results: tuple[JobResult, ...]
     exit_status: int
     cancelled_by: int | None = None
     log: str | None = None
+    waiting: Waiting | None = None
 
 
 class Listener(Protocol):

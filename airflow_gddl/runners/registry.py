@@ -1,14 +1,42 @@
-"""Runners by the name that `gddl.yaml` gives."""
+"""Runners by the name that `gddl.yaml` gives. A platform's libraries are imported only when it is asked for."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.base import Runner
+from airflow_gddl.runners.connections import Connections, FromEnvironment
 from airflow_gddl.runners.local import LocalRunner
+from airflow_gddl.runners.pace import Pace
+from airflow_gddl.runners.platform import Platform
+from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.stores import open_store
+
+_PLATFORMS = {
+    "databricks": ("airflow_gddl.runners.databricks.platform", "databricks-sdk"),
+    "emr_serverless": ("airflow_gddl.runners.emr_serverless.platform", "boto3"),
+}
+RUNNERS = ("local", *_PLATFORMS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errand:
+    """For whom a job runs elsewhere.
+
+    Attributes:
+        patient, since: see `RemoteRunner`.
+    """
+
+    task: TaskKey
+    roots: Roots
+    patient: bool = True
+    since: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,24 +47,62 @@ class RunnerSettings:
         command: program and first arguments of the embedded job.
         environ: environment of the caller.
         own: what `gddl.yaml` says under `runners` for this one.
+        errand: null where jobs run on this machine only.
     """
 
     command: tuple[str, ...]
     environ: Mapping[str, str]
     own: Mapping[str, Any] = field(default_factory=dict)
-
-
-RUNNERS: dict[str, Callable[[RunnerSettings], Runner]] = {
-    "local": lambda settings: LocalRunner(command=settings.command, environ=settings.environ),
-}
+    errand: Errand | None = None
+    connections: Connections = field(default_factory=FromEnvironment)
+    pace: Pace = field(default_factory=Pace)
 
 
 def make_runner(name: str, settings: RunnerSettings) -> Runner:
     """
     Raises:
-        MetadataError: `RUNNER_UNKNOWN`.
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`.
+        FatalError: `RUNNER_PACKAGE_MISSING`.
     """
-    if name not in RUNNERS:
-        remedy = f"set `runner` to one of {', '.join(sorted(RUNNERS))}"
+    if name == "local":
+        return LocalRunner(command=settings.command, environ=settings.environ)
+    errand = settings.errand
+    platform = make_platform(name, settings.own, settings.environ, settings.connections)
+    if errand is None:
+        raise LookupError(f"runner {name} needs to know for whom it runs")
+    _check_roots(name, settings.own, errand.roots)
+    store = open_store(errand.roots.lake, settings.environ)
+    return RemoteRunner(
+        platform=platform,
+        store=store,
+        attempts=Attempts(store, errand.roots.lake, errand.task),
+        patient=errand.patient,
+        since=errand.since,
+        pace=settings.pace,
+    )
+
+
+def _check_roots(name: str, own: Mapping[str, Any], roots: Roots) -> None:
+    for field_name, root in (("landing", roots.landing), ("lake", roots.lake)):
+        if not root.startswith("s3://") and not own.get("local_roots"):
+            what = f"runner {name} needs {field_name} in an object store, not {root!r}"
+            raise MetadataError("RUNNER_NEEDS_S3", what, where="gddl.yaml", remedy=f"set {field_name} to s3://bucket/…")
+
+
+def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str], connections: Connections) -> Platform:
+    """
+    Raises:
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`.
+        FatalError: `RUNNER_PACKAGE_MISSING`.
+    """
+    if name not in _PLATFORMS:
+        remedy = f"set `runner` to one of {', '.join(RUNNERS)}"
         raise MetadataError("RUNNER_UNKNOWN", f"unknown runner {name!r}", where="gddl.yaml", remedy=remedy)
-    return RUNNERS[name](settings)
+    module, package = _PLATFORMS[name]
+    try:
+        make: Callable[..., Platform] = importlib.import_module(module).make
+    except ModuleNotFoundError as error:
+        remedy = f"pip install 'airflow-gddl[{name}]'"
+        what = f"runner {name} needs {package}: {error}"
+        raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=remedy) from error
+    return make(own, environ, connections)

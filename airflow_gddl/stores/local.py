@@ -28,15 +28,30 @@ class LocalStore:
             return Path(path).read_bytes()
 
     def write(self, path: str, data: bytes) -> None:
-        target = Path(path)
-        beside = target.with_name(f".{target.name[:100]}.{uuid.uuid4().hex}.tmp")
-        with _translated(path):
-            target.parent.mkdir(parents=True, exist_ok=True)
+        with _translated(path), _written_beside(path, data) as beside:
+            beside.replace(path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        with _translated(path), _written_beside(path, data) as beside:
             try:
-                beside.write_bytes(data)
-                beside.replace(target)
-            finally:
-                beside.unlink(missing_ok=True)
+                # A link to a name that is taken fails, whoever took it; a rename would replace what is there.
+                os.link(beside, path)
+            except FileExistsError:
+                return False
+            return True
+
+
+@contextlib.contextmanager
+def _written_beside(path: str, data: bytes) -> Iterator[Path]:
+    """A file with the content in the target's folder; it is gone afterwards unless it was moved."""
+    target = Path(path)
+    beside = target.with_name(f".{target.name[:100]}.{uuid.uuid4().hex}.tmp")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        beside.write_bytes(data)
+        yield beside
+    finally:
+        beside.unlink(missing_ok=True)
 
     def remove(self, path: str) -> None:
         with _translated(path):

@@ -58,3 +58,10 @@ class Store(Protocol):
     def remove(self, path: str) -> None:
         """Nothing happens when it is gone already."""
         ...
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put if absent; False when it exists, with whatever content.
+
+        An answer that got lost and was asked for again also reads False: who must know compares the content.
+        """
+        ...

@@ -69,6 +69,18 @@ class BucketStore:
         with contextlib.suppress(FileNotFoundError), _translated(path):
             obstore.delete(client(bucket, self._environ), key)
 
+    def create(self, path: str, data: bytes) -> bool:
+        import obstore  # noqa: PLC0415 - as above
+        from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415 - as above
+
+        bucket, key = split(path)
+        with _translated(path):
+            try:
+                obstore.put(client(bucket, self._environ), key, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
 
 def client(bucket: str, environ: Mapping[str, str]) -> S3Store:
     """The process's one client of a bucket and these credentials."""

@@ -47,6 +47,12 @@ def work(orders: dict, run_id: str, table: str) -> bool:
         code, message = orders["fail"][table]
         result = {"table": table, "run_id": run_id, "status": "failed", "error": {"code": code, "message": message}}
     print(json.dumps(result), flush=True)
+    if "--answers" in sys.argv:
+        lake = Path(json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())["roots"]["lake"])
+        layout = importlib.import_module("airflow_gddl.contract.layout")
+        answer = Path(layout.answers_folder(str(lake), run_id), layout.answer_name(table))
+        answer.parent.mkdir(parents=True, exist_ok=True)
+        answer.write_text(json.dumps(result))
     return result["status"] != "failed"
 
 

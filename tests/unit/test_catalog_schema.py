@@ -42,7 +42,8 @@ def test_they_are_schemas(name: str) -> None:
 
 def test_every_field_is_described() -> None:
     definitions = {**schemas()["tables.json"]["$defs"], **schemas()["gddl.json"]["$defs"]}
-    assert set(definitions) == {"Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"}
+    runners = {"DatabricksSettings", "DatabricksTier", "EmrSettings", "EmrTier"}
+    assert set(definitions) == {"Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"} | runners
     fields = {
         f"{kind}.{name}": field for kind, schema in definitions.items() for name, field in schema["properties"].items()
     }
@@ -59,7 +60,7 @@ lake: s3://b
 runner: local
 defaults: {owner: me, mask: {email: null}}
 tiers: {small: {cores: 4, memory: 8g}, huge: null}
-runners: {local: null, databricks: {host: h}}
+runners: {local: null, elsewhere: {host: h}, databricks: {wheel: /Volumes/a.whl}}
 """
     assert errors("gddl.json", yaml.safe_load(settings)) == []
 

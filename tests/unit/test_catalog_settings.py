@@ -33,11 +33,11 @@ def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
 
 
 def test_runners_are_kept_as_written(tmp_path: Path) -> None:
-    settings = SETTINGS + "runner: databricks\nrunners:\n  local:\n  databricks: {host: h, n: 2, tags: [a]}\n"
+    settings = SETTINGS + "runner: elsewhere\nrunners:\n  local:\n  elsewhere: {host: h, n: 2, tags: [a]}\n"
     catalog = loaded(tmp_path, {"gddl.yaml": settings})
     assert (catalog.runner, catalog.runners) == (
-        "databricks",
-        {"local": {}, "databricks": {"host": "h", "n": 2, "tags": ["a"]}},
+        "elsewhere",
+        {"local": {}, "elsewhere": {"host": "h", "n": 2, "tags": ["a"]}},
     )
 
 
@@ -79,12 +79,12 @@ def test_other_roots_are_refused(tmp_path: Path, root: str) -> None:
 
 def test_the_environment_overrides_every_section(tmp_path: Path) -> None:
     settings = (
-        SETTINGS + "defaults: {owner: a}\ntiers:\n  extra-Large: {cores: 8}\nrunners:\n  databricks: {host: dev}\n"
+        SETTINGS + "defaults: {owner: a}\ntiers:\n  extra-Large: {cores: 8}\nrunners:\n  elsewhere: {host: dev}\n"
     )
     environ = {
         "GDDL_LANDING": "s3://prod/landing",
         "GDDL_LAKE": "../lake",
-        "GDDL_RUNNER": "databricks",
+        "GDDL_RUNNER": "elsewhere",
         "GDDL_TIERS__SMALL__TABLES_PER_JOB": "50",
         "GDDL_TIERS__EXTRA_LARGE__MEMORY": "16g",
         "GDDL_TIERS__NEW__DELETION_VECTORS": "true",
@@ -94,8 +94,8 @@ def test_the_environment_overrides_every_section(tmp_path: Path) -> None:
         "GDDL_DEFAULTS__TAGS__TEAM": "core",
         "GDDL_DEFAULTS__CLUSTER_BY": "[a, b]",
         "GDDL_DEFAULTS__SEQUENCE_BY": "[]",
-        "GDDL_RUNNERS__DATABRICKS__HOST": "prod",
-        "GDDL_RUNNERS__DATABRICKS__CLUSTER__WORKERS": "3",
+        "GDDL_RUNNERS__ELSEWHERE__HOST": "prod",
+        "GDDL_RUNNERS__ELSEWHERE__CLUSTER__WORKERS": "3",
         "GDDL_METADATA": "elsewhere",
         "OTHER": "x",
     }
@@ -105,8 +105,8 @@ def test_the_environment_overrides_every_section(tmp_path: Path) -> None:
     assert (catalog.tiers["extra-Large"].cores, catalog.tiers["extra-Large"].memory) == (8, "16g")
     assert catalog.tiers["new"].deletion_vectors is True
     assert (catalog.runner, catalog.runners) == (
-        "databricks",
-        {"databricks": {"host": "prod", "cluster": {"workers": 3}}},
+        "elsewhere",
+        {"elsewhere": {"host": "prod", "cluster": {"workers": 3}}},
     )
     (spec,) = catalog.tables
     assert (spec.schedule, spec.freshness, spec.owner) == ("@daily", "2h", "a")

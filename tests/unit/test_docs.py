@@ -19,6 +19,8 @@ from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
+from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from spark_jobs.engines.shape import Shape
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
@@ -29,6 +31,10 @@ LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
 UNUSED = "No effect yet"
+NEEDED = {
+    "databricks": {"wheel": "/Volumes/a.whl"},
+    "emr_serverless": {"execution_role": "arn:a", "entry_point": "s3://a"},
+}
 
 
 # Codes
@@ -91,6 +97,13 @@ def test_codes_that_other_pages_name_exist() -> None:
         "AR_H_TIMESTAMP",
         "JAVA_HOME",
         "NO_CODEGEN",
+        "DATABRICKS_HOST",
+        "DATABRICKS_TOKEN",
+        "PERFORMANCE_OPTIMIZED",
+        "CAN_MANAGE",
+        "CAN_MANAGE_RUN",
+        "CLOUD_FAILURE",
+        "INTERNAL_ERROR",
     }
     clients = ("GDDL_", "AWS_")
     for path in PAGES:
@@ -119,7 +132,8 @@ def test_codes_are_found_where_they_are_used(source: str, expected: set[str]) ->
 
 def defaults_of(cls: type) -> dict[str, Any]:
     """Field to its default in plain values, in order; `required` where there is none."""
-    required = {"table": "", "keys": ()} if cls is TableSpec else {}
+    required: dict[str, Any] = {"table": "", "keys": ()} if cls is TableSpec else {}
+    required |= {DatabricksSettings: NEEDED["databricks"], EmrSettings: NEEDED["emr_serverless"]}.get(cls, {})
     built = cls(**required)
     return {f.name: "required" if f.name in required else plain(getattr(built, f.name)) for f in fields(cls)}
 
@@ -136,6 +150,10 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "Schema evolution": defaults_of(SchemaEvolution),
     "DMS options": defaults_of(DmsOptions),
     "Tiers": defaults_of(TierSpec),
+    "databricks": defaults_of(DatabricksSettings),
+    "databricks tiers": defaults_of(DatabricksTier),
+    "emr_serverless": defaults_of(EmrSettings),
+    "emr_serverless tiers": defaults_of(EmrTier),
 }
 
 
@@ -165,6 +183,11 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings[name] = example
     elif title == "A row":
         row[name] = example
+    elif title.partition(" ")[0] in NEEDED:
+        runner, _, tier = title.partition(" ")
+        own = {f: v for f, v in NEEDED[runner].items() if f != name or tier}
+        inner = f"tiers: {{large: {{{entry}}}}}" if tier else entry
+        settings["runners"] = f"{{{runner}: {{{inner}, {', '.join(f'{f}: {v}' for f, v in own.items())}}}}}"
     elif title == "Tiers":
         settings["tiers"] = f"{{large: {{{entry}}}}}"
     else:
@@ -197,7 +220,7 @@ def test_the_tiers_differ_as_documented() -> None:
 def test_what_has_no_effect_is_not_read() -> None:
     """Whoever makes a field work finds this page out of date."""
     unused = {bare(row[0]) for title in TABLES for row in documented_fields(title) if UNUSED in row[1]}
-    assert unused >= {"compute", "workers"}
+    assert unused >= {"compute"}
     paths = [path for path in SOURCES if not {"contract", "catalog", "simulate"} & set(path.parts)]
     read = {node.attr for tree in trees(paths) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert unused & read == set()
@@ -240,7 +263,8 @@ def test_every_command_and_option_is_documented() -> None:
         assert {o for o in own if o not in place} == set(), name
         if name != "gddl simulate":
             assert set(re.findall(r"--[a-z-]+", place)) == own, name
-    everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--progress", "--verbose"}
+    everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--answers", "--progress"}
+    everywhere |= {"--verbose"}
     assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
 
 

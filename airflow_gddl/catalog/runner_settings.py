@@ -1,0 +1,52 @@
+"""Settings of runners, and of tiers for them, checked as the metadata is read, by the classes that the runners take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_gddl.catalog.validation import Shape
+from airflow_gddl.contract.checks import FieldPath, SpecProblem
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.runners.databricks import settings as databricks
+from airflow_gddl.runners.emr_serverless import settings as emr_serverless
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A class of settings, and what its types can't say."""
+
+    shape: Shape[Any]
+    check: Callable[[Any], Iterable[SpecProblem]]
+
+    def problems(self, values: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
+        built = self.shape.build(values, path)
+        if isinstance(built, tuple):
+            yield from built
+        else:
+            yield from (replace(problem, path=(*path, *problem.path)) for problem in self.check(built))
+
+
+RUNNERS = {
+    "databricks": Checked(Shape(databricks.DatabricksSettings), databricks.check_settings),
+    "emr_serverless": Checked(Shape(emr_serverless.EmrSettings), emr_serverless.check_settings),
+}
+COMPUTE: dict[str, Checked] = {}
+
+
+def check_runners(
+    runner: str, sections: Mapping[str, Mapping[str, Any] | None], tiers: Mapping[str, TierSpec]
+) -> Iterator[SpecProblem]:
+    """Problems of `runners` and of each tier's `compute`, as far as this version knows the runner.
+
+    Args:
+        runner: the chosen one, whose section is checked even where it is absent.
+    """
+    for name, checked in RUNNERS.items():
+        if name in sections or name == runner:
+            yield from checked.problems(sections.get(name) or {}, ("runners", name))
+    for tier, spec in tiers.items():
+        for name, values in spec.compute.items():
+            if name in COMPUTE:
+                yield from COMPUTE[name].problems(values, ("tiers", tier, "compute", name))

@@ -1,0 +1,97 @@
+"""`gddl deploy databricks`: what the metadata asks of a platform, made there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json as json_module
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from airflow_gddl.catalog import Catalog
+from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli import options, surroundings
+from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.runners.connections import DatabricksAccess
+from airflow_gddl.runners.own import settings_of
+
+if TYPE_CHECKING:
+    from airflow_gddl.runners.databricks.changes import JobChange
+
+app = typer.Typer(help="Make on a platform what the metadata asks of it.", no_args_is_help=True)
+_STYLES = {"create": "green", "update": "yellow", "keep": ""}
+
+
+@app.callback()
+def _group() -> None:
+    """A callback keeps the name of the platform a word of its own."""
+
+
+@app.command()
+def databricks(
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    render_bundle: Annotated[
+        Path | None, typer.Option("--render-bundle", metavar="DIR", help="Write databricks.yml there instead.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Make or renew the saved Databricks jobs, one for each tier that tables use."""
+    around = surroundings.of(ctx)
+    require_sdk()
+    # The SDK takes a second to import: only this command pays for it.
+    from airflow_gddl.runners.databricks import deploy, jobs  # noqa: PLC0415 - as said above
+    from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
+    from airflow_gddl.runners.databricks.workspace import connect  # noqa: PLC0415 - as above
+
+    catalog = catalogs.read(around, metadata)
+    settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
+    wanted = jobs.jobs_of(_used(catalog), settings)
+    if render_bundle is not None:
+        path = deploy.render_bundle(render_bundle, settings.job_name, wanted)
+        around.screen.say(f"{len(wanted)} jobs written to {path}; `databricks bundle deploy` makes them")
+        return
+    workspace = connect(DatabricksAccess())
+    changes = deploy.plan(workspace, wanted)
+    (_record if json else _show)(around.screen, changes)
+    if not dry_run:
+        deploy.apply(workspace, changes)
+
+
+def _used(catalog: Catalog) -> Mapping[str, TierSpec]:
+    """Tiers that some enabled table has."""
+    sizes = {spec.size for spec in catalog.tables if spec.enabled}
+    return {size: tier for size, tier in catalog.tiers.items() if size in sizes}
+
+
+def require_sdk() -> None:
+    """
+    Raises:
+        FatalError: `RUNNER_PACKAGE_MISSING`.
+    """
+    if importlib.util.find_spec("databricks") is None:
+        remedy = "pip install 'airflow-gddl[databricks]'"
+        raise FatalError("RUNNER_PACKAGE_MISSING", "databricks-sdk is not installed", remedy=remedy)
+
+
+def _show(screen: Screen, changes: Sequence[JobChange]) -> None:
+    rows: list[Sequence[Cell | str]] = []
+    for change in changes:
+        rows.append((change.name, Cell(change.action, _STYLES[change.action]), "", "", ""))
+        rows += [("", "", field.path, _text(field.before), _text(field.after)) for field in change.fields]
+    screen.table([Column("job"), Column("action"), Column("field"), Column("is"), Column("becomes")], rows)
+
+
+def _record(screen: Screen, changes: Sequence[JobChange]) -> None:
+    for change in changes:
+        screen.record({"job": change.name, "action": change.action, "fields": change.fields})
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else json_module.dumps(value)

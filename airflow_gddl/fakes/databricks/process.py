@@ -1,0 +1,48 @@
+"""What a run's wheel task comes down to here: `gddl-job` as a process of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+_GRACE_SECONDS = 10.0
+_LINES = 200
+
+
+class TaskProcess:
+    """A process whose last lines are kept; it ends with this one."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.lines: deque[str] = deque(maxlen=_LINES)
+        self.cancelled = False
+        self._process = subprocess.Popen(  # noqa: S603 - the job's own command; only its parameters come with a request
+            [*command, "--parent", str(os.getpid())],
+            env={**os.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="backslashreplace",
+            process_group=0,
+        )
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended."""
+        if self._process.stdout is not None:
+            with self._process.stdout as out:
+                self.lines.extend(line.rstrip("\n") for line in out)
+        return self._process.wait()
+
+    def cancel(self) -> None:
+        """End it: by asking, and after a while for certain."""
+        self.cancelled = True
+        self._process.terminate()
+        threading.Timer(_GRACE_SECONDS, self._kill).start()
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,0 +1,138 @@
+"""Databricks as a `Platform`: runs of the saved job of a table's tier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from databricks.sdk.errors import InvalidParameterValue, NotFound, ResourceConflict
+from databricks.sdk.errors.base import DatabricksError
+from databricks.sdk.service.jobs import (
+    JobsAPI,
+    RepairHistoryItemType,
+    Run,
+    RunLifecycleStateV2State,
+    TerminationCodeCode,
+    TerminationTypeType,
+)
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.runners.connections import Connections
+from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.databricks.workspace import Workspace, connect
+from airflow_gddl.runners.own import settings_of
+from airflow_gddl.runners.platform import Handle, Order, Platform, Sight, State
+
+_GOING: Mapping[RunLifecycleStateV2State | None, State] = {
+    RunLifecycleStateV2State.RUNNING: "running",
+    RunLifecycleStateV2State.TERMINATING: "running",
+}
+_CANCELLED = {TerminationCodeCode.CANCELED, TerminationCodeCode.USER_CANCELED, TerminationCodeCode.SKIPPED}
+_NOT_OURS = {TerminationTypeType.CLOUD_FAILURE, TerminationTypeType.INTERNAL_ERROR}
+
+
+def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
+    """See `registry.make_platform`."""
+    settings = settings_of("databricks", DatabricksSettings, own)
+    return DatabricksPlatform(settings, connect(connections.databricks(settings.databricks_conn_id)))
+
+
+@dataclass(frozen=True)
+class DatabricksPlatform:
+    """See `Platform`."""
+
+    settings: DatabricksSettings
+    workspace: Workspace
+
+    def submit(self, order: Order) -> Handle:
+        """
+        Raises:
+            FatalError: `JOB_NOT_DEPLOYED`.
+        """
+        job = self._job(self.settings.job_of(order.size))
+        parameters = {"spec": order.spec}
+        run = self.workspace.ask(
+            lambda jobs: int(
+                jobs.run_now(job, idempotency_token=order.token, job_parameters=parameters).bind()["run_id"]
+            )
+        )
+        found = self._run(run)
+        return Handle(run=str(run), group=str(job), page=(found.run_page_url or "") if found else "")
+
+    def look(self, handle: Handle) -> Sight:
+        run = self._run(int(handle.run))
+        if run is None:
+            return Sight(state="lost", message=f"there is no run {handle.run}")
+        status = run.status
+        end = status.termination_details if status else None
+        if status is None or status.state != RunLifecycleStateV2State.TERMINATED or end is None:
+            return Sight(state=_GOING.get(status.state if status else None, "waiting"))
+        if end.code in (TerminationCodeCode.SUCCESS, TerminationCodeCode.SUCCESS_WITH_FAILURES):
+            return Sight(state="succeeded")
+        if end.code in _CANCELLED:
+            return Sight(state="cancelled", message=end.message or "")
+        code = end.code.value if end.code else "no reason"
+        said = self._error_of(run) or end.message or ""
+        mendable = end.type in _NOT_OURS and len(_repairs(run)) < self.settings.repairs
+        return Sight(state="failed", message=f"{code}: {said}", mendable=mendable)
+
+    def cancel(self, handle: Handle) -> None:
+        def call(jobs: JobsAPI) -> None:
+            try:
+                jobs.cancel_run(int(handle.run))
+            except (NotFound, InvalidParameterValue):
+                return  # there is nothing to stop
+
+        self.workspace.ask(call)
+
+    def links(self, handle: Handle) -> Mapping[str, str]:  # noqa: ARG002 - the run's page leads to all others
+        return {}
+
+    def mend(self, handle: Handle) -> None:
+        run = self._run(int(handle.run))
+        repairs = _repairs(run) if run else []
+        latest = repairs[-1] if repairs else None
+
+        def call(jobs: JobsAPI) -> None:
+            try:
+                jobs.repair_run(int(handle.run), rerun_all_failed_tasks=True, latest_repair_id=latest)
+            except ResourceConflict:
+                return  # another watcher did
+
+        self.workspace.ask(call)
+
+    def _job(self, name: str) -> int:
+        found = self.workspace.ask(lambda jobs: [job.job_id for job in jobs.list(name=name)])
+        if len(found) == 1 and found[0] is not None:
+            return found[0]
+        count = "no job" if not found else f"{len(found)} jobs"
+        remedy = "run `gddl deploy databricks`" if not found else "remove all but one, or set another job_name"
+        raise FatalError("JOB_NOT_DEPLOYED", f"the workspace has {count} named {name!r}", remedy=remedy)
+
+    def _run(self, run: int) -> Run | None:
+        def call(jobs: JobsAPI) -> Run | None:
+            try:
+                return jobs.get_run(run, include_history=True)
+            except NotFound:
+                return None
+
+        return self.workspace.ask(call)
+
+    def _error_of(self, run: Run) -> str:
+        """The first line of what the run's task said of its failure; empty when nothing can be had."""
+        tasks = [task.run_id for task in run.tasks or () if task.run_id]
+
+        def call(jobs: JobsAPI) -> str:
+            try:
+                return jobs.get_run_output(tasks[-1]).error or ""
+            except DatabricksError:
+                return ""  # the end of the run is known without it
+
+        said = self.workspace.ask(call) if tasks else ""
+        return said.strip().partition("\n")[0][:500]
+
+
+def _repairs(run: Run) -> list[int]:
+    """Ids of the repairs of a run, oldest first."""
+    return [item.id or 0 for item in run.repair_history or () if item.type == RepairHistoryItemType.REPAIR]

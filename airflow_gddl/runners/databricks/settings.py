@@ -1,0 +1,106 @@
+"""What `gddl.yaml` says under `runners: databricks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.durations import is_duration
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+# The service's own limits.
+_MOST_RUNS = 1000
+_MOST_REPAIRS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabricksTier:
+    """The machines of one tier: serverless, or a job cluster of its own."""
+
+    __pydantic_config__ = _STRICT
+
+    serverless: bool = True
+    """Databricks chooses the machines; else a job cluster is started for each run."""
+    environment_version: str = "4"
+    """Serverless: version of its environment."""
+    performance: Literal["STANDARD", "PERFORMANCE_OPTIMIZED"] = "STANDARD"
+    """Serverless: `STANDARD` is cheaper and starts in minutes, `PERFORMANCE_OPTIMIZED` in seconds."""
+    spark_version: str = "17.3.x-scala2.13"
+    """Job cluster: its Databricks Runtime."""
+    node_type: str | None = None
+    """Job cluster: type of its machines; null: those of the instance pool."""
+    instance_pool_id: str | None = None
+    """Job cluster: pool that its machines come from; null: none."""
+    workers: int | None = None
+    """Job cluster: its workers; null: `workers` of the tier."""
+    max_workers: int | None = None
+    """Job cluster: as many when there is much to do; null: always `workers`."""
+    policy_id: str | None = None
+    """Job cluster: policy that it must obey; null: none."""
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    """Job cluster: settings of Spark."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Job cluster: environment variables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabricksSettings:
+    """Where jobs are, what they run, and on what machines."""
+
+    __pydantic_config__ = _STRICT
+
+    wheel: str
+    """The wheel of this package: a path on a volume or in the workspace."""
+    databricks_conn_id: str = "databricks_default"
+    """Airflow connection; commands outside Airflow take DATABRICKS_HOST and the like instead."""
+    job_name: str = "gddl"
+    """The job of a tier is named `<job_name>-<tier>`."""
+    dependencies: tuple[str, ...] = ("deltalake>=1.6,<1.7", "duckdb>=1.4,<3")
+    """What is installed beside the wheel."""
+    max_concurrent_runs: int = 20
+    """Runs of a job at once; more are queued."""
+    timeout: str = "12h"
+    """A run that takes longer is ended."""
+    repairs: int = 1
+    """How often a run is repaired that Databricks itself or its cloud made fail."""
+    run_as: str | None = None
+    """Application id of the service principal that jobs run as; null: whoever deploys them."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags of every job."""
+    local_roots: bool = False
+    """Let landing and lake be local folders: for the fake server on this machine alone."""
+    tiers: Mapping[str, DatabricksTier] = field(default_factory=dict)
+    """Machines by tier; a tier that is not named is serverless."""
+
+    def tier(self, size: str) -> DatabricksTier:
+        return self.tiers.get(size, DatabricksTier())
+
+    def job_of(self, size: str) -> str:
+        """Name of the job that runs a tier's tables."""
+        return f"{self.job_name}-{size}"
+
+
+def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
+    """What types can't say."""
+    if not settings.wheel.endswith(".whl") or not settings.wheel.startswith(("/Volumes/", "/Workspace/", "s3://")):
+        what, remedy = "not a wheel on a volume or in the workspace", "write e.g. /Volumes/main/gddl/airflow_gddl.whl"
+        yield spec_problem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
+    if not is_duration(settings.timeout):
+        yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a length of time", "write e.g. 12h")
+    for name, least, most in (("max_concurrent_runs", 1, _MOST_RUNS), ("repairs", 0, _MOST_REPAIRS)):
+        if not least <= (value := getattr(settings, name)) <= most:
+            what = f"must be {least} to {most}"
+            yield spec_problem("FIELD_VALUE", (name,), value, what, "write a number between these")
+    for size, tier in settings.tiers.items():
+        yield from _check_tier(("tiers", size), tier)
+
+
+def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
+    if not tier.serverless and tier.node_type is None and tier.instance_pool_id is None:
+        what, remedy = "must be given for a job cluster", "give node_type or instance_pool_id, or serverless: true"
+        yield spec_problem("FIELD_MISSING", (*path, "node_type"), None, what, remedy)
+    if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
+        what, remedy = "fewer than workers", "write more, or leave it out"
+        yield spec_problem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)

@@ -1,0 +1,1 @@
+"""Jobs as job runs of EMR Serverless applications, one application a tier."""

@@ -1,0 +1,131 @@
+"""Watches a run elsewhere from the triggerer, and cancels it when its task is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
+
+from airflow_gddl import configuration
+from airflow_gddl.capabilities import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
+from airflow_gddl.connections import FromAirflow
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.base import Waiting
+from airflow_gddl.runners.pace import Pace
+from airflow_gddl.runners.platform import Platform, Sight
+from airflow_gddl.runners.registry import make_platform
+from airflow_gddl.runners.remote import cancel
+from airflow_gddl.stores import open_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Which run, and how to reach it; no secret is in it, since Airflow keeps it in its database.
+
+    Attributes:
+        runner: name of the runner.
+        settings: what the metadata says of it.
+        lake: where what was submitted is remembered.
+        task: whose run it is.
+        aws_conn_id: connection that reaches the lake; empty: the configured one, if any.
+        begun: what the task wants to be told again when it goes on. `DAG.test` drops what Airflow itself would keep.
+    """
+
+    runner: str
+    settings: Mapping[str, Any]
+    lake: str
+    task: TaskKey
+    run: Waiting
+    begun: Mapping[str, Any]
+    aws_conn_id: str = ""
+
+
+class GddlRunTrigger(BaseTrigger):
+    """Looks at a run, ever less often, until it has ended; one that the platform broke is started again.
+
+    The event's payload has `begun`, and `state`, or `error` when the run can't be looked at for a reason that won't
+    pass: the task looks for itself and fails as it must. All that it needs is in its argument: it goes on in any
+    triggerer, and where there is no metadata.
+
+    Args:
+        watch: a `Watch` in plain data.
+    """
+
+    def __init__(self, *, watch: Mapping[str, Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
+        self.watch = watch
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__name__}", {"watch": dict(self.watch)}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event."""
+        try:
+            yield TriggerEvent({"begun": self._watch.begun, "state": await self._ended()})
+        except GddlError as error:
+            yield TriggerEvent({"begun": self._watch.begun, "error": str(error)})
+        except asyncio.CancelledError:
+            # Where Airflow does not tell why it cancels: a triggerer that ends leaves the task as it is.
+            if not TELLS_TRIGGERS_OF_KILLS and not await is_still_deferred(self.task_instance):
+                await self.on_kill()
+            raise
+
+    async def on_kill(self) -> None:
+        """Its task was marked or cleared by a person: the run is cancelled, and the next try starts another one."""
+        try:
+            await sync_to_async(self._cancel, thread_sensitive=False)()
+        except GddlError as error:
+            self.log.warning("run %s could not be cancelled: %s", self._watch.run.handle.run, error)
+
+    @property
+    def _watch(self) -> Watch:
+        return decode(Watch, self.watch)
+
+    async def _ended(self) -> str:
+        # Calls block; the triggerer's loop serves other triggers meanwhile. `sync_to_async`, not `to_thread`: from its
+        # threads Airflow's connections can be asked for in every version.
+        platform = await sync_to_async(self._platform, thread_sensitive=False)()
+        first, told = configuration.number("run_poll_seconds"), False
+        for pause in Pace(first=first, longest=12 * first).pauses():
+            sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
+            if sight is not None and sight.has_ended:
+                return sight.state
+            if sight is not None and sight.state == "running" and not told:
+                told = True
+                await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
+            await asyncio.sleep(pause)
+        raise AssertionError("pauses have no end")
+
+    def _look(self, platform: Platform) -> Sight | None:
+        """Null when the platform is silent: the run goes on without being watched."""
+        handle = self._watch.run.handle
+        try:
+            sight = platform.look(handle)
+            if sight.mendable:
+                self.log.info("run %s is started again: %s", handle.run, sight.message)
+                platform.mend(handle)
+        except RetriableError as error:
+            self.log.warning("run %s could not be looked at: %s", handle.run, error)
+            return None
+        return sight
+
+    def _tell_links(self, platform: Platform) -> None:
+        """In the log, not as links of the task: signed URLs don't hold for long."""
+        for name, url in platform.links(self._watch.run.handle).items():
+            self.log.info("%s: %s", name, url)
+
+    def _cancel(self) -> None:
+        watch = self._watch
+        store = open_store(watch.lake, configuration.environ_for(watch.lake, aws_conn_id=watch.aws_conn_id))
+        cancel(self._platform(), Attempts(store, watch.lake, watch.task), watch.run)
+
+    def _platform(self) -> Platform:
+        watch = self._watch
+        return make_platform(watch.runner, watch.settings, os.environ, FromAirflow())

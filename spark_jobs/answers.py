@@ -1,0 +1,45 @@
+"""Results put where whoever ordered the job can read them: for jobs whose standard output nobody hears."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import answer_name, answers_folder, join
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.storage import Storage
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of one job. What can't be put down is missed by the reader, who then orders the table again."""
+
+    storage: Storage
+    folder: str
+
+    @classmethod
+    def of(cls, job: JobSpec, storage: Storage) -> Answers:
+        return cls(storage, answers_folder(job.roots.lake, job.run_id))
+
+    def put(self, result: JobResult) -> None:
+        """Where a platform starts the same job twice, that a table had nothing new does not hide what was loaded."""
+        path = join(self.folder, answer_name(result.table))
+        data = codec.to_json(result).encode()
+        try:
+            if result.status == "skipped" and not self.storage.create(path, data) and not self._is_failed(path):
+                return
+            self.storage.write(path, data)
+        except GddlError as error:
+            _LOG.warning("the result of %s could not be put down: %s", result.table, error)
+
+    def _is_failed(self, path: str) -> bool:
+        try:
+            return bool(json.loads(self.storage.read(path)).get("status") == "failed")
+        except (FileNotFoundError, ValueError):
+            return True

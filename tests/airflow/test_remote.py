@@ -1,0 +1,203 @@
+"""Loads whose jobs run elsewhere: submitted, watched from the triggerer, collected; stopped and taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("databricks.sdk")
+pytest.importorskip("airflow.providers.databricks")
+
+from airflow_gddl import capabilities
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.spec import DEFAULT_TIERS
+from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.fakes.databricks.run import LIVE, FakeRun
+from airflow_gddl.fakes.databricks.server import TOKEN, FakeServer, serving
+from airflow_gddl.operators.load import LoadOperator
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.base import Waiting
+from airflow_gddl.runners.databricks.jobs import jobs_of
+from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.platform import Handle
+from airflow_gddl.stores import open_store
+from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
+from tests.airflow.stage import Stage
+
+PACK = "gddl_pack.shop.small.hourly.normal.all"
+FAKE = Path(__file__).with_name("fake_job.py")
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    # Each test is a new version of the same DAG to this database; Airflow's own query does not expect that in one run.
+    pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
+]
+DATES = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in itertools.count())
+BEGUN = {"tables": ["shop.a"], "since": 0}
+OWN = {"wheel": "/Volumes/w.whl", "local_roots": True}
+
+
+@pytest.fixture
+def fake(stage: Stage) -> Iterator[FakeServer]:
+    """A workspace with the job of small tables, which an Airflow connection leads to."""
+    with serving([sys.executable, str(FAKE)]) as server:
+        address = {"conn_type": "databricks", "schema": "http", "host": "127.0.0.1", "password": TOKEN}
+        port = int(server.workspace.url.rpartition(":")[2])
+        stage.monkeypatch.setenv("AIRFLOW_CONN_DATABRICKS_DEFAULT", json.dumps({**address, "port": port}))
+        stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "0.1")
+        lines = ["landing: ../landing", "lake: ../lake", "runner: databricks"]
+        stage.write("gddl.yaml", "\n".join([*lines, f"runners: {{databricks: {json.dumps(OWN)}}}", ""]))
+        for settings in jobs_of({"small": DEFAULT_TIERS["small"]}, DatabricksSettings(**OWN)).values():
+            server.workspace.create(settings)
+        yield server
+
+
+def run(**conf: Any) -> dict[str, str]:
+    """Task to state after a run."""
+    done = build_dags()[PACK].test(logical_date=next(DATES), run_conf=conf)
+    return {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
+
+
+def tables(stage: Stage, *names: str) -> None:
+    stage.rows(*(f"{{table: shop.{name}, keys: [id]}}" for name in names))
+    for name in names:
+        stage.land(f"shop.{name}")
+
+
+def test_a_load_waits_in_the_triggerer_and_collects(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a", "b")
+    assert run() == {"landed": "success", "initial_load": "success", "incremental_load": "skipped"}
+    assert stage.loaded == [["shop.a", "shop.b"]]
+    assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b"]
+    (made,) = fake.workspace.runs.values()
+    assert made.state == LIVE.TERMINATED
+    stage.land("shop.b", "20240102-000000000.parquet")
+    assert run()["incremental_load"] == "success"
+    assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
+
+
+def test_tables_that_depend_on_others_have_runs_one_after_the_other(stage: Stage, fake: FakeServer) -> None:
+    stage.rows("{table: shop.a, keys: [id], depends_on: [shop.b]}", "{table: shop.b, keys: [id]}")
+    stage.land("shop.a")
+    stage.land("shop.b")
+    assert run()["initial_load"] == "success"
+    assert stage.loaded == [["shop.b"], ["shop.a"]]
+    assert len(fake.workspace.runs) == 2
+
+
+def test_a11_a_real_failure_is_submitted_again_with_what_is_left(stage: Stage, fake: FakeServer) -> None:
+    stage.monkeypatch.setenv("AIRFLOW__GDDL__RETRIES", "1")
+    tables(stage, "a", "b", "c")
+    stage.order(fail={"shop.b": ["SCHEMA_REFUSED", "a column is text now"]}, fail_jobs=1)
+    assert run()["initial_load"] == "success"
+    assert stage.loaded == [["shop.a", "shop.b", "shop.c"], ["shop.b"]]
+    assert len(fake.workspace.tokens) == 2
+
+
+# The trigger, on its own
+
+
+def going(stage: Stage, fake: FakeServer) -> tuple[GddlRunTrigger, FakeRun, Attempts]:
+    """A run that takes its time, and the trigger that watches it, as a triggerer makes one."""
+    tables(stage, "a")
+    stage.order(sleep=300)
+    lake, task = str(stage.lake), TaskKey(pipeline=PACK, run="r", task="initial_load")
+    spec = stage.root / "spec.json"
+    roots = {"landing": str(stage.landing), "lake": lake}
+    spec.write_text(json.dumps({"run_id": "j", "tables": [{"table": "shop.a"}], "options": {}, "roots": roots}))
+    (job,) = fake.workspace.jobs
+    started = fake.workspace.run_now({"job_id": job, "job_parameters": {"spec": str(spec)}})
+    handle = Handle(run=str(started.run_id), group=str(job))
+    watch = Watch(
+        runner="databricks", settings=OWN, lake=lake, task=task, run=Waiting(number=1, handle=handle), begun=BEGUN
+    )
+    path, kept = GddlRunTrigger(watch=plain(watch)).serialize()
+    module, _, name = path.rpartition(".")
+    made = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(kept)))
+    return made, started, Attempts(open_store(lake), lake, task)
+
+
+async def watched(trigger: GddlRunTrigger, seconds: float, stop: str | None = None) -> Any:
+    """The trigger's event; it is cancelled after a while, in the way a triggerer does when `stop`."""
+    task = asyncio.ensure_future(anext(trigger.run()))
+    await asyncio.sleep(seconds)
+    if task.done():
+        return task.result().payload
+    task.cancel(stop)
+    try:
+        return (await task).payload
+    except asyncio.CancelledError:
+        if stop is not None and capabilities.TELLS_TRIGGERS_OF_KILLS:
+            await trigger.on_kill()
+        return None
+
+
+def ended(run_: FakeRun) -> bool:
+    deadline = time.monotonic() + 30
+    while run_.is_going and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not run_.is_going
+
+
+def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_has_one_of_its_own(stage: Stage, fake: FakeServer) -> None:
+    trigger, started, attempts = going(stage, fake)
+    if not capabilities.TELLS_TRIGGERS_OF_KILLS:
+        pytest.skip("this Airflow asks for the task's state, of which there is none here")
+    assert asyncio.run(watched(trigger, 1.0, stop="user")) is None
+    assert ended(started)
+    assert started.end is not None
+    assert started.end.as_dict()["code"] == "USER_CANCELED"
+    assert (stage.lake / "_gddl" / "submissions" / PACK / attempts.key.digest / "000001-stop.json").exists()
+
+
+def test_a_triggerer_that_ends_leaves_the_run_alone(
+    stage: Stage, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def deferred(_: object) -> bool:
+        return True
+
+    monkeypatch.setattr("airflow_gddl.triggers.runs.is_still_deferred", deferred)
+    trigger, started, _ = going(stage, fake)
+    assert asyncio.run(watched(trigger, 1.0)) is None
+    assert started.is_going
+
+
+def test_where_triggers_are_not_told_they_ask_what_became_of_their_task(
+    stage: Stage, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def marked(_: object) -> bool:
+        return False
+
+    monkeypatch.setattr("airflow_gddl.triggers.runs.TELLS_TRIGGERS_OF_KILLS", False)
+    monkeypatch.setattr("airflow_gddl.triggers.runs.is_still_deferred", marked)
+    trigger, started, _ = going(stage, fake)
+    assert asyncio.run(watched(trigger, 1.0)) is None
+    assert ended(started)
+
+
+def test_a_silent_platform_is_borne_and_a_refusal_is_for_the_task_to_tell(stage: Stage, fake: FakeServer) -> None:
+    trigger, started, _ = going(stage, fake)
+    fake.mood.answers = [500] * 4
+    fake.workspace.cancel(started.run_id)
+    assert asyncio.run(watched(trigger, 9.0)) == {"begun": BEGUN, "state": "cancelled"}
+    fake.mood.answers = [403]
+    found = asyncio.run(watched(trigger, 2.0))
+    assert "PLATFORM_REFUSED" in found["error"]
+
+
+def test_the_pages_of_runs_and_secrets(stage: Stage, fake: FakeServer) -> None:
+    trigger, _, _ = going(stage, fake)
+    assert TOKEN not in json.dumps(trigger.serialize()[1])
+    task = build_dags()[PACK].get_task("initial_load")
+    assert isinstance(task, LoadOperator)
+    task.job_log = f"{fake.workspace.url}/runs/1"
+    assert task.operator_extra_links[0].get_link(task, ti_key=None) == f"{fake.workspace.url}/runs/1"

@@ -1,0 +1,114 @@
+"""Orders and results through the lake, on disks and in S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import answer_name, answers_folder, join, order_path
+from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from airflow_gddl.runners.answers import Answers as Read
+from airflow_gddl.runners.pace import Pace
+from airflow_gddl.stores import open_store
+from airflow_gddl.stores.s3 import client as s3_client
+from spark_jobs.answers import Answers as Put
+from spark_jobs.main import read_spec
+from spark_jobs.storage import Storage
+from tests.s3_server import Bucket, serving
+
+
+@pytest.fixture(params=["disk", "s3"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Root of a lake of either sort."""
+    if request.param == "disk":
+        yield str(tmp_path / "lake")
+        return
+    with serving(Bucket()) as url:
+        settings = {"ENDPOINT_URL": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1"}
+        for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        s3_client.cache_clear()
+        yield "s3://bucket/lake"
+        s3_client.cache_clear()
+
+
+def spec_of(lake: str) -> JobSpec:
+    return JobSpec(run_id="j-1", roots=Roots(landing="/l", lake=lake), tables=(TableSpec(table="s.a", keys=("id",)),))
+
+
+def result(status: Status, rows: int = 0, table: str = "s.a") -> JobResult:
+    error = ErrorInfo(code="X", message="x") if status == "failed" else None
+    return JobResult(table=table, status=status, rows_read=rows, run_id="j-1", error=error)
+
+
+def test_an_order_is_put_once_and_read_by_the_job(lake: str) -> None:
+    store, spec = open_store(lake), spec_of(lake)
+    path = order_path(lake, spec.run_id)
+    assert store.create(path, to_json(spec).encode()) is True
+    assert store.create(path, b"another") is False
+    assert read_spec(path) == spec
+    assert [found.name for found in store.list(join(lake, "_gddl", "specs"))] == ["j-1.json"]
+
+
+def test_an_order_of_another_contract_is_refused(lake: str) -> None:
+    path = order_path(lake, "j-1")
+    open_store(lake).create(path, json.dumps({**json.loads(to_json(spec_of(lake))), "contract_version": 99}).encode())
+    with pytest.raises(FatalError, match=r"CONTRACT_VERSION.*version 99"):
+        read_spec(path)
+
+
+def test_an_order_that_is_not_there_is_told(lake: str) -> None:
+    with pytest.raises(FatalError, match=r"SPEC_UNREADABLE"):
+        read_spec(order_path(lake, "nobody"))
+
+
+def test_results_are_given_once_as_they_come(lake: str) -> None:
+    put, read = Put.of(spec_of(lake), Storage()), Read(open_store(lake), lake, "j-1")
+    assert list(read.new()) == []
+    put.put(result("succeeded", 3))
+    assert [(r.table, r.rows_read) for r in read.new()] == [("s.a", 3)]
+    assert list(read.new()) == []
+    put.put(result("failed", table="s.b"))
+    assert [r.table for r in read.new()] == ["s.b"]
+
+
+def test_a_job_that_is_started_again_does_not_hide_what_it_had_loaded(lake: str) -> None:
+    put = Put.of(spec_of(lake), Storage())
+    for first, second, kept in (
+        (result("succeeded", 3), result("skipped"), ("succeeded", 3)),
+        (result("failed"), result("skipped"), ("skipped", 0)),
+        (result("failed"), result("succeeded", 4), ("succeeded", 4)),
+    ):
+        put.storage.delete(join(put.folder, answer_name("s.a")))
+        put.put(first)
+        put.put(second)
+        (found,) = Read(open_store(lake), lake, "j-1").new()
+        assert (found.status, found.rows_read) == kept
+
+
+def test_what_is_no_result_is_passed_over(lake: str) -> None:
+    store, folder = open_store(lake), answers_folder(lake, "j-1")
+    store.write(join(folder, "a.json"), b"{")
+    store.write(join(folder, "b.json"), b'{"table": 5}')
+    store.write(join(folder, "c.txt"), b"")
+    assert list(Read(store, lake, "j-1").new()) == []
+
+
+def test_a_lake_that_can_t_be_written_stops_no_job(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("a file where the lake should be")
+    Put.of(spec_of(str(tmp_path / "lake")), Storage()).put(result("succeeded"))
+    assert (tmp_path / "lake").is_file()
+
+
+def test_pauses_grow_to_a_limit_and_differ_by_chance() -> None:
+    pauses = Pace(first=5, longest=20, growth=2, spread=0.5, chance=lambda: 0.5).pauses()
+    assert [next(pauses) for _ in range(5)] == [5, 10, 20, 20, 20]
+    least = Pace(first=10, spread=0.2, chance=lambda: 0.0).pauses()
+    most = Pace(first=10, spread=0.2, chance=lambda: 1.0).pauses()
+    assert (next(least), next(most)) == pytest.approx((8.0, 12.0))

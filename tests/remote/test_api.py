@@ -1,0 +1,222 @@
+"""The calls of the Jobs API in bad weather, and what the fake refuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from databricks.sdk.service.jobs import JobSettings
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from airflow_gddl.fakes.databricks.checking import Refusal, arguments_of, settings_of
+from airflow_gddl.fakes.databricks.server import FakeServer, serving
+from airflow_gddl.runners.connections import DatabricksAccess
+from airflow_gddl.runners.databricks.jobs import job_of
+from airflow_gddl.runners.databricks.platform import DatabricksPlatform
+from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.databricks.workspace import Workspace, connect
+from airflow_gddl.runners.platform import Handle, Order
+from tests.remote.conftest import OWN
+
+SMALL = DEFAULT_TIERS["small"]
+STAND_IN = """
+import json, pathlib, sys, time
+order = json.loads(sys.argv[sys.argv.index("--spec") + 1])
+print("working on it", flush=True)
+time.sleep(order["sleep"])
+sys.exit(order["exit"])
+"""
+SLOW = '{"sleep": 300, "exit": 0}'
+GOOD = '{"sleep": 0, "exit": 0}'
+BAD = '{"sleep": 0, "exit": 3}'
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with serving(["python3", "-c", STAND_IN]) as server:
+        monkeypatch.setenv("DATABRICKS_HOST", server.workspace.url)
+        monkeypatch.setenv("DATABRICKS_TOKEN", "fake")
+        yield server
+
+
+def platform(fake: FakeServer, **own: Any) -> DatabricksPlatform:
+    """With its job deployed, and no patience between tries."""
+    settings = DatabricksSettings(**{**OWN, **own})
+    if not fake.workspace.jobs:
+        fake.workspace.create(job_of("small", SMALL, settings))
+    return DatabricksPlatform(settings, Workspace(connect(DatabricksAccess()).jobs, lambda _: None))
+
+
+def order(spec: str = GOOD, asked: str = "t1") -> Order:
+    return Order(run_id="j", spec=spec, size="small", tier=SMALL, token=asked)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
+
+
+def ended(made: DatabricksPlatform, handle: Handle) -> tuple[str, str]:
+    until(lambda: made.look(handle).has_ended)
+    sight = made.look(handle)
+    return sight.state, sight.message
+
+
+def test_a_run_goes_well_or_fails_with_its_words(fake: FakeServer) -> None:
+    made = platform(fake)
+    assert ended(made, made.submit(order())) == ("succeeded", "")
+    assert ended(made, made.submit(order(BAD, "t2"))) == ("failed", "RUN_EXECUTION_ERROR: working on it")
+
+
+def test_the_same_token_is_the_same_run(fake: FakeServer) -> None:
+    made = platform(fake)
+    one, two = made.submit(order()), made.submit(order())
+    assert one == two
+    assert len(fake.workspace.runs) == 1
+    assert made.submit(order(asked="t2")) != one
+
+
+def test_an_answer_that_got_lost_leads_to_the_run_that_was_started(fake: FakeServer) -> None:
+    made = platform(fake)
+    fake.mood.answers = [None, "drop"]  # type: ignore[list-item] # nothing happens to the look for the job
+    handle = made.submit(order())
+    asked = [method for method, _ in fake.requests]
+    assert asked.count("POST run-now") == 2
+    assert list(fake.workspace.runs) == [int(handle.run)]
+
+
+def test_throttling_is_waited_for_as_long_as_it_says(fake: FakeServer) -> None:
+    made = platform(fake)
+    handle = made.submit(order())
+    fake.mood.answers, fake.mood.retry_after = [429], 2
+    begun = time.monotonic()
+    made.look(handle)
+    assert time.monotonic() - begun >= 2
+
+
+def test_faults_of_the_server_are_asked_again_and_then_told_as_passing(fake: FakeServer) -> None:
+    made = platform(fake)
+    handle = made.submit(order())
+    fake.mood.answers = [500, 500]
+    made.look(handle)
+    fake.mood.answers = [500] * 3
+    with pytest.raises(RetriableError, match=r"PLATFORM_UNREACHABLE.*InternalError"):
+        made.look(handle)
+
+
+@pytest.mark.parametrize(("status", "says"), [(403, "PermissionDenied"), (401, "Unauthenticated"), (400, "BadRequest")])
+def test_refusals_are_final_and_say_why(fake: FakeServer, status: int, says: str) -> None:
+    made = platform(fake)
+    fake.mood.answers = [status]
+    with pytest.raises(FatalError, match=rf"PLATFORM_REFUSED.*{says}"):
+        made.submit(order())
+
+
+def test_a_wrong_token_is_refused_and_never_shown(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_TOKEN", "hunter22")
+    with pytest.raises(FatalError, match="PLATFORM_REFUSED") as met:
+        platform(fake).submit(order())
+    assert "hunter22" not in str(met.value)
+
+
+def test_without_credentials_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    for name in ("DATABRICKS_HOST", "DATABRICKS_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(FatalError, match=r"CONNECTION_UNUSABLE.*DATABRICKS_HOST"):
+        connect(DatabricksAccess())
+
+
+def test_a_cancelled_run_ends_and_cancelling_what_has_ended_is_no_error(fake: FakeServer) -> None:
+    made = platform(fake)
+    handle = made.submit(order(SLOW))
+    until(lambda: made.look(handle).state == "running")
+    made.cancel(handle)
+    assert ended(made, handle)[0] == "cancelled"
+    made.cancel(handle)
+    made.cancel(Handle(run="99"))
+    assert made.look(Handle(run="99")).state == "lost"
+
+
+def test_a_run_that_the_cloud_broke_is_repaired_as_often_as_allowed(fake: FakeServer) -> None:
+    made = platform(fake, repairs=1)
+    fake.workspace.cloud_failures = 2
+    handle = made.submit(order())
+    sight = made.look(handle)
+    assert (sight.state, sight.mendable, sight.has_ended) == ("failed", True, False)
+    made.mend(handle)
+    sight = made.look(handle)
+    assert (sight.mendable, sight.has_ended) == (False, True)
+    assert "AWS_INSUFFICIENT_INSTANCE_CAPACITY_FAILURE" in sight.message
+    again = made.submit(order(asked="t2"))
+    assert ended(made, again)[0] == "succeeded"
+
+
+def test_more_runs_than_allowed_are_queued(fake: FakeServer) -> None:
+    made = platform(fake, max_concurrent_runs=1)
+    first, second = made.submit(order(SLOW)), made.submit(order(asked="t2"))
+    assert made.look(second).state == "waiting"
+    made.cancel(first)
+    assert ended(made, second)[0] == "succeeded"
+
+
+def test_two_jobs_of_one_name_are_not_chosen_between(fake: FakeServer) -> None:
+    made = platform(fake)
+    fake.workspace.create(job_of("small", SMALL, made.settings))
+    with pytest.raises(FatalError, match=r"JOB_NOT_DEPLOYED.*2 jobs named"):
+        made.submit(order())
+
+
+# What the fake refuses
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"max_concurent_runs": 1}, "JobSettings.max_concurent_runs"),
+        ({"queue": {"enable": True}}, "JobSettings.queue.enable"),
+        ({"tasks": [{"task_key": "a", "python_wheel_task": {"package": "x"}}]}, "JobSettings"),
+        ({"tasks": [{"task_key": "a", "environment_key": "none"}]}, "names environment none"),
+        ({"tasks": [{"task_key": "a", "job_cluster_key": "none"}]}, "names job cluster none"),
+        ({"performance_target": "FAST"}, "performance_target"),
+    ],
+)
+def test_settings_that_the_sdk_does_not_know_are_refused(change: dict[str, Any], says: str) -> None:
+    body = {**job_of("small", SMALL, DatabricksSettings(**OWN)).as_dict(), **change}
+    with pytest.raises(Refusal, match=says):
+        settings_of(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"job_id": 1, "idempotancy_token": "x"}, "unknown field 'idempotancy_token'"),
+        ({"job_id": "1"}, "job_id must be int"),
+        ({"job_id": 1, "job_parameters": {"spec": 5}}, "job_parameters.spec must be str"),
+        ({"job_parameters": {}}, "job_id is missing"),
+        ({"job_id": 1, "queue": {"on": True}}, "QueueSettings"),
+    ],
+)
+def test_calls_that_the_sdk_does_not_know_are_refused(body: dict[str, Any], says: str) -> None:
+    with pytest.raises(Refusal, match=says):
+        arguments_of("run_now", body)
+
+
+def test_a_parameter_that_the_job_has_not_is_refused(fake: FakeServer) -> None:
+    made = platform(fake)
+    (job,) = fake.workspace.jobs
+    with pytest.raises(Refusal, match="no parameter 'other'"):
+        fake.workspace.run_now({"job_id": job, "job_parameters": {"other": "x"}})
+    assert made.settings.job_of("small") == "gddl-small"
+
+
+@pytest.mark.parametrize("own", [{}, {"serverless": False, "node_type": "i3.xlarge", "spark_conf": {"a": "b"}}])
+def test_what_is_deployed_is_taken_as_it_is(own: dict[str, Any]) -> None:
+    settings = DatabricksSettings(**OWN, tiers={"small": DatabricksTier(**own)})
+    job = job_of("small", TierSpec(workers=3), settings)
+    assert settings_of(job.as_dict()) == JobSettings.from_dict(job.as_dict())

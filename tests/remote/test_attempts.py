@@ -1,0 +1,269 @@
+"""Never two runs at once; a lost worker's run is taken up; a real failure is submitted again (A11)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.runners.attempts import Submission
+from tests.remote.world import KEY, LAKE, TABLES, Fuse, Heard, World, spec_of
+
+FUSES = st.one_of(st.just(Fuse()), st.builds(Fuse, left=st.integers(1, 25), after=st.booleans(), burnt=st.just(0)))
+
+
+def codes(world: World) -> dict[str, str]:
+    return {result.table: result.error.code if result.error else result.status for result in world.told}
+
+
+def to_the_end(world: World, *, good: bool = True, state: str = "succeeded") -> None:
+    """The job answers for every table, and its run ends."""
+    run = world.platform.active
+    assert run is not None
+    for table in run.spec.tables:
+        world.platform.answer(table.table, good=good)
+    run.state = state  # type: ignore[assignment] # one of the states
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", range(1, 30))
+def test_a_worker_lost_at_any_step_leaves_one_run_to_the_next(step: int, after: bool) -> None:
+    world = World()
+    world.work(Fuse(left=step, after=after))
+    for _ in range(6):
+        if world.platform.active:
+            to_the_end(world)
+        if world.work():
+            break
+    assert len(world.platform.runs) == 1
+    assert world.done == set(TABLES)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", range(1, 30))
+def test_a_worker_lost_while_it_collects_leaves_the_results_to_the_next(step: int, after: bool) -> None:
+    world = World()
+    world.work()
+    to_the_end(world)
+    for _ in range(6):
+        if world.work(Fuse(left=step, after=after)) or world.work():
+            break
+    assert len(world.platform.runs) == 1
+    assert world.done == set(TABLES)
+
+
+def test_a_failure_is_told_once_and_the_next_try_has_a_run_for_what_is_left() -> None:
+    world = World()
+    world.work()
+    for table in TABLES[:2]:
+        world.platform.answer(table, good=table != "s.a")
+    run = world.platform.active
+    assert run is not None
+    run.state = "failed"
+    assert world.work()
+    assert codes(world) == {"s.a": "SCHEMA_REFUSED", "s.b": "succeeded", "s.c": "REMOTE_RUN_FAILED"}
+    (unanswered,) = (result for result in world.told if result.table == "s.c")
+    assert unanswered.error is not None
+    assert "as told" in unanswered.error.message
+    assert "https://runs/0" in unanswered.error.message
+    world.work()
+    assert [[t.table for t in run.spec.tables] for run in world.platform.runs] == [list(TABLES), ["s.a", "s.c"]]
+    assert len({run.token for run in world.platform.runs}) == 2
+    assert all(len(run.token) <= 64 for run in world.platform.runs)
+
+
+def test_a_run_that_a_person_cancelled_there_fails_its_tables_one_that_the_task_stopped_does_not() -> None:
+    world = World()
+    world.work()
+    first = world.platform.active
+    assert first is not None
+    first.state = "cancelled"
+    assert world.work()
+    assert set(codes(world).values()) == {"REMOTE_RUN_CANCELLED"}
+    world.work()
+    second = world.platform.active
+    assert second is not None
+    world.platform.answer("s.a", good=True)
+    world.stop_task()
+    assert second.stopping
+    # The next try waits until it is gone, keeps what it did, and has the rest done.
+    world.work()
+    assert world.platform.active is second
+    second.state = "cancelled"
+    assert not world.work()
+    assert [t.table for t in world.platform.runs[2].spec.tables] == ["s.b", "s.c"]
+    to_the_end(world)
+    assert world.work()
+    assert world.done == set(TABLES)
+
+
+def test_a_run_that_the_platform_broke_is_started_again_under_its_handle() -> None:
+    world = World()
+    world.work()
+    (run,) = world.platform.runs
+    run.state, run.mendable = "failed", True
+    assert not world.work()
+    assert (run.mended, run.state, world.waiting is not None) == (1, "running", True)
+
+
+def test_a_run_that_is_gone_fails_its_tables() -> None:
+    world = World()
+    world.work()
+    world.platform.runs[0].state = "lost"
+    assert world.work()
+    assert set(codes(world).values()) == {"REMOTE_RUN_LOST"}
+
+
+def test_two_workers_that_believe_the_task_theirs_meet_at_one_run() -> None:
+    world = World()
+    one, other = world.runner(), world.runner()
+    assert one.own() == other.own() == []
+    mine = one.attempts.begin(1, Submission(run_id="j1-1", size="small", tables=TABLES))
+    theirs = other.attempts.begin(1, Submission(run_id="j2-1", size="small", tables=TABLES[:1]))
+    assert mine == theirs
+
+
+def test_how_far_an_attempt_came_is_remembered() -> None:
+    world = World()
+    world.work()
+    (attempt,) = world.attempts.all()
+    assert attempt.handle is not None
+    assert (attempt.handle.run, attempt.stopped, attempt.ended) == ("0", False, False)
+    world.stop_task()
+    assert world.attempts.all()[0].stopped
+    to_the_end(world)
+    world.work()
+    assert world.attempts.all()[0].ended
+
+
+def test_a_command_that_is_stopped_cancels_its_run_and_says_what_was_done() -> None:
+    world, sleeps = World(), []
+
+    def sleep(_: float) -> None:
+        world.platform.answer("s.a", good=True)
+        sleeps.append(1)
+        if len(sleeps) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    runner = replace(world.runner(), patient=True, sleep=sleep)
+    heard = Heard()
+    outcome = runner.run(spec_of(TABLES, "j"), heard)
+    found = {r.table: r.error.code if r.error else r.status for r in heard.results}
+    assert found == {"s.a": "succeeded", "s.b": "JOB_CANCELLED", "s.c": "JOB_CANCELLED"}
+    assert (outcome.cancelled_by, outcome.exit_status) == (signal.SIGTERM, 143)
+    assert world.platform.runs[0].stopping
+
+
+def test_a_worker_that_is_killed_while_it_has_a_run_cancels_it() -> None:
+    world = World()
+    runner = world.runner()
+    runner.stop()
+    assert world.platform.runs == []
+    runner.run(spec_of(TABLES, "j"), Heard())
+    runner.stop()
+    assert world.platform.runs[0].stopping
+    assert world.attempts.all()[0].stopped
+
+
+def test_a_damaged_record_is_told_with_its_place() -> None:
+    world = World()
+    path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-order.json"
+    world.store.objects[path] = b"{"
+    with pytest.raises(FatalError, match=r"ATTEMPTS_DAMAGED.*000001-order"):
+        world.runner().own()
+
+
+def test_tables_of_two_tiers_have_a_run_each() -> None:
+    world = World()
+    spec = spec_of(TABLES, "j")
+    large = type(spec.tables[0])(table="s.l", keys=("id",), size="large")
+    runner = world.runner()
+    both = type(spec)(run_id="j", roots=spec.roots, tables=(*spec.tables, large))
+    for _ in range(4):
+        if world.platform.active:
+            to_the_end(world)
+        if runner.run(both, _Deaf()).waiting is None:
+            break
+    assert [[t.table for t in run.spec.tables] for run in world.platform.runs] == [list(TABLES), ["s.l"]]
+
+
+class _Deaf:
+    def on_progress(self, _: object) -> None: ...
+
+    def on_result(self, _: object) -> None: ...
+
+
+class Machine(RuleBasedStateMachine):
+    """Workers, people and the platform, each doing what they like; `MemoryPlatform` refuses a second run at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.accounted: set[int] = set()
+
+    @rule(fuse=FUSES)
+    def work(self, fuse: Fuse) -> None:
+        before = len(self.world.platform.runs)
+        was_ended = [not run.is_active for run in self.world.platform.runs]
+        finished = self.world.work(Fuse(left=fuse.left, after=fuse.after))
+        if len(self.world.platform.runs) > before:
+            # A new run has a reason: the one before was over, and either stopped on request or taken account of.
+            assert all(was_ended)
+            last = before - 1
+            assert last < 0 or self.world.platform.runs[last].stopping or last in self.accounted
+        if finished:
+            self.accounted = set(range(len(self.world.platform.runs)))
+        ends = [attempt.number for attempt in self.world.attempts.all() if attempt.ended]
+        self.accounted |= {number - 1 for number in ends}
+
+    @precondition(lambda self: self.world.platform.active is not None)
+    @rule(which=st.sampled_from(TABLES), good=st.booleans())
+    def answer(self, which: str, good: bool) -> None:
+        run = self.world.platform.active
+        assert run is not None
+        if which in {table.table for table in run.spec.tables} - set(run.answered):
+            self.world.platform.answer(which, good=good)
+
+    @precondition(lambda self: self.world.platform.active is not None)
+    @rule(state=st.sampled_from(["succeeded", "failed", "cancelled", "lost"]), mendable=st.booleans())
+    def end(self, state: str, mendable: bool) -> None:
+        run = self.world.platform.active
+        assert run is not None
+        run.state = state  # type: ignore[assignment] # one of the states
+        run.mendable = mendable and state == "failed" and run.mended == 0
+
+    @precondition(lambda self: self.world.waiting is not None)
+    @rule(fuse=FUSES)
+    def stop(self, fuse: Fuse) -> None:
+        self.world.stop_task(Fuse(left=fuse.left, after=fuse.after))
+
+    @precondition(lambda self: self.world.begun is None)
+    @rule()
+    def clear(self) -> None:
+        self.world.done.clear()
+
+    @invariant()
+    def one_token_one_run(self) -> None:
+        tokens = [run.token for run in self.world.platform.runs]
+        assert len(set(tokens)) == len(tokens)
+
+    @invariant()
+    def what_is_done_was_done(self) -> None:
+        good = {table for run in self.world.platform.runs for table, fine in run.answered.items() if fine}
+        assert self.world.done <= good
+
+
+Machine.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestMachine = Machine.TestCase

@@ -1,0 +1,93 @@
+"""The whole way through a workspace: jobs deployed, runs of the real job, results out of the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
+from airflow_gddl.fakes.databricks.server import FakeServer
+from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.connections import DatabricksAccess
+from airflow_gddl.runners.databricks import deploy
+from airflow_gddl.runners.databricks.jobs import jobs_of
+from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.databricks.workspace import connect
+from airflow_gddl.runners.own import settings_of
+from airflow_gddl.runners.pace import Pace
+from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.remote.conftest import OWN, Heard
+
+QUICK = Pace(first=0.05, longest=0.2)
+
+
+def deployed(**own: Any) -> list[str]:
+    """Jobs made from default tiers; what was done to each."""
+    settings = settings_of("databricks", DatabricksSettings, {**OWN, **own})
+    workspace = connect(DatabricksAccess())
+    changes = deploy.plan(workspace, jobs_of({"small": DEFAULT_TIERS["small"]}, settings))
+    deploy.apply(workspace, changes)
+    return [f"{change.name}: {change.action}" for change in changes]
+
+
+def runner(spec: JobSpec, run: str = "r1", **errand: Any) -> RemoteRunner:
+    """As a try of a task has one."""
+    task = TaskKey(pipeline="p", run=run, task="initial_load")
+    made = make_runner(
+        "databricks",
+        RunnerSettings(
+            command=(), environ={}, own=OWN, errand=Errand(task=task, roots=spec.roots, **errand), pace=QUICK
+        ),
+    )
+    assert isinstance(made, RemoteRunner)
+    return made
+
+
+def pack(lake: SmallLake, names: Sequence[str]) -> JobSpec:
+    specs = [spec_of(name) for name in names]
+    for spec in specs:
+        lake.load(spec)
+    return lake.job(specs)
+
+
+def test_a_pack_is_loaded_by_one_run_and_every_result_comes_back(fake: FakeServer, lake: SmallLake) -> None:
+    assert deployed() == ["gddl-small: create"]
+    spec = pack(lake, ["a", "b", "c"])
+    heard = Heard()
+    outcome = runner(spec).run(spec, heard)
+    assert heard.states == {"s.a": "succeeded", "s.b": "succeeded", "s.c": "succeeded"}
+    assert (outcome.exit_status, outcome.waiting, len(outcome.results)) == (0, None, 3)
+    assert {result.main.rows for result in heard.results} == {3}
+    assert lake.replica(spec.tables[0]) == {0: "load 0", 1: "load 1", 2: "load 2"}
+    (started,) = fake.workspace.runs.values()
+    assert outcome.log == started.page == f"{fake.workspace.url}/runs/{started.run_id}"
+    assert (started.attempts, started.parameters["spec"]) == (1, f"{spec.roots.lake}/_gddl/specs/run-1.json")
+
+
+def test_without_a_deployed_job_nothing_is_started(fake: FakeServer, lake: SmallLake) -> None:
+    spec = pack(lake, ["a"])
+    with pytest.raises(FatalError, match=r"JOB_NOT_DEPLOYED.*gddl-small.*gddl deploy databricks"):
+        runner(spec).run(spec, Heard())
+    assert fake.workspace.runs == {}
+
+
+def test_a_worker_that_went_away_is_followed_by_one_that_takes_up_its_run(fake: FakeServer, lake: SmallLake) -> None:
+    deployed()
+    spec = pack(lake, ["a", "b"])
+    first = runner(spec, patient=False).run(spec, Heard())
+    assert first.waiting is not None
+    heard = Heard()
+    second = runner(spec)
+    second.run(spec, heard)
+    second.settle()
+    assert heard.states == {"s.a": "succeeded", "s.b": "succeeded"}
+    assert (fake.workspace.started, [r.run_id for r in heard.results]) == (1, ["run-1", "run-1"])
+    # Its results are taken: who asks again, a person who cleared the task, has a run of its own.
+    third = Heard()
+    runner(spec).run(spec, third)
+    assert (fake.workspace.started, third.states) == (2, {"s.a": "skipped", "s.b": "skipped"})

@@ -1,0 +1,175 @@
+"""Job runs of EMR Serverless, against moto; each request passes botocore's own model on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import moto
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, ParamValidationError
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.emrserverless.models import emrserverless_backends
+
+from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.runners.connections import FromEnvironment
+from airflow_gddl.runners.emr_serverless.platform import EmrPlatform, make
+from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.runners.emr_serverless.submission import request_of
+from airflow_gddl.runners.platform import ENDED, Handle, Order
+
+ROLE = "arn:aws:iam::123456789012:role/gddl"
+OWN: dict[str, Any] = {"execution_role": ROLE, "entry_point": "s3://code/task.py", "region": "eu-west-1"}
+TIER = TierSpec(cores=2, memory="6g", workers=3)
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with moto.mock_aws():
+        yield boto3.client("emr-serverless", region_name="eu-west-1")
+
+
+@pytest.fixture
+def application(client: Any) -> str:
+    made = client.create_application(name="gddl", releaseLabel="emr-7.10.0", type="SPARK")["applicationId"]
+    client.start_application(applicationId=made)
+    return str(made)
+
+
+def order(asked: str = "gddl-abc-1") -> Order:
+    return Order(run_id="j-1", spec="s3://lake/_gddl/specs/j-1.json", size="small", tier=TIER, token=asked)
+
+
+def platform(application: str, **own: Any) -> EmrPlatform:
+    made = make({**OWN, "application_id": application, **own}, {}, FromEnvironment())
+    assert isinstance(made, EmrPlatform)
+    return made
+
+
+def test_a_job_run_is_started_looked_at_and_cancelled(client: Any, application: str) -> None:
+    made = platform(application, archive="s3://code/env.tar.gz", log_uri="s3://logs/x", tags={"team": "data"})
+    handle = made.submit(order())
+    found = client.get_job_run(applicationId=application, jobRunId=handle.run)["jobRun"]
+    submit = found["jobDriver"]["sparkSubmit"]
+    assert (found["executionRole"], submit["entryPoint"]) == (ROLE, "s3://code/task.py")
+    assert submit["entryPointArguments"] == ["--spec", "s3://lake/_gddl/specs/j-1.json", "--answers"]
+    assert found["tags"] == {"gddl-tier": "small", "team": "data"}
+    assert found["executionTimeoutMinutes"] == 720
+    assert handle.page.startswith("https://eu-west-1.console.aws.amazon.com/emr/")
+    assert handle.page.endswith(f"/{application}/{handle.run}")
+    made.cancel(handle)
+    assert (made.look(handle).state, made.look(handle).has_ended) == ("cancelled", True)
+    made.cancel(handle)
+
+
+def test_every_state_of_the_service_is_known(client: Any, application: str) -> None:
+    made = platform(application)
+    handle = made.submit(order())
+    (run,) = emrserverless_backends[DEFAULT_ACCOUNT_ID]["eu-west-1"].job_runs[application]
+    seen = {}
+    for state in client.meta.service_model.shape_for("JobRunState").enum:
+        run.state, run.state_details = state, f"it is {state}"
+        seen[state] = made.look(handle).state
+        assert made.look(handle).message == f"it is {state}"
+    ends = {state: found for state, found in seen.items() if found in ENDED}
+    assert ends == {"SUCCESS": "succeeded", "FAILED": "failed", "CANCELLED": "cancelled"}
+    assert {state for state, found in seen.items() if found == "running"} == {"RUNNING", "CANCELLING"}
+
+
+def test_what_spark_is_told(client: Any) -> None:
+    settings = EmrSettings(
+        **OWN, archive="s3://code/env.tar.gz", tiers={"small": EmrTier(application_id="a", max_executors=8)}
+    )
+    request = request_of(order(), settings)
+    text = request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
+    conf = dict(word.split("=", 1) for word in text.split() if word != "--conf")
+    assert conf["spark.executor.memory"] == "6g"
+    assert (conf["spark.executor.instances"], conf["spark.dynamicAllocation.maxExecutors"]) == ("3", "8")
+    assert conf["spark.archives"] == "s3://code/env.tar.gz#environment"
+    assert conf["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] == "./environment/bin/python"
+    assert conf["spark.executorEnv.AWS_REGION"] == "eu-west-1"
+    assert (request["clientToken"], request["applicationId"]) == ("gddl-abc-1", "a")
+
+
+def test_tries_of_one_attempt_send_one_client_token(client: Any, application: str) -> None:
+    # moto keeps no tokens: what is asked is what can be held.
+    made, sent = platform(application), []
+    made.client.meta.events.register(
+        "provide-client-params.emr-serverless.StartJobRun", lambda params, **_: sent.append(params["clientToken"])
+    )
+    made.submit(order())
+    made.submit(order())
+    made.submit(order("gddl-abc-2"))
+    assert sent == ["gddl-abc-1", "gddl-abc-1", "gddl-abc-2"]
+
+
+def test_a_job_run_that_is_not_there_is_lost(client: Any, application: str) -> None:
+    made = platform(application)
+    handle = Handle(run="00nope", group=application)
+    assert made.look(handle).state == "lost"
+    made.cancel(handle)
+
+
+def test_an_application_that_is_not_there_is_a_refusal(client: Any) -> None:
+    with pytest.raises(FatalError, match=r"PLATFORM_REFUSED.*ResourceNotFound"):
+        platform("00nowhere").submit(order())
+
+
+@pytest.mark.parametrize(
+    ("tier", "own", "says"),
+    [(TierSpec(cores=3), {"application_id": "a"}, "1, 2, 4, 8, 16 cores, not 3"), (TIER, {}, "has no application")],
+)
+def test_what_the_service_has_not_is_told_before_it_is_asked(tier: TierSpec, own: dict[str, Any], says: str) -> None:
+    asked = Order(run_id="j", spec="s3://x", size="small", tier=tier, token="")
+    with pytest.raises(MetadataError, match=rf"RUNNER_SETTINGS_INVALID.*{says}"):
+        request_of(asked, EmrSettings(**OWN, **own))
+
+
+class Answering:
+    """A client with a dashboard, which moto has not."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def get_dashboard_for_job_run(self, **asked: str) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return {"url": f"{self.answer}/{asked['applicationId']}/{asked['jobRunId']}"}
+
+
+def test_the_spark_ui_is_told_where_it_can_be_had() -> None:
+    handle = Handle(run="r", group="a")
+    found = EmrPlatform(EmrSettings(**OWN), Answering("https://ui")).links(handle)
+    assert found == {"Spark UI": "https://ui/a/r"}
+    gone = ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "GetDashboardForJobRun")
+    assert EmrPlatform(EmrSettings(**OWN), Answering(gone)).links(handle) == {}
+
+
+class Failing:
+    """A client whose answers are errors."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def get_job_run(self, **_: object) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "family", "code"),
+    [
+        (ClientError({"Error": {"Code": "ThrottlingException"}}, "GetJobRun"), RetriableError, "PLATFORM_UNREACHABLE"),
+        (ClientError({"Error": {"Code": "InternalServerException"}}, "G"), RetriableError, "PLATFORM_UNREACHABLE"),
+        (EndpointConnectionError(endpoint_url="https://x"), RetriableError, "PLATFORM_UNREACHABLE"),
+        (ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetJobRun"), FatalError, "PLATFORM_REFUSED"),
+        (ParamValidationError(report="x"), FatalError, "PLATFORM_REFUSED"),
+    ],
+)
+def test_faults_pass_and_refusals_don_t(error: Exception, family: type[Exception], code: str) -> None:
+    made = EmrPlatform(EmrSettings(**OWN), Failing(error))
+    with pytest.raises(family, match=code):
+        made.look(Handle(run="r", group="a"))
