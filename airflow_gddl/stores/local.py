@@ -40,6 +40,10 @@ class LocalStore:
                 return False
             return True
 
+    def remove(self, path: str) -> None:
+        with _translated(path):
+            Path(path).unlink(missing_ok=True)
+
 
 @contextlib.contextmanager
 def _written_beside(path: str, data: bytes) -> Iterator[Path]:
@@ -52,10 +56,6 @@ def _written_beside(path: str, data: bytes) -> Iterator[Path]:
         yield beside
     finally:
         beside.unlink(missing_ok=True)
-
-    def remove(self, path: str) -> None:
-        with _translated(path):
-            Path(path).unlink(missing_ok=True)
 
 
 def _walk(folder: str, prefix: str) -> Iterator[Found]:
