@@ -16,7 +16,6 @@ from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runners.answers import Answers as Read
 from airflow_gddl.runners.pace import Pace
 from airflow_gddl.stores import open_store
-from airflow_gddl.stores.s3 import client as s3_client
 from spark_jobs.answers import Answers as Put
 from spark_jobs.main import read_spec
 from spark_jobs.storage import Storage
@@ -33,9 +32,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         settings = {"ENDPOINT_URL": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1"}
         for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
             monkeypatch.setenv(f"AWS_{name}", value)
-        s3_client.cache_clear()
         yield "s3://bucket/lake"
-        s3_client.cache_clear()
 
 
 def spec_of(lake: str) -> JobSpec:
