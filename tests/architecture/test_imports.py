@@ -44,6 +44,7 @@ print(len(names), *names)
 AIRFLOW = (
     "announcing",
     "assets",
+    "aws_connection",
     "capabilities",
     "configuration",
     "connections",
