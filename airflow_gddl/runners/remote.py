@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import order_path
@@ -30,6 +31,7 @@ class RemoteRunner:
     """A `Runner` whose jobs are runs of a platform.
 
     Attributes:
+        open: the platform; asked when there is something to run.
         attempts: of the task that this runner works for.
         patient: wait for runs to end; else an outcome whose `waiting` is set tells that one goes on, and a later call
             for the same tables takes it up.
@@ -38,14 +40,18 @@ class RemoteRunner:
         sleep: takes seconds.
     """
 
-    platform: Platform
+    open: Callable[[], Platform]
     store: Store
     attempts: Attempts
     patient: bool = True
     since: int | None = None
     pace: Pace = field(default_factory=Pace)
     sleep: Callable[[float], None] = time.sleep
-    _open: Waiting | None = None
+    _running: Waiting | None = None
+
+    @cached_property
+    def platform(self) -> Platform:
+        return self.open()
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`,
@@ -88,8 +94,8 @@ class RemoteRunner:
 
     def stop(self) -> None:
         """Cancel the run that this runner waits for, if there is one."""
-        if self._open is not None:
-            cancel(self.platform, self.attempts, self._open)
+        if self._running is not None:
+            cancel(self.platform, self.attempts, self._running)
 
     def own(self) -> list[Attempt]:
         """Attempts of this try."""
@@ -112,8 +118,8 @@ class RemoteRunner:
             )
             handle = self.platform.submit(order)
             self.attempts.started(attempt, handle)
-        self._open = Waiting(number=attempt.number, handle=handle)
-        return self._open
+        self._running = Waiting(number=attempt.number, handle=handle)
+        return self._running
 
 
 def cancel(platform: Platform, attempts: Attempts, run: Waiting) -> None:

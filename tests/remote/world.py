@@ -195,7 +195,7 @@ class World:
 
     def runner(self, since: int | None = None) -> RemoteRunner:
         return RemoteRunner(
-            platform=self.platform, store=self.store, attempts=self.attempts, patient=False, since=since
+            open=lambda: self.platform, store=self.store, attempts=self.attempts, patient=False, since=since
         )
 
     @property
