@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
@@ -132,6 +133,21 @@ def cancel(platform: Platform, attempts: Attempts, run: Waiting) -> None:
     platform.cancel(run.handle)
 
 
+def seen(platform: Platform, handle: Handle, *, mend: bool = True) -> Sight:
+    """How a run stands; one that the platform broke is started again, and has ended only where that is refused.
+
+    Raises:
+        GddlError: as `Platform`.
+    """
+    sight = platform.look(handle)
+    if sight.mendable and mend:
+        try:
+            platform.mend(handle)
+        except FatalError:
+            mend = False
+    return replace(sight, mendable=sight.mendable and mend)
+
+
 @dataclass
 class _Passage:
     """The tables of one tier: through what was submitted for them before, then through a run of their own."""
@@ -195,10 +211,7 @@ class _Passage:
         if attempt.stopped:
             platform.cancel(run.handle)
         for pause in self.runner.pace.pauses():
-            sight = platform.look(run.handle)
-            sight = replace(sight, mendable=sight.mendable and not attempt.stopped)
-            if sight.mendable:
-                platform.mend(run.handle)
+            sight = seen(platform, run.handle, mend=not attempt.stopped)
             if sight.has_ended or not self.runner.patient:
                 return sight
             self._report(result for result in answers.new() if result.status != "failed")
