@@ -40,10 +40,12 @@ class Begun:
     Attributes:
         tables: those that it began with.
         since: see `RemoteRunner`.
+        of_try: number of the try. Some Airflow calls a new try as if the one before it went on.
     """
 
     tables: tuple[str, ...]
     since: int
+    of_try: int
 
 
 def execute(operator: LoadOperator, context: Context, begun: Begun | None = None) -> dict[str, Any]:
@@ -52,6 +54,8 @@ def execute(operator: LoadOperator, context: Context, begun: Begun | None = None
     Raises:
         TaskDeferred: a run elsewhere goes on; the triggerer watches it.
     """
+    if begun is not None and begun.of_try != context["ti"].try_number:
+        begun = None
     try:
         document = _document(operator)
         return _Execution(operator, context, document, configuration.environ_of(document), begun).run()
@@ -86,10 +90,10 @@ class _Execution:
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = Loading(self._order(), book, reporter)
         runner = self._runner()
-        self._load(loading, runner)
+        begun = self._load(loading, runner)
         operator.job_log = loading.log
         if loading.waiting is not None:
-            self._wait(loading, runner, loading.waiting)
+            self._wait(begun, runner, loading.waiting)
         if isinstance(runner, RemoteRunner):
             runner.settle()
         operator.loaded = tuple(result.table for result in loading.results)
@@ -105,21 +109,23 @@ class _Execution:
         add_events(context, operator.pipeline, loading.book.finish(operator.stage, context["run_id"]))
         return counts
 
-    def _load(self, loading: Loading, runner: Runner) -> None:
+    def _load(self, loading: Loading, runner: Runner) -> Begun:
+        """Load what is to be loaded; what to remember of it if that has to be waited for."""
         specs = loading.todo()
         if specs:
             loading.load(runner, specs, loading.order.marks)
         ready = not loading.stopped and loading.waiting is None
         if self.operator.stage == "increments" and loading.order.work.held and ready:
             self._load_held(loading, runner)
+        since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
+        return Begun(tables=tuple(s.table for s in specs), since=since, of_try=self.context["ti"].try_number)
 
-    def _wait(self, loading: Loading, runner: Runner, run: Waiting) -> None:
+    def _wait(self, begun: Begun, runner: Runner, run: Waiting) -> None:
         """Leave it to the triggerer; nothing of this process is needed to go on."""
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} left a run to wait for")
         operator = self.operator
         operator.log.info("run %s goes on%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
-        begun = self.begun or Begun(tables=tuple(spec.table for spec in loading.todo()), since=runner.since or 0)
         watch = Watch(
             runner=operator.runner or self.document.runner,
             settings=self.document.runner_settings,

@@ -61,19 +61,19 @@ class RunnerSettings:
 def make_runner(name: str, settings: RunnerSettings) -> Runner:
     """
     Raises:
-        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`.
-        FatalError: `RUNNER_PACKAGE_MISSING`.
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_NEEDS_S3`; what `make_platform` raises comes with the first job.
     """
     if name == "local":
         return LocalRunner(command=settings.command, environ=settings.environ)
     errand = settings.errand
-    platform = make_platform(name, settings.own, settings.environ, settings.connections)
+    if name not in _PLATFORMS:
+        raise _unknown(name)
     if errand is None:
         raise LookupError(f"runner {name} needs to know for whom it runs")
     _check_roots(name, settings.own, errand.roots)
     store = open_store(errand.roots.lake, settings.environ)
     return RemoteRunner(
-        platform=platform,
+        open=lambda: make_platform(name, settings.own, settings.environ, settings.connections),
         store=store,
         attempts=Attempts(store, errand.roots.lake, errand.task),
         patient=errand.patient,
@@ -96,8 +96,7 @@ def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str],
         FatalError: `RUNNER_PACKAGE_MISSING`.
     """
     if name not in _PLATFORMS:
-        remedy = f"set `runner` to one of {', '.join(RUNNERS)}"
-        raise MetadataError("RUNNER_UNKNOWN", f"unknown runner {name!r}", where="gddl.yaml", remedy=remedy)
+        raise _unknown(name)
     module, package = _PLATFORMS[name]
     try:
         make: Callable[..., Platform] = importlib.import_module(module).make
@@ -106,3 +105,8 @@ def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str],
         what = f"runner {name} needs {package}: {error}"
         raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=remedy) from error
     return make(own, environ, connections)
+
+
+def _unknown(name: str) -> MetadataError:
+    remedy = f"set `runner` to one of {', '.join(RUNNERS)}"
+    return MetadataError("RUNNER_UNKNOWN", f"unknown runner {name!r}", where="gddl.yaml", remedy=remedy)

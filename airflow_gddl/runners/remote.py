@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
@@ -30,6 +32,7 @@ class RemoteRunner:
     """A `Runner` whose jobs are runs of a platform.
 
     Attributes:
+        open: the platform; asked when there is something to run.
         attempts: of the task that this runner works for.
         patient: wait for runs to end; else an outcome whose `waiting` is set tells that one goes on, and a later call
             for the same tables takes it up.
@@ -38,14 +41,18 @@ class RemoteRunner:
         sleep: takes seconds.
     """
 
-    platform: Platform
+    open: Callable[[], Platform]
     store: Store
     attempts: Attempts
     patient: bool = True
     since: int | None = None
     pace: Pace = field(default_factory=Pace)
     sleep: Callable[[float], None] = time.sleep
-    _open: Waiting | None = None
+    _running: Waiting | None = None
+
+    @cached_property
+    def platform(self) -> Platform:
+        return self.open()
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`,
@@ -88,8 +95,8 @@ class RemoteRunner:
 
     def stop(self) -> None:
         """Cancel the run that this runner waits for, if there is one."""
-        if self._open is not None:
-            cancel(self.platform, self.attempts, self._open)
+        if self._running is not None:
+            cancel(self.platform, self.attempts, self._running)
 
     def own(self) -> list[Attempt]:
         """Attempts of this try."""
@@ -112,8 +119,8 @@ class RemoteRunner:
             )
             handle = self.platform.submit(order)
             self.attempts.started(attempt, handle)
-        self._open = Waiting(number=attempt.number, handle=handle)
-        return self._open
+        self._running = Waiting(number=attempt.number, handle=handle)
+        return self._running
 
 
 def cancel(platform: Platform, attempts: Attempts, run: Waiting) -> None:
@@ -124,6 +131,21 @@ def cancel(platform: Platform, attempts: Attempts, run: Waiting) -> None:
     """
     attempts.stop(run.number)
     platform.cancel(run.handle)
+
+
+def seen(platform: Platform, handle: Handle, *, mend: bool = True) -> Sight:
+    """How a run stands; one that the platform broke is started again, and has ended only where that is refused.
+
+    Raises:
+        GddlError: as `Platform`.
+    """
+    sight = platform.look(handle)
+    if sight.mendable and mend:
+        try:
+            platform.mend(handle)
+        except FatalError:
+            mend = False
+    return replace(sight, mendable=sight.mendable and mend)
 
 
 @dataclass
@@ -189,10 +211,7 @@ class _Passage:
         if attempt.stopped:
             platform.cancel(run.handle)
         for pause in self.runner.pace.pauses():
-            sight = platform.look(run.handle)
-            sight = replace(sight, mendable=sight.mendable and not attempt.stopped)
-            if sight.mendable:
-                platform.mend(run.handle)
+            sight = seen(platform, run.handle, mend=not attempt.stopped)
             if sight.has_ended or not self.runner.patient:
                 return sight
             self._report(result for result in answers.new() if result.status != "failed")

@@ -21,7 +21,7 @@ from airflow_gddl.runners.base import Waiting
 from airflow_gddl.runners.pace import Pace
 from airflow_gddl.runners.platform import Platform, Sight
 from airflow_gddl.runners.registry import make_platform
-from airflow_gddl.runners.remote import cancel
+from airflow_gddl.runners.remote import cancel, seen
 from airflow_gddl.stores import open_store
 
 
@@ -107,13 +107,12 @@ class GddlRunTrigger(BaseTrigger):
         """Null when the platform is silent: the run goes on without being watched."""
         handle = self._watch.run.handle
         try:
-            sight = platform.look(handle)
-            if sight.mendable:
-                self.log.info("run %s is started again: %s", handle.run, sight.message)
-                platform.mend(handle)
+            sight = seen(platform, handle)
         except RetriableError as error:
             self.log.warning("run %s could not be looked at: %s", handle.run, error)
             return None
+        if sight.mendable:
+            self.log.info("run %s is started again: %s", handle.run, sight.message)
         return sight
 
     def _tell_links(self, platform: Platform) -> None:

@@ -42,7 +42,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
 ]
 DATES = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in itertools.count())
-BEGUN = {"tables": ["shop.a"], "since": 0}
+BEGUN = {"tables": ["shop.a"], "since": 0, "of_try": 1}
 OWN = {"wheel": "/Volumes/w.whl", "local_roots": True}
 
 
@@ -101,6 +101,20 @@ def test_a11_a_real_failure_is_submitted_again_with_what_is_left(stage: Stage, f
     assert run()["initial_load"] == "success"
     assert stage.loaded == [["shop.a", "shop.b", "shop.c"], ["shop.b"]]
     assert len(fake.workspace.tokens) == 2
+
+
+def test_a_run_that_the_cloud_broke_is_repaired_while_the_load_waits(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a")
+    fake.workspace.cloud_failures = 1
+    assert run()["initial_load"] == "success"
+    (made,) = fake.workspace.runs.values()
+    assert (len(made.repairs), made.attempts, len(stage.jobs)) == (1, 1, 1)
+
+
+def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    assert set(run().values()) == {"skipped"}
+    assert fake.requests == []
 
 
 # The trigger, on its own

@@ -83,7 +83,7 @@ def test_the_same_token_is_the_same_run(fake: FakeServer) -> None:
 
 def test_an_answer_that_got_lost_leads_to_the_run_that_was_started(fake: FakeServer) -> None:
     made = platform(fake)
-    fake.mood.answers = [None, "drop"]  # type: ignore[list-item] # nothing happens to the look for the job
+    fake.mood.answers = [None, "drop"]
     handle = made.submit(order())
     asked = [method for method, _ in fake.requests]
     assert asked.count("POST run-now") == 2
@@ -152,9 +152,21 @@ def test_a_run_that_the_cloud_broke_is_repaired_as_often_as_allowed(fake: FakeSe
     made.mend(handle)
     sight = made.look(handle)
     assert (sight.mendable, sight.has_ended) == (False, True)
+    fake.mood.answers = [None, 400]
+    with pytest.raises(FatalError, match="PLATFORM_REFUSED"):
+        made.mend(handle)
     assert "AWS_INSUFFICIENT_INSTANCE_CAPACITY_FAILURE" in sight.message
     again = made.submit(order(asked="t2"))
     assert ended(made, again)[0] == "succeeded"
+
+
+def test_two_watchers_repair_a_run_once(fake: FakeServer) -> None:
+    made = platform(fake, repairs=3)
+    fake.workspace.cloud_failures = 1
+    handle = made.submit(order(SLOW))
+    made.mend(handle)
+    made.mend(handle)
+    assert len(fake.workspace.runs[int(handle.run)].repairs) == 1
 
 
 def test_more_runs_than_allowed_are_queued(fake: FakeServer) -> None:

@@ -112,6 +112,15 @@ def test_a_run_that_the_platform_broke_is_started_again_under_its_handle() -> No
     assert (run.mended, run.state, world.waiting is not None) == (1, "running", True)
 
 
+def test_where_starting_again_is_refused_the_run_has_failed() -> None:
+    world = World()
+    world.work()
+    (run,) = world.platform.runs
+    run.state, run.mendable, world.platform.mends_nothing = "failed", True, True
+    assert world.work()
+    assert set(codes(world).values()) == {"REMOTE_RUN_FAILED"}
+
+
 def test_a_run_that_is_gone_fails_its_tables() -> None:
     world = World()
     world.work()

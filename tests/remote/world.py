@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import answer_name, answers_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
@@ -95,6 +96,7 @@ class MemoryPlatform:
     store: MemoryStore
     fuse: Fuse = field(default_factory=Fuse)
     runs: list[MemoryRun] = field(default_factory=list)
+    mends_nothing: bool = False
 
     def submit(self, order: Order) -> Handle:
         lost = self.fuse.burn()
@@ -123,6 +125,8 @@ class MemoryPlatform:
 
     def mend(self, handle: Handle) -> None:
         run = self.runs[int(handle.run)]
+        if self.mends_nothing:
+            raise FatalError("PLATFORM_REFUSED", "no")
         run.state, run.mendable, run.mended = "running", False, run.mended + 1
 
     @property
@@ -195,7 +199,7 @@ class World:
 
     def runner(self, since: int | None = None) -> RemoteRunner:
         return RemoteRunner(
-            platform=self.platform, store=self.store, attempts=self.attempts, patient=False, since=since
+            open=lambda: self.platform, store=self.store, attempts=self.attempts, patient=False, since=since
         )
 
     @property

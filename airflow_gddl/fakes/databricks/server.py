@@ -27,11 +27,12 @@ class Mood:
     """What the server answers in spite of itself; each entry is used up by one request.
 
     Attributes:
-        answers: statuses given instead of an answer; `drop` closes the connection after the request was carried out.
+        answers: statuses given instead of an answer; `drop` closes the connection after the request was carried out; at
+            a null nothing happens.
         retry_after: seconds that a 429 asks for.
     """
 
-    answers: list[int | str] = field(default_factory=list)
+    answers: list[int | str | None] = field(default_factory=list)
     retry_after: int = 1
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from databricks.sdk.errors import InvalidParameterValue, NotFound, ResourceConflict
+from databricks.sdk.errors import BadRequest, InvalidParameterValue, NotFound, ResourceConflict
 from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import (
     JobsAPI,
@@ -97,8 +97,11 @@ class DatabricksPlatform:
         def call(jobs: JobsAPI) -> None:
             try:
                 jobs.repair_run(int(handle.run), rerun_all_failed_tasks=True, latest_repair_id=latest)
-            except ResourceConflict:
-                return  # another watcher did
+            except (ResourceConflict, BadRequest):
+                # Another watcher did? Then it goes on; else the refusal stands.
+                status = jobs.get_run(int(handle.run)).status
+                if status is None or status.state == RunLifecycleStateV2State.TERMINATED:
+                    raise
 
         self.workspace.ask(call)
 
