@@ -150,3 +150,16 @@ def test_a_log_that_can_not_be_put_into_the_lake_stays(server: Server, way: Way)
     assert outcome.log is not None
     assert Path(outcome.log).is_file()
     shutil.rmtree(Path(outcome.log).parent)
+
+
+def test_spark_bears_what_passes_and_fails_the_refused_table_alone(server: Server, way: Way) -> None:
+    place = server.place(way.endpoint)
+    delivery.deliver(place, ["a", "b"])
+    busy = Fault("answer", path="/lake/s/a/", times=4)
+    broken = Fault("reset", path="/lake/s/a__changes/", times=2)
+    way.faults = [Fault("answer", method="PUT", path="/lake/s/b", status=403, code="AccessDenied"), busy, broken]
+    done = {r.table: r for r in JobPort("spark", place.environ).run(delivery.job(place, ["a", "b"]))}
+    assert done["s.a"].status == "succeeded", done["s.a"].error
+    assert (busy.met, broken.met) == (4, 2)
+    assert done["s.b"].error is not None
+    assert done["s.b"].error.code == "STORAGE_DENIED", done["s.b"].error
