@@ -15,7 +15,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.session_settings import SessionSettings
+from spark_jobs.session_cluster import DELTA, open_on_cluster, shipped
+from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session"]
 
@@ -77,13 +78,16 @@ FOR_FEW_ROWS = {
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """The active session where a platform has one, else an embedded one.
+    """The active session where a platform has one, that of a cluster where the job was sent to one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `DELTA_MISSING`.
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, and those of `open_on_cluster`.
+        RetriableError: `NO_EXECUTORS`.
     """
-    active = SparkSession.getActiveSession()
-    session = active or _embedded(settings)
+    session = SparkSession.getActiveSession()
+    if session is None and is_on_a_cluster(os.environ):
+        session = open_on_cluster(settings, _driver_settings(settings))
+    session = session or _embedded(settings)
     for key, value in SQL_SETTINGS.items():
         session.conf.set(key, value)
     return session
@@ -104,38 +108,52 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     return session
 
 
-def _static_settings(settings: SessionSettings) -> dict[str, str]:
+def _driver_settings(settings: SessionSettings) -> dict[str, str]:
+    """Of a driver that is started here for a cluster."""
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    return {
+        "spark.gddl.scratch": str(scratch),
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **(shipped(_delta_jars(scratch)) if settings.ship_delta else {}),
+    }
+
+
+def _java_options(settings: SessionSettings, scratch: Path) -> str:
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOG4J)
     java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"
     if settings.brief:
         java += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-    if not settings.verbose:
-        java += f" -Dlog4j2.configurationFile=file:{logging}"
+    return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
+
+
+def _static_settings(settings: SessionSettings) -> dict[str, str]:
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
     return {
+        "spark.gddl.scratch": str(scratch),
         "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores}]"),
         "spark.app.name": "gddl-job",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.memory,
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
         "spark.driver.host": "localhost",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        **DELTA,
         "spark.sql.shuffle.partitions": str(2 * settings.cores),
         "spark.databricks.delta.snapshotPartitions": str(settings.cores),
         "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
         "spark.sql.codegen.maxFields": "300",
-        **_delta_jars(scratch),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, _delta_jars(scratch))),
     }
 
 
-def _delta_jars(scratch: Path) -> dict[str, str]:
-    """Delta on the class path: from the cache of an earlier start, else resolved once from Maven Central.
+def _delta_jars(scratch: Path) -> list[Path]:
+    """Delta's JARs: from the cache of an earlier start, else resolved once from Maven Central.
 
     Spark's default resolver also asks a second repository and prints a page of errors when that is out of reach; our
     own settings ask Central only.
@@ -149,14 +167,14 @@ def _delta_jars(scratch: Path) -> dict[str, str]:
     home = Path(os.environ.get("GDDL_JARS", str(Path.home() / ".cache" / "airflow-gddl")))
     jars = home / f"delta-{version}-spark-{series}"
     log = "" if jars.exists() else _resolve(jars, scratch, f"io.delta:delta-spark_{series}_{SCALA}:{version}")
-    found = sorted(str(p) for p in jars.glob("*.jar") if p.name.startswith(_WANTED))
+    found = sorted(p for p in jars.glob("*.jar") if p.name.startswith(_WANTED))
     if not found:
         raise FatalError(
             "DELTA_MISSING",
             f"the JARs of Delta {version} could not be had from Maven Central: {log}",
             remedy=f"open the way to Maven Central, or put the JARs into {jars}",
         )
-    return {"spark.driver.extraClassPath": os.pathsep.join(found)}
+    return found
 
 
 def _resolve(jars: Path, scratch: Path, coordinates: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_gddl.catalog.runner_settings import COMPUTE, RUNNERS
 from airflow_gddl.catalog.tiers import AMOUNTS, COUNTS, MEMORY
 from airflow_gddl.catalog.validation import OPTIONS, TABLE, TIER, Shape
 
@@ -62,6 +63,9 @@ def _settings() -> Schema:
     for name in AMOUNTS:
         tier["properties"][name]["pattern"] = f"^{MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
+    compute = {name: _defined(checked.shape, definitions) for name, checked in COMPUTE.items()}
+    tier["properties"]["compute"] |= {"properties": compute}
+    runners = {name: _defined(checked.shape, definitions) for name, checked in RUNNERS.items()}
     root = "A local path (relative: to this folder) or s3://bucket/prefix; GDDL_{} overrides it."
     properties = {
         "landing": {"type": "string", "description": f"Where files land. {root.format('LANDING')}"},
@@ -75,11 +79,19 @@ def _settings() -> Schema:
         },
         "runners": {
             "type": ["object", "null"],
+            "properties": runners,
             "additionalProperties": {"type": ["object", "null"]},
             "description": "Settings by runner; never secrets.",
         },
     }
     return _file("metadata/gddl.yaml", properties, definitions, required=[])
+
+
+def _defined(shape: Shape[Any], definitions: Schema) -> Schema:
+    """What refers to a class of settings, which is put among the definitions."""
+    schema, more = _split(shape)
+    definitions |= {**more, shape.name: schema}
+    return {"$ref": f"#/$defs/{shape.name}"}
 
 
 def _keys() -> Schema:

@@ -12,6 +12,7 @@ from airflow_gddl.catalog.folder import Folder
 from airflow_gddl.catalog.layers import Layer
 from airflow_gddl.catalog.problems import Problem, show, show_field
 from airflow_gddl.catalog.roots import absolute
+from airflow_gddl.catalog.runner_settings import check_runners
 from airflow_gddl.catalog.screen import screen
 from airflow_gddl.catalog.tiers import build_tiers
 from airflow_gddl.catalog.validation import near, written
@@ -120,6 +121,8 @@ class _Draft:
         runner = self.values.get("runner", "local")
         if not isinstance(runner, str) or not runner.strip():
             self.take(spec_problem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
+        else:
+            self.take(*check_runners(runner, self.section("runners"), tiers))
         self.stop_if_wrong()
         return Settings(
             roots=roots,

@@ -33,6 +33,7 @@ class Shape(Generic[T]):
     """Builds one class from plain values, strictly: no text becomes a number, no number a boolean."""
 
     def __init__(self, cls: type[T]) -> None:
+        self.name = cls.__name__
         self.adapter = TypeAdapter(cls)
         self.names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type] # always a dataclass here
 

@@ -12,7 +12,7 @@ from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.base import JobOutcome, Runner
-from airflow_gddl.runners.local import LocalRunner
+from airflow_gddl.runners.registry import RunnerSettings, make_runner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,6 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
 
 
 def _runner(surroundings: Surroundings, catalog: Catalog) -> Runner:
-    if catalog.runner != "local":
-        remedy = "set `runner: local`, the one this version has"
-        raise MetadataError("RUNNER_UNKNOWN", f"unknown runner {catalog.runner!r}", where="gddl.yaml", remedy=remedy)
-    return LocalRunner(command=surroundings.job_command, environ=surroundings.environ)
+    own = catalog.runners.get(catalog.runner, {})
+    settings = RunnerSettings(command=surroundings.job_command, environ=surroundings.environ, own=own)
+    return make_runner(catalog.runner, settings)

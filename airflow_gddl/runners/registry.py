@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.runners.base import Runner
 from airflow_gddl.runners.local import LocalRunner
+from airflow_gddl.runners.spark_submit import SparkSubmitRunner
+from airflow_gddl.runners.spark_submit_settings import SparkSubmitSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,9 @@ class RunnerSettings:
 
 RUNNERS: dict[str, Callable[[RunnerSettings], Runner]] = {
     "local": lambda settings: LocalRunner(command=settings.command, environ=settings.environ),
+    "spark_submit": lambda settings: SparkSubmitRunner(
+        settings=decode(SparkSubmitSettings, dict(settings.own)), command=settings.command, environ=settings.environ
+    ),
 }
 
 

@@ -42,7 +42,8 @@ def test_they_are_schemas(name: str) -> None:
 
 def test_every_field_is_described() -> None:
     definitions = {**schemas()["tables.json"]["$defs"], **schemas()["gddl.json"]["$defs"]}
-    assert set(definitions) == {"Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"}
+    runners = {"SparkSubmitCompute", "SparkSubmitSettings"}
+    assert set(definitions) == {"Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"} | runners
     fields = {
         f"{kind}.{name}": field for kind, schema in definitions.items() for name, field in schema["properties"].items()
     }
@@ -59,7 +60,7 @@ lake: s3://b
 runner: local
 defaults: {owner: me, mask: {email: null}}
 tiers: {small: {cores: 4, memory: 8g}, huge: null}
-runners: {local: null, databricks: {host: h}}
+runners: {local: null, databricks: {host: h}, spark_submit: {master: yarn, conf: {spark.a: true, spark.b: 1}}}
 """
     assert errors("gddl.json", yaml.safe_load(settings)) == []
 
@@ -98,6 +99,8 @@ def test_what_the_schema_refuses_the_catalog_refuses(tmp_path: Path, row: dict[s
         ("keys.json", {"key": {}}, "$"),
         ("gddl.json", {"landig": "a"}, "$"),
         ("gddl.json", {"tiers": {"small": {"cores": 0}}}, "$.tiers.small"),
+        ("gddl.json", {"runners": {"spark_submit": {"mastr": "yarn"}}}, "$.runners.spark_submit"),
+        ("gddl.json", {"tiers": {"a": {"compute": {"spark_submit": {"cores": "1"}}}}}, "$.tiers.a"),
         ("gddl.json", {"defaults": {"table": "a.b"}}, "$.defaults"),
     ],
 )

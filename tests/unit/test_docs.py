@@ -19,6 +19,7 @@ from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
+from airflow_gddl.runners.spark_submit_settings import SparkSubmitCompute, SparkSubmitSettings
 from spark_jobs.engines.shape import Shape
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
@@ -28,7 +29,7 @@ CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refus
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
-UNUSED = "No effect yet"
+RUNNERS = ("spark_submit", "spark_submit tiers")
 
 
 # Codes
@@ -91,6 +92,8 @@ def test_codes_that_other_pages_name_exist() -> None:
         "AR_H_TIMESTAMP",
         "JAVA_HOME",
         "NO_CODEGEN",
+        "PIP_INDEX_URL",
+        "SOURCE_DATE_EPOCH",
     }
     for path in PAGES:
         named = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", path.read_text(encoding="utf-8"))
@@ -118,7 +121,8 @@ def test_codes_are_found_where_they_are_used(source: str, expected: set[str]) ->
 
 def defaults_of(cls: type) -> dict[str, Any]:
     """Field to its default in plain values, in order; `required` where there is none."""
-    required = {"table": "", "keys": ()} if cls is TableSpec else {}
+    required: dict[str, Any] = {"table": "", "keys": ()} if cls is TableSpec else {}
+    required |= {"master": "yarn"} if cls is SparkSubmitSettings else {}
     built = cls(**required)
     return {f.name: "required" if f.name in required else plain(getattr(built, f.name)) for f in fields(cls)}
 
@@ -129,6 +133,8 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "Schema evolution": defaults_of(SchemaEvolution),
     "DMS options": defaults_of(DmsOptions),
     "Tiers": defaults_of(TierSpec),
+    "spark_submit": defaults_of(SparkSubmitSettings),
+    "spark_submit tiers": defaults_of(SparkSubmitCompute),
 }
 
 
@@ -158,6 +164,10 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings[name] = example
     elif title == "A row":
         row[name] = example
+    elif title == "spark_submit":
+        settings["runners"] = f"{{spark_submit: {{{'' if name == 'master' else 'master: yarn, '}{entry}}}}}"
+    elif title == "spark_submit tiers":
+        settings["tiers"] = f"{{large: {{compute: {{spark_submit: {{{entry}}}}}}}}}"
     elif title == "Tiers":
         settings["tiers"] = f"{{large: {{{entry}}}}}"
     else:
@@ -187,13 +197,11 @@ def test_the_tiers_differ_as_documented() -> None:
     assert found == expected
 
 
-def test_what_has_no_effect_is_not_read() -> None:
-    """Whoever makes a field work finds this page out of date."""
-    unused = {bare(row[0]) for title in TABLES for row in documented_fields(title) if UNUSED in row[1]}
-    assert unused >= {"compute", "workers"}
+def test_every_field_is_read() -> None:
+    """A field of a tier that nothing reads would be a promise that nobody keeps."""
     paths = [path for path in SOURCES if not {"contract", "catalog", "simulate"} & set(path.parts)]
     read = {node.attr for tree in trees(paths) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    assert unused & read == set()
+    assert {bare(row[0]) for title in ("Tiers", *RUNNERS) for row in documented_fields(title)} - read == set()
 
 
 def test_blocks_of_the_page_load(tmp_path: Path) -> None:
