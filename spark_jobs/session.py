@@ -78,7 +78,7 @@ FOR_FEW_ROWS = {
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """The active session where a platform has one, that of a cluster where the job was sent to one, else an embedded one.
+    """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
 
     Raises:
         FatalError: `JAVA_MISSING`, `DELTA_MISSING`, and those of `open_on_cluster`.

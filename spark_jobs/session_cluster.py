@@ -61,7 +61,7 @@ def _get_or_create() -> SparkSession:
     except PySparkRuntimeError as error:
         what = f"spark-submit did not start a driver: {error}"
         raise FatalError("CLUSTER_UNUSABLE", what, remedy="see the job's log for what spark-submit said") from error
-    except Exception as error:  # noqa: BLE001 - whatever Spark or py4j raise, it is the cluster or its settings
+    except Exception as error:
         what = f"no Spark application could be started: {_first_line(error)}"
         raise FatalError("CLUSTER_UNUSABLE", what, remedy="check runners.spark_submit in gddl.yaml") from error
     return session

@@ -168,7 +168,7 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> lis
 
 
 def _run_tasks(session: SparkSession, job: JobSpec, bins: list[list[TableSpec]]) -> list[Found]:
-    """A row a task: its number, which is that of its tables. Each task is sent all of them, in few bytes, being alike."""
+    """A row a task, the number of its tables among all. Each task is sent all; being alike, they take few bytes."""
     dealt = zlib.compress(pickle.dumps(bins))
     found = session.range(0, len(bins), 1, len(bins)).mapInArrow(_task(job, dealt), "found binary").collect()
     return [_unpickled(bytes(row["found"])) for row in found]

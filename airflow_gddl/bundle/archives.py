@@ -30,11 +30,14 @@ def write_zip(path: Path, files: Mapping[str, bytes], how: int = zipfile.ZIP_DEF
 
 def write_tar(path: Path, folder: Path, epoch: int = EPOCH) -> Path:
     """Write a folder's files and links, by name, as a gzipped tar without owner."""
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", mtime=epoch, fileobj=raw) as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for each in sorted(folder.rglob("*")):
-                if each.is_symlink() or each.is_file():
-                    _add(archive, each.relative_to(folder).as_posix(), each, epoch)
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", mtime=epoch, fileobj=raw) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for each in sorted(folder.rglob("*")):
+            if each.is_symlink() or each.is_file():
+                _add(archive, each.relative_to(folder).as_posix(), each, epoch)
     return path
 
 

@@ -1,4 +1,4 @@
-"""A Python environment as an archive that a cluster unpacks where it likes: libraries beside a link to the nodes' Python.
+"""A Python environment as an archive that a cluster unpacks anywhere: libraries beside a link to the nodes' Python.
 
 It is what `python -m venv` makes, but for another machine, and without its absolute paths.
 """

@@ -1,4 +1,4 @@
-"""Settings of runners and of tiers for them, checked when the metadata is read, by the classes that the runners take."""
+"""Settings of runners, and of tiers for them, checked as the metadata is read, by the classes that the runners take."""
 
 from __future__ import annotations
 

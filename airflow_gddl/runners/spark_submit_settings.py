@@ -38,7 +38,7 @@ class SparkSubmitSettings:
     python: str | None = None
     """Python on the executors; null: that of `archive`, else the path of the driver's own."""
     archive: str | None = None
-    """Packed environment (`gddl bundle --for spark`) that executors unpack and run; path or URL; null: they have one."""
+    """Packed environment (`gddl bundle --for spark`) that executors unpack, path or URL; null: they have one."""
     ship_code: bool = True
     """Send this package's code to the executors; `false` when their Python has the same version of it."""
     delta: Literal["ship", "provided"] = "ship"

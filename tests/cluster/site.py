@@ -80,8 +80,11 @@ class Site:
         if not running:
             return []
         url = f"http://127.0.0.1:{self.ui}/api/v1/applications/{running[0]}/executors"
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - as built
-            return [each["id"] for each in json.load(answer) if each["activeTasks"]]
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return [each["id"] for each in json.load(answer) if each["activeTasks"]]
+        except ValueError:  # it is on its way, and says so in another form
+            return []
 
     def layout(self, name: str) -> Layout:
         roots = Roots(landing=str(self.root / "landing"), lake=str(self.root / "lake"))

@@ -89,7 +89,7 @@ class Cluster:
 
     def state(self) -> dict[str, Any]:
         """What the master says of itself."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/json/", timeout=5) as answer:  # noqa: S310 - as built
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/json/", timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -97,15 +97,15 @@ class Cluster:
         """Ids of applications that have not ended."""
         return [application["id"] for application in self.state()["activeapps"]]
 
-    def executors(self) -> list[psutil.Process]:
-        """JVMs that run tasks; their Python processes are below them."""
-        found = []
-        for process in self.processes.values():
+    def executor(self, number: str) -> tuple[str, psutil.Process]:
+        """Name of the worker that runs an executor, and its JVM."""
+        for name, process in self.processes.items():
             for each in psutil.Process(process.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
-                    if any("CoarseGrainedExecutorBackend" in part for part in each.cmdline()):
-                        found.append(each)
-        return found
+                    said = each.cmdline()
+                    if "--executor-id" in said and said[said.index("--executor-id") + 1] == number:
+                        return name, each
+        raise AssertionError(f"no process of executor {number}")
 
     def _start(self, name: str, program: str, arguments: list[str]) -> None:
         environ = {

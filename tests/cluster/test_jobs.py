@@ -8,7 +8,6 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.cluster.site import Site
@@ -35,22 +34,6 @@ def site(root: Path, cluster: Cluster, *names: str, **more: object) -> Site:
     return made
 
 
-def worker_of(cluster: Cluster, executor: str) -> str:
-    """Name of the worker whose child the executor is."""
-    for name, process in cluster.processes.items():
-        for each in psutil.Process(process.pid).children(recursive=True):
-            if f"--executor-id {executor} " in " ".join(each.cmdline()) + " ":
-                return name
-    raise AssertionError(f"no process of executor {executor}")
-
-
-def kill_executor(cluster: Cluster, executor: str) -> None:
-    worker = psutil.Process(cluster.processes[worker_of(cluster, executor)].pid)
-    for each in worker.children(recursive=True):
-        if f"--executor-id {executor} " in " ".join(each.cmdline()) + " ":
-            each.kill()
-
-
 def test_a_table_goes_from_dead_executors_to_living_ones(tmp_path: Path, cluster: Cluster) -> None:
     """First only its executor dies, then the worker process that had the second one; the pack is done all the same."""
     here = site(tmp_path, cluster, *PACK)
@@ -60,12 +43,12 @@ def test_a_table_goes_from_dead_executors_to_living_ones(tmp_path: Path, cluster
         with here.held("held"):
             (first,) = run.wait_at_last()
             (application,) = cluster.running()
-            kill_executor(cluster, first)
+            cluster.executor(first)[1].kill()
             (second,) = run.wait_at_last(but=[first])
-            gone = worker_of(cluster, second)
+            gone, _ = cluster.executor(second)
             cluster.kill_alone(gone)
             (third,) = run.wait_at_last(but=[first, second])
-            assert worker_of(cluster, third) != gone
+            assert cluster.executor(third)[0] != gone
         done = run.succeed()
     cluster.start_worker(int(gone.rpartition("-")[2]))
     assert {(name, r["engine"], r["rows_read"], r["changes_written"]) for name, r in done.items()} == {
@@ -76,7 +59,7 @@ def test_a_table_goes_from_dead_executors_to_living_ones(tmp_path: Path, cluster
     (log,) = (tmp_path / "lake" / "_gddl" / "logs").glob("*.log")
     assert f"GDDL-APPLICATION {application}" in log.read_text().splitlines()
     page = f"http://127.0.0.1:{cluster.web}/app/?appId={application}"
-    assert "Executor Summary" in urllib.request.urlopen(page, timeout=10).read().decode()  # noqa: S310 - as built
+    assert "Executor Summary" in urllib.request.urlopen(page, timeout=10).read().decode()
 
 
 def test_two_tasks_never_work_on_one_table(tmp_path: Path, cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""`docker-compose.yaml` as compose reads it: variables replaced, a service's command and environment as it gets them."""
+"""`docker-compose.yaml` as compose reads it: variables replaced; commands and environment as the services get them."""
 
 from __future__ import annotations
 

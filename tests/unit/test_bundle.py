@@ -19,7 +19,7 @@ import airflow_gddl
 from airflow_gddl.bundle import environment
 from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target
-from airflow_gddl.bundle.platforms import Bundle, Platform
+from airflow_gddl.bundle.platforms import DAGS, Bundle, Platform
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import MetadataError
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -27,7 +27,7 @@ from tests.unit.pages import ROOT
 
 WHEEL = f"airflow_gddl-{airflow_gddl.__version__}-py3-none-any.whl"
 PLATFORMS: dict[Platform, set[str]] = {
-    "mwaa": {"requirements.txt", "plugins.zip", "dags/gddl.py", "dags/gddl_metadata_problems.py", "dags/.airflowignore"},
+    "mwaa": {"requirements.txt", "plugins.zip", *(f"dags/{name}" for name in DAGS)},
     "databricks": {"requirements.txt"},
     "emr_serverless": {"gddl_job.py"},
     "spark": {"gddl_job.py", "gddl-job-code.zip", "requirements.txt"},
@@ -46,6 +46,10 @@ def test_files_bear_the_time_that_was_asked_for(tmp_path: Path) -> None:
     assert {entry.date_time for entry in zipfile.ZipFile(wheel).infolist()} == {(2023, 11, 14, 22, 13, 20)}
 
 
+def digest_of(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
 def test_the_wheel_is_whole(tmp_path: Path) -> None:
     """It holds every module of the tree, its record fits, and pip takes it."""
     (wheel,) = Bundle(out=tmp_path).write(None)
@@ -54,13 +58,9 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     (record,) = [name for name in files if name.endswith("/RECORD")]
     rows = {name: (digest, size) for name, digest, size in csv.reader(files[record].decode().splitlines())}
     assert rows.pop(record) == ("", "")
-    expected = {
-        name: ("sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode(), str(len(data)))
-        for name, data in files.items()
-        if name != record
-    }
-    assert rows == expected
-    modules = {p.relative_to(ROOT).as_posix() for top in ("airflow_gddl", "spark_jobs") for p in (ROOT / top).rglob("*.py")}
+    assert rows == {name: (digest_of(data), str(len(data))) for name, data in files.items() if name != record}
+    paths = [path for top in ("airflow_gddl", "spark_jobs") for path in (ROOT / top).rglob("*.py")]
+    modules = {path.relative_to(ROOT).as_posix() for path in paths}
     assert modules <= set(files)
     assert not any("__pycache__" in name for name in files)
     site = tmp_path / "site"

@@ -99,7 +99,7 @@ def test_what_the_schema_refuses_the_catalog_refuses(tmp_path: Path, row: dict[s
         ("keys.json", {"key": {}}, "$"),
         ("gddl.json", {"landig": "a"}, "$"),
         ("gddl.json", {"tiers": {"small": {"cores": 0}}}, "$.tiers.small"),
-        ("gddl.json", {"runners": {"spark_submit": {"mastr": "yarn"}}}, "$.runners.spark_submit"),
+        ("gddl.json", {"runners": {"spark_submit": {"master": "yarn", "mastr": "yarn"}}}, "$.runners.spark_submit"),
         ("gddl.json", {"tiers": {"a": {"compute": {"spark_submit": {"cores": "1"}}}}}, "$.tiers.a"),
         ("gddl.json", {"defaults": {"table": "a.b"}}, "$.defaults"),
     ],

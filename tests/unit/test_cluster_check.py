@@ -49,13 +49,13 @@ def test_supported_versions(version: str) -> None:
 @pytest.mark.parametrize("version", ["3.5.6", "5.0.0"])
 def test_other_versions_are_refused(version: str) -> None:
     with pytest.raises(FatalError, match=f"Spark {version}") as caught:
-        check_versions(Cluster(version))  # type: ignore[arg-type]  # as above
+        check_versions(Cluster(version))  # type: ignore[arg-type]  # as much of a session as is asked
     assert caught.value.code == "SPARK_UNSUPPORTED"
     assert "4.0" in caught.value.remedy
 
 
 def test_executors_like_the_driver_are_fit() -> None:
-    cluster_check.check_executors(Cluster(), 1)  # type: ignore[arg-type]  # as above
+    cluster_check.check_executors(Cluster(), 1)  # type: ignore[arg-type]  # as much of a session as is asked
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_executors_like_the_driver_are_fit() -> None:
 )
 def test_others_are_told_of_with_what_they_lack(said: dict[str, Any], code: str, shown: str) -> None:
     with pytest.raises(FatalError) as caught:
-        cluster_check.check_executors(Cluster(said=said), 1)  # type: ignore[arg-type]  # as above
+        cluster_check.check_executors(Cluster(said=said), 1)  # type: ignore[arg-type]  # as much of a session as is asked
     assert caught.value.code == code
     assert shown in str(caught.value)
     assert said.get("host", "") in str(caught.value)

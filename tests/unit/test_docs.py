@@ -92,7 +92,9 @@ def test_codes_that_other_pages_name_exist() -> None:
         "AR_H_TIMESTAMP",
         "JAVA_HOME",
         "NO_CODEGEN",
+        "HADOOP_CONF_DIR",
         "PIP_INDEX_URL",
+        "PYSPARK_SUBMIT_ARGS",
         "SOURCE_DATE_EPOCH",
     }
     for path in PAGES:

@@ -85,18 +85,18 @@ def test_what_the_user_sets_comes_last_and_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "field", "message", "remedy"),
     [
-        ({}, "runners.spark_submit.master", "must be given", "add master"),
-        ({"master": "local[2]"}, "runners.spark_submit.master", "not a cluster", "spark://host:7077"),
-        ({"mastr": "yarn", "master": "yarn"}, "runners.spark_submit.mastr", "no such field", "did you mean master?"),
-        ({"master": "yarn", "driver_memory": "4"}, "runners.spark_submit.driver_memory", "amount of memory", "4g"),
-        ({"master": "yarn", "start_timeout": "soon"}, "runners.spark_submit.start_timeout", "length of time", "30m"),
-        ({"master": "yarn", "delta": "none"}, "runners.spark_submit.delta", "must be", "'ship' or 'provided'"),
-        ({"master": "yarn", "conf": {"spark.master": "x"}}, "runners.spark_submit.conf.spark.master", "itself", "set `master`"),
-        ({"master": "yarn", "conf": {"x": "y"}}, "runners.spark_submit.conf.x", "not the name", "write e.g. spark."),
-        ({"master": "yarn", "conf": {"spark.x": [1]}}, "runners.spark_submit.conf.spark.x", "must be text", "one value"),
-        ({"master": "yarn", "application_url": "h"}, "runners.spark_submit.application_url", "not the address", "http://"),
+        ({}, "master", "must be given", "add master"),
+        ({"master": "local[2]"}, "master", "not a cluster", "spark://host:7077"),
+        ({"mastr": "yarn", "master": "yarn"}, "mastr", "no such field", "did you mean master?"),
+        ({"master": "yarn", "driver_memory": "4"}, "driver_memory", "amount of memory", "4g"),
+        ({"master": "yarn", "start_timeout": "soon"}, "start_timeout", "length of time", "30m"),
+        ({"master": "yarn", "delta": "none"}, "delta", "must be", "'ship' or 'provided'"),
+        ({"master": "yarn", "conf": {"spark.master": "x"}}, "conf.spark.master", "itself", "set `master`"),
+        ({"master": "yarn", "conf": {"x": "y"}}, "conf.x", "not the name", "write e.g. spark."),
+        ({"master": "yarn", "conf": {"spark.x": [1]}}, "conf.spark.x", "must be text", "one value"),
+        ({"master": "yarn", "application_url": "h"}, "application_url", "not the address", "http://"),
     ],
-)  # fmt: skip
+)
 def test_wrong_settings_are_named_when_the_metadata_is_read(
     tmp_path: Path, own: dict[str, Any], field: str, message: str, remedy: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_wrong_settings_are_named_when_the_metadata_is_read(
     with pytest.raises(SettingsError) as caught:
         loaded(tmp_path, {"gddl.yaml": text})
     (problem,) = caught.value.problems
-    assert (problem.field, problem.file) == (field, "gddl.yaml")
+    assert (problem.field, problem.file) == (f"runners.spark_submit.{field}", "gddl.yaml")
     assert message in problem.message
     assert remedy in problem.remedy
 
@@ -160,7 +160,9 @@ def test_the_job_is_told_all_and_its_page_is_linked(tmp_path: Path, master: str)
 
 
 def test_without_an_application_the_log_is_linked(tmp_path: Path, master: str) -> None:
-    runner = runner_of(tmp_path, {"master": master, "application_url": "http://h/{application}"}, {"results": {"s.a": {}}})
+    runner = runner_of(
+        tmp_path, {"master": master, "application_url": "http://h/{application}"}, {"results": {"s.a": {}}}
+    )
     outcome = runner.run(spec_of(tmp_path / "lake", a="small"), Heard())
     assert outcome.log == str(tmp_path / "lake" / "_gddl" / "logs" / "20240101T000000-aa.log")
 
