@@ -65,10 +65,11 @@ class Cluster:
             self.kill(name)
 
     def start_worker(self, number: int) -> None:
-        size = ["--cores", "1", "--memory", f"{WORKER_MIB}m", "--work-dir", str(self.folder / f"work-{number}")]
-        self._start(
-            f"worker-{number}", "worker.Worker", ["--host", "127.0.0.1", "--webui-port", "0", *size, self.master]
-        )
+        """On an address of its own: Spark starts no speculative task on the host of the first."""
+        host = f"127.0.0.{number + 1}"
+        place = ["--host", host, "--webui-port", "0", "--work-dir", str(self.folder / f"work-{number}")]
+        size = ["--cores", "1", "--memory", f"{WORKER_MIB}m"]
+        self._start(f"worker-{number}", "worker.Worker", [*place, *size, self.master], host)
 
     def kill(self, name: str) -> None:
         """A process of the cluster with all that it started."""
@@ -107,12 +108,12 @@ class Cluster:
                         return name, each
         raise AssertionError(f"no process of executor {number}")
 
-    def _start(self, name: str, program: str, arguments: list[str]) -> None:
+    def _start(self, name: str, program: str, arguments: list[str], host: str = "127.0.0.1") -> None:
         environ = {
             **os.environ,
             "SPARK_HOME": str(HOME),
             "SPARK_DAEMON_JAVA_OPTS": _HEAP,
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
         }
         environ |= {"SPARK_DAEMON_MEMORY": "192m", "SPARK_NO_DAEMONIZE": "1"}
         log = self.folder / f"{name}.log"
