@@ -23,6 +23,8 @@ DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+_STARTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
+"""Variables of a job whose Spark somebody else has started."""
 _TUNING = {
     "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
     "spark.sql.codegen.maxFields": "300",
@@ -39,13 +41,14 @@ def open_on_cluster(settings: SessionSettings, driver: Mapping[str, str]) -> Spa
         FatalError: `SPARK_UNSUPPORTED`, `DELTA_MISSING`, `DELTA_UNSUPPORTED`, `CLUSTER_UNUSABLE`.
         RetriableError: `NO_EXECUTORS`.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ and "SPARK_REMOTE" not in os.environ:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = _submitted(settings, driver, os.environ)
+    if "GDDL_SPARK_MASTER" in os.environ and not any(name in os.environ for name in _STARTED):
+        os.environ["PYSPARK_SUBMIT_ARGS"] = submitted(settings, driver, os.environ)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = _get_or_create()
     if not settings.verbose and "SPARK_REMOTE" not in os.environ:
         session.sparkContext.setLogLevel("ERROR")
-    check_versions(session)
+    if "DATABRICKS_RUNTIME_VERSION" not in os.environ:  # its Spark and its Delta have numbers of their own
+        check_versions(session)
     wait_for_executors(session, settings.start_seconds)
     return session
 
@@ -67,7 +70,7 @@ def _get_or_create() -> SparkSession:
     return session
 
 
-def _submitted(settings: SessionSettings, driver: Mapping[str, str], environ: Mapping[str, str]) -> str:
+def submitted(settings: SessionSettings, driver: Mapping[str, str], environ: Mapping[str, str]) -> str:
     """Arguments for spark-submit: ours, then those that were given, of which the last counts."""
     given = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     ours = {"spark.app.name": "gddl-job", "spark.ui.showConsoleProgress": "false", **DELTA, **_TUNING}

@@ -32,7 +32,7 @@ def write_tar(path: Path, folder: Path, epoch: int = EPOCH) -> Path:
     """Write a folder's files and links, by name, as a gzipped tar without owner."""
     with (
         path.open("wb") as raw,
-        gzip.GzipFile("", "wb", mtime=epoch, fileobj=raw) as packed,
+        gzip.GzipFile("", "wb", 6, raw, epoch) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for each in sorted(folder.rglob("*")):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from airflow_gddl.bundle import environment
 from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target
 from airflow_gddl.bundle.platforms import DAGS, Bundle, Platform
+from airflow_gddl.cli import surroundings
+from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import MetadataError
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -127,6 +130,24 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
         found = {entry.name: (entry.linkname, entry.mode & 0o111 != 0) for entry in archive if not entry.isdir()}
     assert found["bin/python"][0] == "/usr/bin/python3.11"
     assert found["library.so"] == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("more", "environ", "status", "said"),
+    [
+        ([], {}, 0, WHEEL),
+        (["--for", "spark", "--no-environment"], {"SOURCE_DATE_EPOCH": "1700000000"}, 0, "gddl-job-code.zip"),
+        (["--for", "spark", "--python", "python3"], {}, 2, "[PYTHON_INVALID]"),
+        ([], {"SOURCE_DATE_EPOCH": "today"}, 2, "[OPTION_INVALID]"),
+    ],
+)
+def test_the_command(
+    more: list[str], environ: dict[str, str], status: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    around = replace(surroundings.real(), environ=environ)
+    assert invoke(["bundle", "--out", str(tmp_path), *more], around) == status
+    out, err = capfd.readouterr()
+    assert said in (err if status else out)
 
 
 @pytest.mark.parametrize("python", ["python3.11", "/usr/bin/python", "/usr/bin/python3", ""])
