@@ -24,7 +24,7 @@ PARSE = """
 import json, sys, time
 from airflow.dag_processing.dagbag import DagBag
 began = time.monotonic()
-bag = DagBag(sys.argv[1], include_examples=False, collect_dags=True)
+bag = DagBag(sys.argv[1])
 print(json.dumps({"dags": len(bag.dags), "errors": bag.import_errors, "seconds": time.monotonic() - began}))
 """
 
