@@ -41,6 +41,7 @@ class Site:
     names: tuple[str, ...]
     conf: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
+    memory: str = "512m"
     ui: int = field(default_factory=lambda: free_port(0))
 
     def prepare(self) -> None:
@@ -58,7 +59,7 @@ class Site:
             }
             for name in self.names
         ]
-        small = {"cores": 1, "workers": 2, "memory": "512m"}
+        small = {"cores": 1, "workers": 2, "memory": self.memory}
         settings = {
             "landing": str(self.root / "landing"),
             "lake": str(self.root / "lake"),

@@ -120,3 +120,13 @@ def test_executors_that_lack_something_are_told_of_before_anything_is_written(tm
     assert {r["error"]["code"] for r in results.values()} == {"EXECUTOR_UNFIT"}
     assert "gddl bundle" in results["a"]["error"]["message"]
     assert not (tmp_path / "lake" / "s").exists()
+
+
+def test_a_cluster_that_is_too_small_is_waited_for_and_told_of(tmp_path: Path, cluster: Cluster) -> None:
+    here = site(tmp_path, cluster, "a", memory="64g", own={"start_timeout": "5s"})
+    here.load(["a"])
+    with here.run() as run:
+        status, results, _ = run.end()
+    assert (status, results["a"]["error"]["code"]) == (75, "NO_EXECUTORS")
+    assert not (tmp_path / "lake" / "s").exists()
+    until(lambda: cluster.running() == [], "the application to end")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,13 +26,18 @@ from tests.compose.arrangement import ROOT, Service, example, services
 SECONDS = 600
 DATABASE_USER = "postgres"
 _PORTS = ("postgres:5432", "api-server:8080", "spark-master:7077", "spark-master:8081", "spark-worker:8082")
-_PORTS += ("scheduler:8974", "logs:8793", "triggerer-logs:8794")
+_PORTS += ("s3:7070", "scheduler:8974", "logs:8793", "triggerer-logs:8794")
 
 
 def server_programs() -> Path | None:
     """Folder of PostgreSQL's programs; null when it isn't installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(p) for p in [shutil.which("initdb")] if p]
     return found[-1].parent if found else None
+
+
+def s3_program() -> str | None:
+    """The S3 server of the image; null when it isn't here."""
+    return shutil.which("versitygw") or shutil.which("versitygw", path=str(Path.home() / ".cache/airflow-gddl/bin"))
 
 
 @dataclass
@@ -49,8 +55,11 @@ class Native:
 
     def __post_init__(self) -> None:
         self.services = services({**example(), **self.roots})
-        for name in ("data", "passwords", "logs", "cache", "work"):
+        for name in ("buckets", "data", "passwords", "logs", "cache", "work", "plugins"):
             (self.root / name).mkdir()
+        if not any(point.name == "gddl" for point in entry_points(group="airflow.plugins")):
+            # An editable install may be older than the entry point that the image's own has.
+            (self.root / "plugins" / "pools.py").write_text("from airflow_gddl.plugins.pools import GddlPlugin\n")
         shutil.copytree(ROOT / "metadata", self.root / "metadata")
 
     def __enter__(self) -> Self:
@@ -77,6 +86,7 @@ class Native:
             "/tmp/gddl": self.root / "cache",  # noqa: S108 - the container's
             "/tmp/work": self.root / "work",  # noqa: S108 - the container's
             "/data/": f"{self.root}/data/",
+            "/buckets": self.root / "buckets",
         }
         for name, port in self.ports.items():
             text = text.replace(name, f"127.0.0.1:{port}")
@@ -84,6 +94,7 @@ class Native:
         for there, place in places.items():
             text = text.replace(there, str(place))
         numbers = {name.partition(":")[2]: str(port) for name, port in self.ports.items()}
+        numbers |= {":7070": f":{numbers['7070']}"}
         return {"spark-master": "127.0.0.1", **numbers}.get(text, text)
 
     def environ(self, service: Service) -> dict[str, str]:
@@ -98,6 +109,7 @@ class Native:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
             "AIRFLOW_HOME": str(self.root / "airflow"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.root / "plugins"),
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.ports["api-server:8080"]),
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.root / "logs"),
@@ -107,9 +119,11 @@ class Native:
             **{name: self.here(value) for name, value in service.environ.items()},
         }
 
-    def start(self, name: str, *more: str) -> None:
+    def start(self, name: str, *more: str, program: str | None = None) -> None:
+        """Start a service; `program`: what its image starts, where the file leaves that to the image."""
         service = self.services[name]
-        self._spawn(name, [*map(self.here, service.command), *more], self.environ(service))
+        command = [*([program] if program else []), *map(self.here, service.command), *more]
+        self._spawn(name, command, self.environ(service))
 
     def finish(self, name: str, *more: str) -> None:
         """Start a service that ends by itself, and wait for that."""

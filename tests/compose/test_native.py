@@ -9,13 +9,14 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.simulate import differences
 from airflow_gddl.simulate.replica import read_replica
-from tests.compose.native import Native, server_programs, until
+from tests.compose.native import Native, s3_program, server_programs, until
 
 ROOTS: dict[str, str] = {}
 """Those of `.env.example`: folders. On S3: `{"GDDL_LANDING": "s3://gddl/landing", "GDDL_LAKE": "s3://gddl/lake"}`."""
@@ -54,6 +55,9 @@ def test_the_sample_lands_and_is_replicated(native: Native) -> None:
     chosen = [part for name in TABLES for part in ("--table", name)]
     native.finish("land", *chosen, "--truth", str(native.root / "truth"))
     native.finish("migrate")
+    if (program := s3_program()) is not None:
+        native.start("s3", program=program)
+        native.healthy("s3")
     for name in ("api-server", "spark-master", "dag-processor"):
         native.start(name)
     for name in ("api-server", "spark-master"):
@@ -71,8 +75,10 @@ def test_the_sample_lands_and_is_replicated(native: Native) -> None:
 
     until(lambda: len(packs()) == 1, "the pack")
     (pack,) = packs()
-    run = api.call(f"/api/v2/dags/{pack}/dagRuns", {"logical_date": None, "conf": {}})["dag_run_id"]
-    path = f"/api/v2/dags/{pack}/dagRuns/{run}"
+    # It is scheduled, and its first run has come by itself.
+    until(lambda: api.call(f"/api/v2/dags/{pack}/dagRuns")["dag_runs"] != [], "a run")
+    run = api.call(f"/api/v2/dags/{pack}/dagRuns?order_by=run_after")["dag_runs"][0]["dag_run_id"]
+    path = f"/api/v2/dags/{pack}/dagRuns/{quote(run)}"
     until(lambda: api.call(path)["state"] in ("success", "failed"), "the run")
     tasks = {task["task_id"]: task["state"] for task in api.call(f"{path}/taskInstances")["task_instances"]}
     assert api.call(path)["state"] == "success", f"{tasks}\n{native.log('scheduler')}"
