@@ -51,6 +51,7 @@ class Native:
     root: Path
     roots: Mapping[str, str] = field(default_factory=dict)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    scratch: list[Path] = field(default_factory=list)
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port(0) for name in _PORTS})
 
     def __post_init__(self) -> None:
@@ -76,6 +77,8 @@ class Native:
         psutil.wait_procs(everything, timeout=30)
         for process in self.running.values():
             process.wait()
+        for folder in self.scratch:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def here(self, text: str) -> str:
         """A text of the file with this machine's places in it."""
@@ -105,7 +108,7 @@ class Native:
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]]),
             "PYTHONPATH": str(ROOT),
             "NO_PROXY": "127.0.0.1,localhost",
-            "HOSTNAME": socket.getfqdn(),
+            "HOSTNAME": socket.gethostname(),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
             "AIRFLOW_HOME": str(self.root / "airflow"),
@@ -154,6 +157,7 @@ class Native:
         own = self.services["postgres"].environ
         user = DATABASE_USER if os.geteuid() == 0 else None  # it refuses to run as root
         folder = Path(tempfile.mkdtemp(prefix="gddl-postgres-", dir="/tmp"))
+        self.scratch.append(folder)
         if user:
             os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
         secret = folder / "password"
