@@ -85,9 +85,9 @@ def test_the_sample_lands_and_is_replicated(native: Native) -> None:
     assert tasks == {"landed": "success", "initial_load": "success", "incremental_load": "skipped"}
 
     link = api.call(f"{path}/taskInstances/initial_load/links")["extra_links"]["Job log"]
-    assert link.startswith("http://127.0.0.1:8081/app/?appId=app-")
-    web = f"http://127.0.0.1:{native.ports['spark-master:8081']}/json/"
-    with urllib.request.urlopen(web, timeout=10) as answer:
+    web = f"http://127.0.0.1:{native.ports['spark-master:8081']}"
+    assert link.startswith(f"{web}/app/?appId=app-")
+    with urllib.request.urlopen(f"{web}/json/", timeout=10) as answer:  # noqa: S310 - as built
         ended = {each["id"]: each["state"] for each in json.load(answer)["completedapps"]}
     assert ended[link.partition("appId=")[2]] == "FINISHED"
     for name, keys in TABLES.items():
