@@ -90,13 +90,18 @@ def write_environment(path: Path, wheel: Path, target: Target, epoch: int = EPOC
         site.mkdir(parents=True)
         _install(site, ["--no-deps", str(wheel)], target)
         _install(site, requirements(), target)
-        binaries = root / "bin"
-        binaries.mkdir()
-        (binaries / "python").symlink_to(target.python)
-        (binaries / "python3").symlink_to("python")
-        home = PurePosixPath(target.python).parent
-        (root / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+        link_python(root, target)
         return write_tar(path, root, epoch)
+
+
+def link_python(root: Path, target: Target) -> None:
+    """Make a folder with libraries in it an environment of the target's Python."""
+    binaries = root / "bin"
+    binaries.mkdir()
+    (binaries / "python").symlink_to(target.python)
+    (binaries / "python3").symlink_to("python")
+    home = PurePosixPath(target.python).parent
+    (root / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
 
 
 def _install(site: Path, what: Sequence[str], target: Target) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ import psutil
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from airflow_gddl.bundle.archives import write_tar
+from airflow_gddl.bundle.environment import Target, here, link_python
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.standalone.ports import free_port
@@ -185,3 +188,13 @@ class Run:
 
     def stop(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+
+def packed_environment(folder: Path) -> Path:
+    """What `gddl bundle` packs, but that its libraries are a pointer to those of this environment."""
+    root = folder / "packed"
+    site = root / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "here.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    link_python(root, Target(python=here()))
+    return write_tar(folder / "environment.tar.gz", root)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.site import Site
+from tests.cluster.site import Site, packed_environment
 from tests.cluster.standalone import Cluster, until
 
 PACK = ("a", "b", "c", "held")
@@ -63,16 +63,22 @@ def test_a_table_goes_from_dead_executors_to_living_ones(tmp_path: Path, cluster
 
 
 def test_two_tasks_never_work_on_one_table(tmp_path: Path, cluster: Cluster) -> None:
-    """Spark starts a second task for the one that takes long; one of them does the work, both tell of it."""
+    """Spark starts a second task for the one that takes long; one of them does the work, both tell of it.
+
+    Their Python is that of an archive which they unpacked.
+    """
     until(lambda: cluster.state()["aliveworkers"] == 2, "both workers")
     speculation = {"multiplier": 1.1, "quantile": 0.1, "interval": "100ms", "minTaskRuntime": "100ms"}
     conf = {"spark.speculation": True, **{f"spark.speculation.{name}": value for name, value in speculation.items()}}
-    here = site(tmp_path, cluster, *PACK, conf=conf)
+    here = site(tmp_path, cluster, *PACK, conf=conf, own={"archive": str(packed_environment(tmp_path))})
     here.load(PACK)
     with here.run() as run:
         with here.held("held"):
             both = run.wait_at_last(tasks=2)
             assert len(set(both)) == 2
+            for number in both:
+                (daemon,) = cluster.executor(number)[1].children()
+                assert daemon.cmdline()[0] == "./environment/bin/python"
         done = run.succeed()
     assert {(r["status"], r["rows_read"], r["changes_written"]) for r in done.values()} == {("succeeded", 3, 3)}
     assert {name: here.replica(name) for name in PACK} == dict.fromkeys(PACK, LOADED)
