@@ -33,9 +33,10 @@ test-airflow-oldest:
 	$(MAKE) --no-print-directory VENV=$(VENV)-oldest PINS="$(OLDEST)" $(VENV)-oldest/.dev
 	$(VENV)-oldest/bin/python -m pytest tests/airflow
 
-# Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort.
+# Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
+# all that docker-compose.yaml starts, without containers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/s3
+	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/s3 tests/packages tests/compose
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -8,11 +8,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
@@ -22,12 +23,16 @@ from spark_jobs.answers import Answers
 from spark_jobs.job import exit_status, run_job
 from spark_jobs.parent import end_with
 from spark_jobs.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
-from spark_jobs.session_settings import SessionSettings
+from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.spread_cluster import ClusterSpread
 from spark_jobs.spread_local import LocalSpread
 from spark_jobs.storage import Storage
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 PROGRESS = "GDDL-PROGRESS "
+APPLICATION = "GDDL-APPLICATION "
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,7 +72,7 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
 
 
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
-    spark = LazySpark(_settings(job, args.verbose))
+    spark = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce)
     observe = _progress if args.progress else silent
     runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe))
     try:
@@ -127,21 +132,27 @@ def _own_stdout() -> TextIO:
     return kept
 
 
-def _settings(job: JobSpec, verbose: bool) -> SessionSettings:
-    tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
-    extra = s3a_settings(os.environ, job.roots)
-    if not tiers:
-        return SessionSettings(verbose=verbose, s3=bool(extra), extra=extra)
-    largest = max(tiers, key=lambda tier: size_bytes(tier.memory))
-    brief = all(tier.tables_per_job > 1 for tier in tiers)
-    return SessionSettings(
-        cores=max(t.cores for t in tiers),
-        memory=largest.memory,
+def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> SessionSettings:
+    extra = s3a_settings(environ, job.roots)
+    cluster = SessionSettings(
         verbose=verbose,
-        brief=brief,
         s3=bool(extra),
         extra=extra,
+        start_seconds=float(seconds(environ.get("GDDL_SPARK_START_TIMEOUT", "10m"))),
+        ship_delta=environ.get("GDDL_SPARK_DELTA", "ship") == "ship",
     )
+    tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
+    if not tiers:
+        return cluster
+    largest = max(tiers, key=lambda tier: size_bytes(tier.memory))
+    brief = all(tier.tables_per_job > 1 for tier in tiers)
+    return replace(cluster, cores=max(t.cores for t in tiers), memory=largest.memory, brief=brief)
+
+
+def _announce(session: SparkSession) -> None:
+    """Tell whoever started the job where on a cluster it is."""
+    if is_on_a_cluster(os.environ) and "SPARK_REMOTE" not in os.environ:
+        print(f"{APPLICATION}{session.sparkContext.applicationId}", file=sys.stderr, flush=True)
 
 
 def _spread(spark: LazySpark, observe: Observer) -> Spread:
@@ -149,13 +160,6 @@ def _spread(spark: LazySpark, observe: Observer) -> Spread:
     if is_on_a_cluster(os.environ):
         return ClusterSpread(spark, Storage())
     return LocalSpread(observe)
-
-
-def is_on_a_cluster(environ: Mapping[str, str]) -> bool:
-    """Started by spark-submit, on Databricks, for a Spark Connect server, or told of a master that isn't local."""
-    master = environ.get("GDDL_SPARK_MASTER", "local")
-    started = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE")
-    return not master.startswith("local") or any(name in environ for name in started)
 
 
 def _printer(out: TextIO, answers: Answers | None) -> Callable[[JobResult], None]:

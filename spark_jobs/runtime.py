@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_gddl.contract.errors import GddlError
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 
@@ -42,24 +43,45 @@ class SparkSource(Protocol):
     def for_table(self) -> SparkSession: ...
 
 
+def unheard(_: SparkSession) -> None:
+    """Tell nobody."""
+
+
 @dataclass
 class LazySpark:
-    """Starts Spark when a table has work, and gives every table a session of its own for its transaction settings."""
+    """Starts Spark when a table has work, and gives every table a session of its own for its transaction settings.
+
+    A start that failed is not tried again for the next table. `opened` is told of the session once it is there.
+    """
 
     settings: SessionSettings = field(default_factory=SessionSettings)
+    opened: Callable[[SparkSession], None] = unheard
     _session: SparkSession | None = None
+    _failed: GddlError | None = None
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self) -> SparkSession:
-        from spark_jobs.session import SQL_SETTINGS, open_session  # noqa: PLC0415 - a job without work imports no Spark
+        from spark_jobs.session import SQL_SETTINGS  # noqa: PLC0415 - a job without work imports no Spark
 
-        with self._starting:
-            if self._session is None:
-                self._session = open_session(self.settings)
-        session = self._session.newSession()
+        session = self._opened().newSession()
         for key, value in SQL_SETTINGS.items():
             session.conf.set(key, value)
         return session
+
+    def _opened(self) -> SparkSession:
+        from spark_jobs.session import open_session  # noqa: PLC0415 - as above
+
+        with self._starting:
+            if self._failed is not None:
+                raise self._failed
+            if self._session is None:
+                try:
+                    self._session = open_session(self.settings)
+                except GddlError as error:
+                    self._failed = error
+                    raise
+                self.opened(self._session)
+            return self._session
 
     def stop(self) -> None:
         """End Spark and remove what it kept on this machine's disk."""
@@ -67,7 +89,7 @@ class LazySpark:
             return
         from spark_jobs.session import SCRATCH  # noqa: PLC0415 - as above
 
-        scratch = Path(self._session.conf.get("spark.local.dir", "") or "")
+        scratch = Path(self._session.conf.get("spark.gddl.scratch", "") or "")
         self._session.stop()
         self._session = None
         if scratch.name.startswith(SCRATCH):

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs import jars, log_store
-from spark_jobs.session_settings import SessionSettings
+from spark_jobs.session_cluster import DELTA, open_on_cluster, shipped
+from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session"]
 
@@ -59,13 +60,18 @@ FOR_FEW_ROWS = {
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """The active session where a platform has one, else an embedded one.
+    """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`.
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, and those of `open_on_cluster`.
+        RetriableError: `NO_EXECUTORS`.
     """
-    active = SparkSession.getActiveSession()
-    session = active or _embedded(settings)
+    session = SparkSession.getActiveSession()
+    if session is None and is_on_a_cluster(os.environ):
+        session = open_on_cluster(settings, _driver_settings(settings))
+        if settings.s3 and settings.ship_delta and "GDDL_SPARK_MASTER" in os.environ:
+            log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
+    session = session or _embedded(settings)
     for key, value in SQL_SETTINGS.items():
         session.conf.set(key, value)
     return session
@@ -88,40 +94,63 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     return session
 
 
-def _static_settings(settings: SessionSettings) -> dict[str, str]:
+def _driver_settings(settings: SessionSettings) -> dict[str, str]:
+    """Of a driver that is started here for a cluster. Where the platform has Delta, it has its own way to S3 too."""
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    given = {
+        "spark.gddl.scratch": str(scratch),
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **settings.extra,
+    }
+    if not settings.ship_delta:
+        return given
+    if settings.s3:
+        given |= {**log_store.SETTINGS, "spark.driver.extraClassPath": os.pathsep.join(_log_store(settings))}
+    return {**given, **shipped(_jars(settings, scratch))}
+
+
+def _java_options(settings: SessionSettings, scratch: Path) -> str:
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOG4J)
     java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"
     if settings.brief:
         java += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-    if not settings.verbose:
-        java += f" -Dlog4j2.configurationFile=file:{logging}"
+    return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
+
+
+def _static_settings(settings: SessionSettings) -> dict[str, str]:
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
     return {
+        "spark.gddl.scratch": str(scratch),
         "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores}]"),
         "spark.app.name": "gddl-job",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.memory,
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
         "spark.driver.host": "localhost",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
         "spark.hadoop.hadoop.tmp.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        **DELTA,
         "spark.sql.shuffle.partitions": str(2 * settings.cores),
         "spark.databricks.delta.snapshotPartitions": str(settings.cores),
         "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
         "spark.sql.codegen.maxFields": "300",
         **settings.extra,
         **(log_store.SETTINGS if settings.s3 else {}),
-        "spark.driver.extraClassPath": os.pathsep.join(_jars(settings, scratch)),
+        "spark.driver.extraClassPath": os.pathsep.join([*_jars(settings, scratch), *_log_store(settings)]),
     }
 
 
 def _jars(settings: SessionSettings, scratch: Path) -> list[str]:
     bundles = [jars.delta(), *([jars.s3a()] if settings.s3 else [])]
-    found = [jar for bundle in bundles for jar in jars.class_path(bundle, scratch)]
-    return [*found, str(log_store.class_folder(jars.cache_folder()))] if settings.s3 else found
+    return [jar for bundle in bundles for jar in jars.class_path(bundle, scratch)]
+
+
+def _log_store(settings: SessionSettings) -> list[str]:
+    """Commits are the driver's alone, so that no executor needs it."""
+    return [str(log_store.class_folder(jars.cache_folder()))] if settings.s3 else []

@@ -1,4 +1,4 @@
-"""Size of the embedded Spark; apart from the session, so that naming it imports no Spark."""
+"""Size and place of the job's Spark; apart from the session, so that naming it imports no Spark."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class SessionSettings:
         brief: the job is short and its data small: compile quickly rather than well.
         s3: a root is on S3, so that its JARs are needed.
         extra: Spark settings (`spark.…`) beyond these.
+        start_seconds: how long a cluster may take to give a first executor.
+        ship_delta: send Delta's JARs to a cluster whose driver is started here.
     """
 
     cores: int = 2
@@ -25,3 +27,12 @@ class SessionSettings:
     brief: bool = False
     s3: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+    start_seconds: float = 600.0
+    ship_delta: bool = True
+
+
+def is_on_a_cluster(environ: Mapping[str, str]) -> bool:
+    """Started by spark-submit, on Databricks, for a Spark Connect server, or told of a master that isn't local."""
+    master = environ.get("GDDL_SPARK_MASTER", "local")
+    started = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE")
+    return not master.startswith("local") or any(name in environ for name in started)

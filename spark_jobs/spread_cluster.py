@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.claim import TTL_SECONDS
+from spark_jobs.cluster_check import check_executors
 from spark_jobs.runtime import Runtime, SparkSource
 from spark_jobs.storage import Storage
 from spark_jobs.table_job import Declined, TableOutcome, attempt, look_at, totals_of
@@ -66,7 +69,12 @@ class ClusterSpread:
         return look_at(run) if options.action == "run" and not options.full_refresh else 0
 
     def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
-        session = self.spark.for_table()
+        try:
+            session = self.spark.for_table()
+            check_executors(session, _slots(session))
+        except GddlError as error:
+            yield from (_refused(job, spec, error) for spec in specs)
+            return
         shelf = Shelf(self.storage, shelf_of(job))
         left = {spec.table: spec for spec in specs}
         with ThreadPoolExecutor(1, thread_name_prefix="spread") as pool:
@@ -76,6 +84,13 @@ class ClusterSpread:
                 yield from _taken(shelf.all(), left)
         yield from _taken(running.result(), left)
         shelf.clear()
+
+
+def _refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
+    """Of a table that nothing was done to, because the cluster is not fit for it."""
+    info = ErrorInfo(code=error.code, message=str(error))
+    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
+    return TableOutcome(result, passing=isinstance(error, RetriableError))
 
 
 def shelf_of(job: JobSpec) -> str:
@@ -127,10 +142,14 @@ def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found
 
 def _slots(session: SparkSession) -> int:
     """Tasks that can run at once, as far as the session tells; 4 where it doesn't (Spark Connect)."""
+    # Asked for, though executors may still be on their way.
+    asked = [int(session.conf.get("spark.cores.max", "0") or 0)]
+    executors, cores = session.conf.get("spark.executor.instances", "0"), session.conf.get("spark.executor.cores", "1")
+    asked.append(int(executors or 0) * int(cores or 1))
     try:
-        return max(1, int(session.sparkContext.defaultParallelism))
+        return max(1, int(session.sparkContext.defaultParallelism), *asked)
     except Exception:  # noqa: BLE001 - Connect raises what it likes for what it lacks
-        return 4
+        return max(4, *asked)
 
 
 def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> list[list[TableSpec]]:
@@ -149,18 +168,19 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> lis
 
 
 def _run_tasks(session: SparkSession, job: JobSpec, bins: list[list[TableSpec]]) -> list[Found]:
-    rows = [(slot, pickle.dumps(spec)) for slot, specs in enumerate(bins) for spec in specs]
-    frame = session.createDataFrame(rows, "slot int, spec binary").repartitionById(len(bins), "slot")
-    done = frame.mapInArrow(_task(job), "found binary").collect()
-    return [_unpickled(bytes(row["found"])) for row in done]
+    """A row a task, the number of its tables among all. Each task is sent all; being alike, they take few bytes."""
+    dealt = zlib.compress(pickle.dumps(bins))
+    found = session.range(0, len(bins), 1, len(bins)).mapInArrow(_task(job, dealt), "found binary").collect()
+    return [_unpickled(bytes(row["found"])) for row in found]
 
 
-def _task(job: JobSpec) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(job: JobSpec, dealt: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bins: list[list[TableSpec]] = pickle.loads(zlib.decompress(dealt))  # noqa: S301 - made by this job's driver
         for batch in batches:
-            for data in batch.column("spec").to_pylist():
-                found = once(job, pickle.loads(data))  # noqa: S301 - made by the driver of this job
-                yield pa.RecordBatch.from_pydict({"found": [pickle.dumps(found)]})
+            for slot in batch.column("id").to_pylist():
+                for spec in bins[slot]:
+                    yield pa.RecordBatch.from_pydict({"found": [pickle.dumps(once(job, spec))]})
 
     return work
 
@@ -178,8 +198,11 @@ def once(job: JobSpec, spec: TableSpec) -> Found:
         found = attempt(run, totals_of(job))
         mine: Any = isinstance(found, TableOutcome) and found.result.error
         if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
-            shelf.put(spec.table, found)
-            return found
+            # A task of this job that held the claim while this one waited has left nothing to do, and its result.
+            known = shelf.get(spec.table)
+            if known is None:
+                shelf.put(spec.table, found)
+            return known or found
         # A task of this job holds the table: it ends and leaves its result, or is dead and its claim expires.
         deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(job.tiers[spec.size].delta_rs_timeout)
         if time.monotonic() > deadline:

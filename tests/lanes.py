@@ -33,12 +33,18 @@ _LONG_ON_SPARK = {
 }
 
 
+_LONG = ("test_environments", "test_native")
+"""Modules that install environments, or start everything that the compose file names."""
+
+
 def is_deep(item: pytest.Item) -> bool:
     """Costs minutes on Spark, seconds on the engine that the same pipeline drives.
 
     What is left of it each time: every scenario as it is written, and random histories on both engines side by side.
     """
-    return _engine(item) == "spark" and _function(item) in _LONG_ON_SPARK.get(item.path.stem, ())
+    return item.path.stem in _LONG or (
+        _engine(item) == "spark" and _function(item) in _LONG_ON_SPARK.get(item.path.stem, ())
+    )
 
 
 def _function(item: pytest.Item) -> str:

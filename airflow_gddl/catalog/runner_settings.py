@@ -9,6 +9,7 @@ from typing import Any
 from airflow_gddl.catalog.validation import Shape
 from airflow_gddl.contract.checks import FieldPath, SpecProblem
 from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.runners import spark_submit_settings as spark_submit
 from airflow_gddl.runners.databricks import settings as databricks
 from airflow_gddl.runners.emr_serverless import settings as emr_serverless
 
@@ -31,8 +32,9 @@ class Checked:
 RUNNERS = {
     "databricks": Checked(Shape(databricks.DatabricksSettings), databricks.check_settings),
     "emr_serverless": Checked(Shape(emr_serverless.EmrSettings), emr_serverless.check_settings),
+    "spark_submit": Checked(Shape(spark_submit.SparkSubmitSettings), spark_submit.check_settings),
 }
-COMPUTE: dict[str, Checked] = {}
+COMPUTE = {"spark_submit": Checked(Shape(spark_submit.SparkSubmitCompute), spark_submit.check_compute)}
 
 
 def check_runners(

@@ -68,11 +68,15 @@ class Reporter:
 
 
 def explained(failed: Sequence[JobResult], total: int) -> str:
-    """Why a load failed: each table with code and remedy, the first few in full and the others by name."""
+    """Why a load failed: tables with code and remedy, those of one reason together; the first few reasons in full."""
+    by_reason: dict[str, list[str]] = {}
+    for result in failed:
+        by_reason.setdefault(_why(result), []).append(result.table)
+    told = list(by_reason.items())
     lines = [f"{len(failed)} of {total} tables failed; the others are done, and a retry takes only these:"]
-    lines += [f"- {result.table}: {_why(result)}" for result in failed[:SHOWN]]
-    if len(failed) > SHOWN:
-        lines.append(f"- also {', '.join(result.table for result in failed[SHOWN:])}")
+    lines += [f"- {', '.join(tables)}: {why}" for why, tables in told[:SHOWN]]
+    if left := [table for _, tables in told[SHOWN:] for table in tables]:
+        lines.append(f"- also {', '.join(left)}")
     return "\n".join(lines)
 
 

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-from airflow_gddl.contract.codec import decode, from_json, to_json
-from airflow_gddl.contract.errors import FatalError, GddlError
-from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec
-from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
-from airflow_gddl.runners.child import Child, Line
+from airflow_gddl.runners.base import JobOutcome, Listener
 from airflow_gddl.runners.java import check_java
-from airflow_gddl.runners.joblog import JobLog, keep, log_folder
-from airflow_gddl.stores.reaching import check_roots
-
-_PROGRESS = "GDDL-PROGRESS "
-_GRACE_SECONDS = 30.0
+from airflow_gddl.runners.job_process import GRACE_SECONDS, JobProcess
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRunner:
-    """Starts `command --spec FILE --progress --parent PID` and reads its results from its standard output.
-
-    The job ends by itself when this process is killed without a chance to end it.
+    """See `JobProcess`.
 
     Attributes:
         command: the job's program and first arguments.
@@ -38,10 +23,10 @@ class LocalRunner:
 
     command: Sequence[str]
     environ: Mapping[str, str]
-    grace_seconds: float = _GRACE_SECONDS
+    grace_seconds: float = GRACE_SECONDS
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
-        """See `Runner.run`. A table the job didn't answer for fails with `JOB_DIED`, or `JOB_CANCELLED` after a signal.
+        """See `JobProcess.run`.
 
         Raises:
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
@@ -49,94 +34,5 @@ class LocalRunner:
         """
         if any(spec.tiers[table.size].engine == "spark" for table in spec.tables if table.size in spec.tiers):
             check_java(self.environ)
-        check_roots(spec.roots, self.environ)
-        with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
-            order = Path(folder, "spec.json")
-            order.write_text(to_json(spec), encoding="utf-8")
-            command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
-            with _open_log(spec) as log:
-                outcome = _attend(Child(command, self.environ, self.grace_seconds), spec, _Reader(listener, log))
-            return replace(outcome, log=keep(log.path, spec.roots, self.environ))
-
-
-@dataclass
-class _Reader:
-    """Sorts the child's lines into results, progress and log."""
-
-    listener: Listener
-    log: JobLog
-    results: list[JobResult] = field(default_factory=list)
-
-    def take(self, line: Line) -> None:
-        if line.stream == "stderr" and line.text.startswith(_PROGRESS):
-            event = _parse_progress(line.text)
-            if event is not None:
-                self.listener.on_progress(event)
-                return
-        if line.stream == "stdout" and line.text.startswith("{"):
-            try:
-                self.add(from_json(JobResult, line.text))
-            except GddlError as error:
-                self.log.write(f"not a result: {error}")
-            else:
-                return
-        self.log.write(line.text)
-
-    def add(self, result: JobResult) -> None:
-        self.results.append(result)
-        self.listener.on_result(result)
-
-
-def _attend(child: Child, spec: JobSpec, reader: _Reader) -> JobOutcome:
-    try:
-        for line in child.lines():
-            reader.take(line)
-    except OSError as error:
-        raise FatalError("JOB_NOT_STARTED", f"the job's process did not start: {error}") from error
-    status = child.exit_status if child.exit_status is not None else 1
-    answered = {result.table for result in reader.results}
-    for table in spec.tables:
-        if table.table not in answered:
-            reader.add(_unanswered(table.table, spec.run_id, _why(child, status, reader.log)))
-    return JobOutcome(
-        results=tuple(reader.results), exit_status=status, cancelled_by=child.cancelled_by, log=str(reader.log.path)
-    )
-
-
-def _unanswered(table: str, run_id: str, why: ErrorInfo) -> JobResult:
-    return JobResult(table=table, status="failed", run_id=run_id, error=why)
-
-
-def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
-    if child.cancelled_by is not None:
-        what = f"the run was stopped by {child.cancelled_by.name}; the next run goes on where it stopped"
-        return ErrorInfo(code="JOB_CANCELLED", message=what)
-    ended = f"exit status {status}"
-    if status > 128:
-        ended = (
-            f"killed by {_signal_name(status - 128)} (out of memory?)" if status == 137 else _signal_name(status - 128)
-        )
-    said = f"; its last words:\n{log.tail}" if log.tail else "; it wrote no log"
-    return ErrorInfo(code="JOB_DIED", message=f"the job ended with {ended} before this table was done{said}")
-
-
-def _signal_name(number: int) -> str:
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def _parse_progress(text: str) -> ProgressEvent | None:
-    """Null when the line only looks like an event; it then belongs to the log."""
-    try:
-        return decode(ProgressEvent, json.loads(text.removeprefix(_PROGRESS)))
-    except (ValueError, GddlError):
-        return None
-
-
-def _open_log(spec: JobSpec) -> JobLog:
-    try:
-        return JobLog(log_folder(spec.roots), spec.run_id)
-    except OSError as error:
-        remedy = "check `lake` in gddl.yaml and the folder's permissions"
-        raise FatalError(
-            "LAKE_NOT_WRITABLE", f"no log can be written: {error}", where=spec.roots.lake, remedy=remedy
-        ) from error
+        job = JobProcess(command=self.command, environ=self.environ, grace_seconds=self.grace_seconds)
+        return job.run(spec, listener)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runners.attempts import Attempts, TaskKey
@@ -16,13 +17,15 @@ from airflow_gddl.runners.local import LocalRunner
 from airflow_gddl.runners.pace import Pace
 from airflow_gddl.runners.platform import Platform
 from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runners.spark_submit import SparkSubmitRunner
+from airflow_gddl.runners.spark_submit_settings import SparkSubmitSettings
 from airflow_gddl.stores import open_store
 
 _PLATFORMS = {
     "databricks": ("airflow_gddl.runners.databricks.platform", "databricks-sdk"),
     "emr_serverless": ("airflow_gddl.runners.emr_serverless.platform", "boto3"),
 }
-RUNNERS = ("local", *_PLATFORMS)
+RUNNERS = ("local", "spark_submit", *_PLATFORMS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,9 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     """
     if name == "local":
         return LocalRunner(command=settings.command, environ=settings.environ)
+    if name == "spark_submit":
+        own = decode(SparkSubmitSettings, dict(settings.own))
+        return SparkSubmitRunner(settings=own, command=settings.command, environ=settings.environ)
     errand = settings.errand
     if name not in _PLATFORMS:
         raise _unknown(name)

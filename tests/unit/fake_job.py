@@ -4,7 +4,8 @@
 lines for standard output that are no results. `log`: lines for standard error. `progress`: events. `sleep`: seconds to
 sleep at the end. `kill`: signal sent to itself after that. `on_term`: `ignore`, or `answer` (the remaining tables, then
 exit). `child`: starts a process that outlives it and holds its pipes; its id goes to that file. `ready`: file that is
-written before the sleep. `dump`: file that gets the spec and the arguments.
+written before the sleep. `dump`: file that gets the spec, the arguments and
+the environment.
 """
 
 import json
@@ -22,7 +23,7 @@ def main() -> int:
     orders = json.loads(os.environ["FAKE_JOB"])
     spec = json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())
     if "dump" in orders:
-        Path(orders["dump"]).write_text(json.dumps({"spec": spec, "argv": sys.argv[1:]}))
+        Path(orders["dump"]).write_text(json.dumps({"spec": spec, "argv": sys.argv[1:], "environ": dict(os.environ)}))
     on_signal(orders, spec)
     for line in orders.get("log", ()):
         print(line, file=sys.stderr, flush=True)

@@ -42,7 +42,14 @@ def test_they_are_schemas(name: str) -> None:
 
 def test_every_field_is_described() -> None:
     definitions = {**schemas()["tables.json"]["$defs"], **schemas()["gddl.json"]["$defs"]}
-    runners = {"DatabricksSettings", "DatabricksTier", "EmrSettings", "EmrTier"}
+    runners = {
+        "DatabricksSettings",
+        "DatabricksTier",
+        "EmrSettings",
+        "EmrTier",
+        "SparkSubmitCompute",
+        "SparkSubmitSettings",
+    }
     assert set(definitions) == {"Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"} | runners
     fields = {
         f"{kind}.{name}": field for kind, schema in definitions.items() for name, field in schema["properties"].items()
@@ -60,7 +67,11 @@ lake: s3://b
 runner: local
 defaults: {owner: me, mask: {email: null}}
 tiers: {small: {cores: 4, memory: 8g}, huge: null}
-runners: {local: null, elsewhere: {host: h}, databricks: {wheel: /Volumes/a.whl}}
+runners:
+  local: null
+  elsewhere: {host: h}
+  databricks: {wheel: /Volumes/a.whl}
+  spark_submit: {master: yarn, conf: {spark.a: true, spark.b: 1}}
 """
     assert errors("gddl.json", yaml.safe_load(settings)) == []
 
@@ -99,6 +110,8 @@ def test_what_the_schema_refuses_the_catalog_refuses(tmp_path: Path, row: dict[s
         ("keys.json", {"key": {}}, "$"),
         ("gddl.json", {"landig": "a"}, "$"),
         ("gddl.json", {"tiers": {"small": {"cores": 0}}}, "$.tiers.small"),
+        ("gddl.json", {"runners": {"spark_submit": {"master": "yarn", "mastr": "yarn"}}}, "$.runners.spark_submit"),
+        ("gddl.json", {"tiers": {"a": {"compute": {"spark_submit": {"cores": "1"}}}}}, "$.tiers.a"),
         ("gddl.json", {"defaults": {"table": "a.b"}}, "$.defaults"),
     ],
 )

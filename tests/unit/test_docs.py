@@ -21,6 +21,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
 from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.runners.spark_submit_settings import SparkSubmitCompute, SparkSubmitSettings
 from spark_jobs.engines.shape import Shape
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
@@ -30,11 +31,12 @@ CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refus
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
-UNUSED = "No effect yet"
 NEEDED = {
     "databricks": {"wheel": "/Volumes/a.whl"},
     "emr_serverless": {"execution_role": "arn:a", "entry_point": "s3://a"},
+    "spark_submit": {"master": "yarn"},
 }
+RUNNERS = ("spark_submit", "spark_submit tiers")
 
 
 # Codes
@@ -104,6 +106,10 @@ def test_codes_that_other_pages_name_exist() -> None:
         "CAN_MANAGE_RUN",
         "CLOUD_FAILURE",
         "INTERNAL_ERROR",
+        "HADOOP_CONF_DIR",
+        "PIP_INDEX_URL",
+        "PYSPARK_SUBMIT_ARGS",
+        "SOURCE_DATE_EPOCH",
     }
     clients = ("GDDL_", "AWS_")
     for path in PAGES:
@@ -133,7 +139,11 @@ def test_codes_are_found_where_they_are_used(source: str, expected: set[str]) ->
 def defaults_of(cls: type) -> dict[str, Any]:
     """Field to its default in plain values, in order; `required` where there is none."""
     required: dict[str, Any] = {"table": "", "keys": ()} if cls is TableSpec else {}
-    required |= {DatabricksSettings: NEEDED["databricks"], EmrSettings: NEEDED["emr_serverless"]}.get(cls, {})
+    required |= {
+        DatabricksSettings: NEEDED["databricks"],
+        EmrSettings: NEEDED["emr_serverless"],
+        SparkSubmitSettings: NEEDED["spark_submit"],
+    }.get(cls, {})
     built = cls(**required)
     return {f.name: "required" if f.name in required else plain(getattr(built, f.name)) for f in fields(cls)}
 
@@ -154,6 +164,8 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "databricks tiers": defaults_of(DatabricksTier),
     "emr_serverless": defaults_of(EmrSettings),
     "emr_serverless tiers": defaults_of(EmrTier),
+    "spark_submit": defaults_of(SparkSubmitSettings),
+    "spark_submit tiers": defaults_of(SparkSubmitCompute),
 }
 
 
@@ -183,11 +195,13 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings[name] = example
     elif title == "A row":
         row[name] = example
+    elif title == "spark_submit tiers":
+        settings["tiers"] = f"{{large: {{compute: {{spark_submit: {{{entry}}}}}}}}}"
     elif title.partition(" ")[0] in NEEDED:
         runner, _, tier = title.partition(" ")
         own = {f: v for f, v in NEEDED[runner].items() if f != name or tier}
         inner = f"tiers: {{large: {{{entry}}}}}" if tier else entry
-        settings["runners"] = f"{{{runner}: {{{inner}, {', '.join(f'{f}: {v}' for f, v in own.items())}}}}}"
+        settings["runners"] = f"{{{runner}: {{{', '.join([inner, *(f'{f}: {v}' for f, v in own.items())])}}}}}"
     elif title == "Tiers":
         settings["tiers"] = f"{{large: {{{entry}}}}}"
     else:
@@ -217,13 +231,11 @@ def test_the_tiers_differ_as_documented() -> None:
     assert found == expected
 
 
-def test_what_has_no_effect_is_not_read() -> None:
-    """Whoever makes a field work finds this page out of date."""
-    unused = {bare(row[0]) for title in TABLES for row in documented_fields(title) if UNUSED in row[1]}
-    assert unused >= {"compute"}
+def test_every_field_is_read() -> None:
+    """A field of a tier that nothing reads would be a promise that nobody keeps."""
     paths = [path for path in SOURCES if not {"contract", "catalog", "simulate"} & set(path.parts)]
     read = {node.attr for tree in trees(paths) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    assert unused & read == set()
+    assert {bare(row[0]) for title in ("Tiers", *RUNNERS) for row in documented_fields(title)} - read == set()
 
 
 def test_blocks_of_the_page_load(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""Which files each platform is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from airflow_gddl.bundle.archives import EPOCH, write_zip
+from airflow_gddl.bundle.code import write_code
+from airflow_gddl.bundle.environment import Target, requirements, write_environment
+from airflow_gddl.bundle.wheel import write_wheel
+
+Platform = Literal["mwaa", "databricks", "emr_serverless", "spark"]
+ENTRY = '"""Where spark-submit starts the job; its code and libraries come beside it."""\n\nimport sys\n\n'
+ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
+_PLUGINS = "/usr/local/airflow/plugins"
+"""Where MWAA unpacks plugins.zip."""
+_CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
+DAGS = {
+    "gddl.py": '"""Every table of the metadata folder as an Airflow DAG."""\n\n'
+    "from airflow_gddl.dag_factory import build_dags\n\nglobals().update(build_dags(beside=__file__))\n",
+    "gddl_metadata_problems.py": '"""Wrong metadata rows as one import error in Airflow\'s UI."""\n\n'
+    "from airflow_gddl.metadata_problems import tell\n\ntell(beside=__file__)\n",
+    ".airflowignore": "metadata/\n",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """What to make, and where.
+
+    Attributes:
+        out: folder, made if need be; files in it are replaced.
+        target: the nodes that an environment is for; null: without one.
+        airflow: version of Airflow on MWAA. `airflow_python`: its Python, e.g. `3.12`.
+        epoch: time of every file in archives, seconds UTC.
+    """
+
+    out: Path
+    target: Target | None = None
+    airflow: str = "3.0.6"
+    airflow_python: str = "3.12"
+    epoch: int = EPOCH
+
+    def write(self, platform: Platform | None) -> list[Path]:
+        """The files written, the wheel first; without a platform the wheel alone.
+
+        Raises:
+            FatalError: `CODE_MISSING`, `ENVIRONMENT_FAILED`.
+            MetadataError: `PYTHON_INVALID`.
+        """
+        self.out.mkdir(parents=True, exist_ok=True)
+        wheel = write_wheel(self.out, self.epoch)
+        return [wheel, *(_WRITERS[platform](self, wheel) if platform else [])]
+
+    def text(self, name: str, text: str) -> Path:
+        path = self.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
+    constraints = _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
+    lines = [f'--constraint "{constraints}"', f"{_PLUGINS}/{wheel.name}[cli]"]
+    plugins = write_zip(bundle.out / "plugins.zip", {wheel.name: wheel.read_bytes()}, epoch=bundle.epoch)
+    dags = [bundle.text(f"dags/{name}", text) for name, text in DAGS.items()]
+    return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in lines)), plugins, *dags]
+
+
+def _databricks(bundle: Bundle, wheel: Path) -> list[Path]:
+    return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in [*requirements(), f"./{wheel.name}"]))]
+
+
+def _spark(bundle: Bundle, wheel: Path) -> list[Path]:
+    """Code and libraries apart: the code changes more often, and is sent with each job."""
+    made = [write_code(bundle.out / "gddl-job-code.zip"), bundle.text("gddl_job.py", ENTRY)]
+    made.append(bundle.text("requirements.txt", "".join(f"{line}\n" for line in requirements())))
+    return made + _environment(bundle, wheel)
+
+
+def _emr_serverless(bundle: Bundle, wheel: Path) -> list[Path]:
+    return [bundle.text("gddl_job.py", ENTRY), *_environment(bundle, wheel)]
+
+
+def _environment(bundle: Bundle, wheel: Path) -> list[Path]:
+    if bundle.target is None:
+        return []
+    return [write_environment(bundle.out / "environment.tar.gz", wheel, bundle.target, bundle.epoch)]
+
+
+_WRITERS: dict[Platform, Callable[[Bundle, Path], list[Path]]] = {
+    "mwaa": _mwaa,
+    "databricks": _databricks,
+    "emr_serverless": _emr_serverless,
+    "spark": _spark,
+}

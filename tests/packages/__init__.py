@@ -1,0 +1,1 @@
+"""What `gddl bundle` makes, installed where there is nothing else."""

@@ -1,0 +1,62 @@
+"""What the driver of a cluster job tells spark-submit beyond what the runner said."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import pairwise
+
+import pytest
+
+from spark_jobs.session_cluster import DELTA, shipped, submitted
+from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
+
+GIVEN = "--master yarn --conf spark.app.name=mine --conf spark.sql.extensions=own pyspark-shell"
+JARS = shipped(["/delta-a.jar", "/delta-b.jar"])
+
+
+def conf_of(arguments: list[str]) -> dict[str, str]:
+    """As spark-submit reads it: the last one counts."""
+    values = [after for before, after in pairwise(arguments) if before == "--conf"]
+    return dict(value.split("=", 1) for value in values)
+
+
+def test_what_was_given_comes_last_and_wins() -> None:
+    found = shlex.split(submitted(SessionSettings(cores=8), {"spark.app.name": "ours"}, {"PYSPARK_SUBMIT_ARGS": GIVEN}))
+    assert shlex.join(found).endswith(GIVEN)
+    conf = conf_of(found)
+    assert (conf["spark.app.name"], conf["spark.sql.extensions"]) == ("mine", "own")
+    assert conf["spark.sql.catalog.spark_catalog"] == DELTA["spark.sql.catalog.spark_catalog"]
+    assert conf["spark.databricks.delta.snapshotPartitions"] == "8"
+
+
+def test_a_bare_job_is_sent_to_the_master_that_the_environment_names() -> None:
+    found = shlex.split(submitted(SessionSettings(), {}, {"GDDL_SPARK_MASTER": "spark://h:7077"}))
+    assert found[found.index("--master") + 1] == "spark://h:7077"
+    assert found[-1] == "pyspark-shell"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("--master yarn pyspark-shell", "/delta-a.jar,/delta-b.jar"),
+        ("--master yarn --jars /own.jar pyspark-shell", "/delta-a.jar,/delta-b.jar,/own.jar"),
+    ],
+)
+def test_the_users_jars_come_beside_deltas(given: str, expected: str) -> None:
+    found = shlex.split(submitted(SessionSettings(), JARS, {"PYSPARK_SUBMIT_ARGS": given}))
+    assert [after for before, after in pairwise(found) if before == "--jars"] == [expected]
+    assert "spark.jars" not in conf_of(found)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, False),
+        ({"GDDL_SPARK_MASTER": "local[2]"}, False),
+        ({"GDDL_SPARK_MASTER": "yarn"}, True),
+        ({"PYSPARK_GATEWAY_PORT": "5"}, True),
+        ({"SPARK_REMOTE": "sc://h"}, True),
+    ],
+)
+def test_where_a_job_is(environ: dict[str, str], expected: bool) -> None:
+    assert is_on_a_cluster(environ) is expected
