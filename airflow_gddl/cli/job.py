@@ -13,6 +13,8 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.base import JobOutcome, Runner
 from airflow_gddl.runners.local import LocalRunner
+from airflow_gddl.state.documents import BY_HAND
+from airflow_gddl.state.recording import StateRecorder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,13 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
     )
     runner = _runner(surroundings, catalog)
     with display(surroundings.screen, len(tables), as_json=request.as_json) as listener:
-        return runner.run(spec, listener)
+        outcome = runner.run(spec, listener)
+    if request.options.action in ("run", "errors_replay"):
+        recorder = StateRecorder(catalog.roots, BY_HAND, (), lambda: surroundings.now().timestamp())
+        for result in outcome.results:
+            recorder.take(result)
+        recorder.flush()
+    return outcome
 
 
 def _runner(surroundings: Surroundings, catalog: Catalog) -> Runner:

@@ -15,6 +15,7 @@ from airflow_gddl.landing.hints import TableHint
 from airflow_gddl.landing.work import Work
 from airflow_gddl.runners.base import ProgressEvent, Runner
 from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.state.recording import StateRecorder
 
 Stage = Literal["initial", "increments"]
 
@@ -55,9 +56,10 @@ class Hearer(Protocol):
 
 @dataclass
 class Loading:
-    """Runs an order's jobs and keeps the hints.
+    """Runs an order's jobs and keeps the hints and the tables' state.
 
     Attributes:
+        task: Airflow's id of the task.
         results: of every table that ended, in that order.
         log: of the last job; null when there was none or it kept none.
         stopped: whether a job was told to stop.
@@ -66,10 +68,16 @@ class Loading:
     order: Order
     book: HintBook
     hearer: Hearer
+    task: str = ""
     results: list[JobResult] = field(default_factory=list)
     log: str | None = None
     stopped: bool = False
     _marks: dict[str, str] = field(default_factory=dict)
+    _state: StateRecorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        document = self.order.document
+        self._state = StateRecorder(document.roots, document.pipeline.dag_id, document.pipeline.tables)
 
     def todo(self) -> tuple[TableSpec, ...]:
         """The order's tables but for those that this run has done; all, when it was finished and is cleared."""
@@ -100,6 +108,7 @@ class Loading:
                     self._job(runner, ready)
         finally:
             self.book.flush()
+            self._state.flush()
 
     @property
     def failed(self) -> list[JobResult]:
@@ -111,6 +120,7 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.hearer.on_result(result)
+        self._state.take(result, (self.order.run, self.task))
         if result.status == "failed":
             self.book.fail(result.table, self.order.run)
         else:

@@ -59,7 +59,8 @@ class _Execution:
     def run(self) -> dict[str, Any]:
         operator, context = self.operator, self.context
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
-        loading = Loading(self._order(), HintBook(self.document.roots, operator.pipeline), reporter)
+        book = HintBook(self.document.roots, operator.pipeline)
+        loading = Loading(self._order(), book, reporter, task=operator.task_id)
         self._load(loading)
         operator.job_log = loading.log
         operator.loaded = tuple(result.table for result in loading.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,4 +51,20 @@ class Store(Protocol):
 
     def write(self, path: str, data: bytes) -> None:
         """Put or replace: a reader sees the old content or the new."""
+        ...
+
+    def read_tagged(self, path: str) -> tuple[bytes, str]:
+        """The content and its tag, for `swap`.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        ...
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        """Put, if the object still is the one with this tag (null: if there is none); False when it is not."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """What isn't there counts as deleted."""
         ...

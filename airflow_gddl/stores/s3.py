@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.stores.port import Found
 
 if TYPE_CHECKING:
+    from obstore import UpdateVersion
     from obstore.store import ClientConfig, S3Store
 
 _SCHEME = "s3://"
@@ -49,6 +50,38 @@ class BucketStore:
         bucket, key = _parts(path)
         with _translated(path):
             obstore.put(client(bucket), key, data, use_multipart=False)
+
+    def read_tagged(self, path: str) -> tuple[bytes, str]:
+        import obstore  # noqa: PLC0415 - as above
+
+        bucket, key = _parts(path)
+        with _translated(path):
+            found = obstore.get(client(bucket), key)
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        import obstore  # noqa: PLC0415 - as above
+        from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415 - as above
+
+        bucket, key = _parts(path)
+        mode: Literal["create"] | UpdateVersion = "create" if tag is None else {"e_tag": tag}
+        with _translated(path):
+            try:
+                obstore.put(client(bucket), key, data, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+        return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        import obstore  # noqa: PLC0415 - as above
+
+        by_bucket: dict[str, list[str]] = {}
+        for path in paths:
+            bucket, key = _parts(path)
+            by_bucket.setdefault(bucket, []).append(key)
+        for bucket, keys in by_bucket.items():
+            with _translated(f"{_SCHEME}{bucket}"):
+                obstore.delete(client(bucket), keys)
 
 
 @functools.cache
