@@ -11,6 +11,8 @@ import logging
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_gddl.plugins import page
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -33,6 +35,9 @@ class GddlPlugin(AirflowPlugin):
 
     name = "gddl"
     listeners = [PoolListener()]  # noqa: RUF012 - as Airflow declares it
+    fastapi_apps = page.FASTAPI_APPS
+    external_views = page.views().get("external_views", [])
+    appbuilder_menu_items = page.views().get("appbuilder_menu_items", [])
 
 
 def create_missing_pools() -> list[str]:

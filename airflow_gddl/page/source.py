@@ -1,0 +1,81 @@
+"""What the page is made of: the metadata that serves, and the state of the lake."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.snapshot import Directory, Snapshot
+from airflow_gddl.state.board import Standing, standings
+from airflow_gddl.state.reading import StateReader, Trouble
+
+PATIENCE = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """Every table as of `now`, seconds since the epoch. `roots` null: the metadata could never be read."""
+
+    standings: tuple[Standing, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    roots: Roots | None = None
+    now: float = 0.0
+
+    def of(self, table: str) -> Standing | None:
+        """Only what the metadata names is ever found."""
+        return next((one for one in self.standings if one.row.table == table), None)
+
+
+@dataclass
+class PageSource:
+    """Serves a board that is seconds old at most; safe for several threads.
+
+    Attributes:
+        snapshot: gives the metadata as it is now.
+        clock: seconds since the epoch.
+        patience: seconds for which a board serves.
+    """
+
+    snapshot: Callable[[], Snapshot]
+    clock: Callable[[], float] = time.time
+    patience: float = PATIENCE
+    _board: Board = field(default_factory=Board)
+    _directory: tuple[object, Directory | None] = (None, None)
+    _reader: StateReader | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def board(self) -> Board:
+        with self._lock:
+            now = self.clock()
+            if self._board.roots is None or not 0 <= now - self._board.now < self.patience:
+                self._board = self._fresh(now)
+            return self._board
+
+    def pipeline_of(self, dag_id: str) -> object | None:
+        """The pipeline's document; null when there is none."""
+        return self.snapshot().pipeline(dag_id)
+
+    def _fresh(self, now: float) -> Board:
+        directory, troubles = self._known()
+        if directory is None:
+            return Board(troubles=troubles, now=now)
+        if self._reader is None or self._reader.lake != directory.roots.lake:
+            self._reader = StateReader(directory.roots.lake, self.clock)
+        known = self._reader.read()
+        found = tuple(standings(directory.rows, known, now))
+        return Board(standings=found, troubles=(*troubles, *known.troubles), roots=directory.roots, now=now)
+
+    def _known(self) -> tuple[Directory | None, tuple[Trouble, ...]]:
+        try:
+            serving = self.snapshot()
+        except (GddlError, OSError) as error:
+            return self._directory[1], (Trouble(what=f"the metadata can't be read: {error}", since=None),)
+        if self._directory[0] != serving.generation or self._directory[1] is None:
+            self._directory = (serving.generation, serving.directory())
+        why = serving.state.why
+        stale = f" The last good copy, of {serving.state.built_at}, serves." if serving.generation else ""
+        return self._directory[1], (Trouble(what=f"{why}{stale}", since=None),) if why else ()
