@@ -63,7 +63,7 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
     if request.options.action in ("run", "errors_replay"):
         recorder = StateRecorder(catalog.roots, BY_HAND, (), lambda: surroundings.now().timestamp())
         for result in outcome.results:
-            recorder.take(result)
+            recorder.take(result, whole=request.options.action == "run")
         recorder.flush()
     return outcome
 

@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 
 from airflow_gddl.cli.selection import in_order
 from airflow_gddl.contract.result import ErrorInfo, JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.landing.asked import What
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.hints import TableHint
 from airflow_gddl.landing.work import Work
@@ -18,6 +19,7 @@ from airflow_gddl.snapshot import PipelineDocument
 from airflow_gddl.state.recording import StateRecorder
 
 Stage = Literal["initial", "increments"]
+_ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +122,12 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.hearer.on_result(result)
-        self._state.take(result, (self.order.run, self.task))
-        if result.status == "failed":
+        action = self.order.work.asked.action
+        if action != "verify":  # which tells nothing of what was loaded
+            self._state.take(result, (self.order.run, self.task), whole=action == "run")
+        if action != "run":
+            self.book.announce(result.table, self.hearer.event_of(result) if action == "replay" else None)
+        elif result.status == "failed":
             self.book.fail(result.table, self.order.run)
         else:
             hint = TableHint(
@@ -135,6 +141,7 @@ class Loading:
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
         asked = self.order.work.asked
         options = JobOptions(
+            action=_ACTIONS[asked.action],
             full_refresh=asked.full_refresh and self.order.stage == "initial",
             full_listing=asked.window is not None,
             wait_seconds=self.order.wait_seconds,

@@ -77,15 +77,15 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
     """Runs, newest first, and what they changed of the schema.
 
     Args:
-        results: records of runs, newest first.
-        facts: the digests that know which of Airflow's tasks did them.
+        results: records of runs.
+        facts: digests of the last runs; they know which of Airflow's tasks did them, and also of runs without a record.
     """
-    known = {fact.key: fact.airflow for fact in facts}
+    known = {fact.key: fact for fact in facts}
     found = [(result, fact_of(result, 0.0)) for result in results]
     runs = [
         {
             **run(fact),
-            "airflow": list(known.get(fact.key, ())),
+            "airflow": list(known[fact.key].airflow) if fact.key in known else [],
             "version": result.version,
             "inserted": result.main.inserted,
             "updated": result.main.updated,
@@ -95,6 +95,9 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
         }
         for result, fact in found
     ]
+    kept = {fact.key for _, fact in found}
+    runs += [run(fact) for key, fact in known.items() if key not in kept]
+    runs.sort(key=lambda one: one["started"], reverse=True)
     changes = [
         {"started": fact.started, "changes": list(result.schema_changes)}
         for result, fact in found

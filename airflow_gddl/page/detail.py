@@ -10,7 +10,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import answers, delta, ledger
 from airflow_gddl.page.source import Board
-from airflow_gddl.state.board import Standing
+from airflow_gddl.state.board import Standing, Wish
 from airflow_gddl.state.records import read_records
 from airflow_gddl.stores import open_store
 
@@ -19,7 +19,7 @@ _RUNS, _FILES, _SAMPLES = 300, 100, 50
 
 def about(board: Board, roots: Roots, one: Standing) -> dict[str, Any]:
     """Its row of the list, and its runs; what can't be read is told in `troubles`."""
-    shown = answers.table_list(board, [one], answers.Wish(), answers.Page())
+    shown = answers.table_list(board, [one], Wish(), answers.Page())
     facts = one.record.facts if one.record is not None else ()
     troubles = list(shown["troubles"])
     try:

@@ -22,6 +22,6 @@ def href() -> str:
 def views() -> dict[str, list[dict[str, Any]]]:
     """Attributes of the plugin: an external view where Airflow has them (3.1 or newer), else an entry of its menu."""
     if hasattr(AirflowPlugin, "external_views"):
-        view = {"name": "GDDL tables", "href": href(), "destination": "nav", "url_route": "gddl-tables"}
+        view = {"name": "Tables", "href": href(), "destination": "nav", "url_route": "gddl-tables"}
         return {"external_views": [view]}
-    return {"appbuilder_menu_items": [{"name": "GDDL tables", "href": href()}]}
+    return {"appbuilder_menu_items": [{"name": "Tables", "href": href(), "category": "GDDL"}]}

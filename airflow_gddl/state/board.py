@@ -65,8 +65,9 @@ def chosen(found: Iterable[Standing], wish: Wish) -> list[Standing]:
     """Those that the wish is for, in its order; equal ones by name."""
     words = wish.search.casefold().split()
     picked = [one for one in found if _fits(one, wish, words)]
-    picked.sort(key=lambda one: one.row.table)
-    picked.sort(key=_KEYS[wish.order], reverse=wish.descending)
+    picked.sort(key=lambda one: one.row.table, reverse=wish.descending and wish.order == "table")
+    if wish.order != "table":
+        picked.sort(key=_KEYS[wish.order], reverse=wish.descending)
     return picked
 
 
@@ -115,11 +116,10 @@ def _quarantined(one: Standing) -> float:
     return sum(run.quarantined for run in one.record.facts) if one.record is not None else 0
 
 
-_KEYS: dict[Order, Callable[[Standing], tuple[float, ...]]] = {
+_KEYS: dict[str, Callable[[Standing], tuple[float, ...]]] = {
     "urgency": _urgency,
     # Longest first; what has no lag comes last.
     "lag": lambda one: (0.0 if one.state.lag is None else -one.state.lag - 1e18,),
-    "table": lambda _one: (),
     "last_run": lambda one: (-_started(one),),
     "quarantined": lambda one: (-_quarantined(one),),
     "waiting": lambda one: (-float(one.state.waiting),),

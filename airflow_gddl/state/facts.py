@@ -138,20 +138,24 @@ class TableRecord:
         newest = self.newest
         return newest is not None and newest.status == "failed" and newest.started > (self.complete or 0)
 
-    def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> TableRecord:
+    def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """With one more run, whether it is the newest or not; the same run again changes nothing.
 
         A skipped run found that there was nothing to do: it leaves no fact of its own, only that all is applied.
+
+        Args:
+            whole: it took all that had landed; a replay of the quarantine does not.
         """
         fact = fact_of(result, now, airflow)
         if result.status == "skipped":
-            return replace(self, complete=latest(self.complete, fact.started))
+            return replace(self, complete=latest(self.complete, fact.started)) if whole else self
         text = None if result.error is None else result.error.message[:_LONGEST_TEXT]
         if fact.key in {run.key for run in self.facts}:
             # Told again, by somebody who may know more of it: the job's own record does not name Airflow's run.
             same = (to_list(fact) if from_list(run).key == fact.key else run for run in self.runs)
             return replace(self, runs=tuple(same))
-        return merged(self, _record_of(fact, text))
+        one = _record_of(fact, text)
+        return merged(self, one if whole else replace(one, complete=None))
 
 
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:

@@ -21,6 +21,14 @@ WRITE_EVERY = 15.0
 _COMPACTED_AT_ONCE = 10
 
 
+@dataclass(frozen=True)
+class _Taken:
+    result: JobResult
+    now: float
+    airflow: tuple[str, ...]
+    whole: bool
+
+
 @dataclass
 class StateRecorder:
     """Takes results of one job after another. Nothing here may stop a load: what fails is logged.
@@ -35,13 +43,14 @@ class StateRecorder:
     pipeline: str
     tables: Sequence[str]
     clock: Callable[[], float] = time.time
-    _waiting: list[tuple[JobResult, float, tuple[str, ...]]] = field(default_factory=list)
+    _waiting: list[_Taken] = field(default_factory=list)
     _written: float = 0.0
 
-    def take(self, result: JobResult, airflow: tuple[str, ...] = ()) -> None:
+    def take(self, result: JobResult, airflow: tuple[str, ...] = (), *, whole: bool = True) -> None:
         """
         Args:
             airflow: Airflow's run id and task id; empty where it did not start the run.
+            whole: it took all that had landed; a replay of the quarantine does not.
         """
         now = self.clock()
         if result.status == "failed" and not result.started_at:
@@ -49,7 +58,7 @@ class StateRecorder:
             started = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
             result = replace(result, started_at=started)
             _logged(result.table, lambda: write_record(open_store(self.roots.lake), self.roots, result))
-        self._waiting.append((result, now, airflow))
+        self._waiting.append(_Taken(result, now, airflow, whole))
         if now - self._written >= WRITE_EVERY and self._written:
             self.flush()
         self._written = self._written or now
@@ -62,13 +71,14 @@ class StateRecorder:
         self._written = self.clock()
         _logged(self.pipeline, lambda: self._write(taken))
 
-    def _write(self, taken: Sequence[tuple[JobResult, float, tuple[str, ...]]]) -> None:
+    def _write(self, taken: Sequence[_Taken]) -> None:
         store, path = open_store(self.roots.lake), place(self.roots.lake, self.pipeline, "runs")
 
         def change(before: RunsDocument) -> RunsDocument:
             tables = dict(before.tables)
-            for result, now, airflow in taken:
-                tables[result.table] = tables.get(result.table, TableRecord()).after(result, now, airflow)
+            for one in taken:
+                before_it = tables.get(one.result.table, TableRecord())
+                tables[one.result.table] = before_it.after(one.result, one.now, one.airflow, whole=one.whole)
             return replace(before, tables=tables, written=self.clock())
 
         after = update_runs(store, path, change, self._lost)

@@ -359,7 +359,17 @@ def test_params_become_what_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "params", ["{", "[]", {"tables": 7}, {"from": "yesterday"}, {"from": "2024-02-01", "to": "2024-01-01"}, {"to": 7}]
+    "params",
+    [
+        "{",
+        "[]",
+        {"tables": 7},
+        {"from": "yesterday"},
+        {"from": "2024-02-01", "to": "2024-01-01"},
+        {"to": 7},
+        {"action": "drop"},
+        {"action": "verify", "full_refresh": True},
+    ],
 )
 def test_params_that_mean_nothing_are_refused(params: str | dict[str, object]) -> None:
     with pytest.raises(MetadataError, match="REQUEST_INVALID"):

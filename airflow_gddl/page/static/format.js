@@ -5,9 +5,9 @@ export function duration(seconds) {
   if (seconds < 0) return "-" + duration(-seconds);
   if (seconds < 60) return `${Math.round(seconds * 10) / 10}s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes}m ${String(Math.floor(seconds % 60)).padStart(2, "0")}s`;
+  if (minutes < 60) return `${minutes}m\u00a0${String(Math.floor(seconds % 60)).padStart(2, "0")}s`;
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours}h ${String(minutes % 60).padStart(2, "0")}m` : `${Math.floor(hours / 24)}d ${hours % 24}h`;
+  return hours < 48 ? `${hours}h\u00a0${String(minutes % 60).padStart(2, "0")}m` : `${Math.floor(hours / 24)}d\u00a0${hours % 24}h`;
 }
 
 export function count(number) {
@@ -16,7 +16,7 @@ export function count(number) {
 
 /** Seconds since the epoch as UTC, to the second. */
 export function moment(seconds) {
-  return seconds === null || seconds === undefined ? "" : new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC";
+  return seconds === null || seconds === undefined ? "" : new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", "\u00a0") + "\u00a0UTC";
 }
 
 export function ago(seconds, now) {
@@ -47,4 +47,4 @@ export function runText(run) {
   return lines.join("\n");
 }
 
-export const STATE_SIGNS = { failed: "✕", late: "⧗", waiting: "…", new: "+", fresh: "✓", disabled: "–" };
+export const STATE_SIGNS = { failed: "✕", late: "◔", waiting: "…", new: "+", fresh: "✓", disabled: "–" };

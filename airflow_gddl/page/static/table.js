@@ -32,7 +32,7 @@ function facts({ table, totals, now }) {
   return el("dl", { class: "facts" },
     fact("State", el("span", { class: `state ${table.state}` }, `${STATE_SIGNS[table.state]} ${table.state}`), table.late && table.state !== "late" ? ", late" : ""),
     table.error ? fact("Error", el("span", { class: "error" }, `[${table.error[0]}] ${table.error[1] ?? ""}`)) : null,
-    fact("Lag", `${duration(table.lag) || "not known"} since the newest source commit applied`),
+    fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
     fact("Last look", table.looked === null ? "none" : `${ago(table.looked, now)}: ${count(table.files)} files landed, ${count(table.waiting)} waiting`),
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
