@@ -151,7 +151,7 @@ def line_of(one: Standing, now: float) -> TableStatus:
         up_to_date_as_of=text_of(state.as_of),
         freshness_seconds=one.row.freshness,
         waiting_files=state.waiting,
-        quarantined=sum(run.quarantined for run in record.facts) if record else 0,
+        quarantined=record.quarantined if record else 0,
         last_run=text_of(newest.started) if newest else None,
         last_success=text_of(record.succeeded) if record else None,
         last_look=text_of(one.look.looked) if one.look else None,

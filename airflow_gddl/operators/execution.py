@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.alerting import tell
 from airflow_gddl.announcing import add_events
 from airflow_gddl.capabilities import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_gddl.contract.codec import decode
@@ -62,6 +63,7 @@ class _Execution:
         book = HintBook(self.document.roots, operator.pipeline)
         loading = Loading(self._order(), book, reporter, task=operator.task_id)
         self._load(loading)
+        tell(context, self.document, operator.log)
         operator.job_log = loading.log
         operator.loaded = tuple(result.table for result in loading.results)
         counts = summary(loading.results)

@@ -54,7 +54,7 @@ def row(one: Standing) -> dict[str, Any]:
         **shown,
         "dag_id": one.row.dag_id,
         "rows": record.rows if record else None,
-        "quarantined": sum(fact.quarantined for fact in facts),
+        "quarantined": record.quarantined if record else 0,
         "last_run": facts[-1].started if facts else None,
         "last_success": record.succeeded if record else None,
         "looked": look.looked if look else None,

@@ -113,7 +113,7 @@ def _started(one: Standing) -> float:
 
 
 def _quarantined(one: Standing) -> float:
-    return sum(run.quarantined for run in one.record.facts) if one.record is not None else 0
+    return one.record.quarantined if one.record is not None else 0
 
 
 _KEYS: dict[str, Callable[[Standing], tuple[float, ...]]] = {

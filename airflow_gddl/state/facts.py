@@ -55,6 +55,7 @@ class RunFact:
 
 
 _FIELDS = tuple(field.name for field in fields(RunFact))
+_QUARANTINED = _FIELDS.index("quarantined")
 
 
 def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> RunFact:
@@ -135,8 +136,15 @@ class TableRecord:
     @property
     def failed(self) -> bool:
         """The newest run failed, and none after it found all well."""
-        newest = self.newest
-        return newest is not None and newest.status == "failed" and newest.started > (self.complete or 0)
+        if not self.runs:
+            return False
+        started, status = self.runs[-1][:2]
+        return bool(status == "failed" and started > (self.complete or 0))
+
+    @property
+    def quarantined(self) -> int:
+        """Rows put aside by the runs that are kept."""
+        return sum(run[_QUARANTINED] for run in self.runs)
 
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """With one more run, whether it is the newest or not; the same run again changes nothing.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.state.documents import LookDocument, RunsDocument, decode_look, decode_runs, folder
+from airflow_gddl.state.documents import LookDocument, RunsDocument, decode_look, decode_runs, folder, place
 from airflow_gddl.state.facts import TableRecord, merged
 from airflow_gddl.state.judging import TableLook
 from airflow_gddl.stores import Found, open_store
@@ -77,11 +78,11 @@ class StateReader:
             return self._last
 
     def _fresh(self, now: float) -> LakeState:
-        store, place = open_store(self.lake), folder(self.lake)
-        found = [item for item in store.list(place) if item.name.endswith((_RUNS, _LOOK)) and "/" not in item.name]
+        store, root = open_store(self.lake), folder(self.lake)
+        found = [item for item in store.list(root) if item.name.endswith((_RUNS, _LOOK)) and "/" not in item.name]
         changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.tag]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            contents = list(pool.map(lambda item: self._content(join(place, item.name)), changed))
+            contents = list(pool.map(lambda item: self._content(join(root, item.name)), changed))
         troubles = [
             trouble for item, data in zip(changed, contents, strict=True) if (trouble := self._take(item, data))
         ]
@@ -108,6 +109,23 @@ class StateReader:
             return Trouble(what=what, since=since)
         self._kept[item.name] = (item.tag, document)
         return None
+
+
+def read_pipeline(lake: str, names: Sequence[str]) -> LakeState:
+    """The state of few pipelines, at the cost of their objects alone.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+        ValueError: one is damaged.
+    """
+    store = open_store(lake)
+    documents: list[RunsDocument | LookDocument] = []
+    for name in names:
+        with suppress(FileNotFoundError):
+            documents.append(decode_runs(store.read(place(lake, name, "runs"))))
+        with suppress(FileNotFoundError):
+            documents.append(decode_look(store.read(place(lake, name, "look"))))
+    return combined(documents)
 
 
 def combined(documents: list[RunsDocument | LookDocument]) -> LakeState:

@@ -1,4 +1,4 @@
-"""The page's application behind Airflow's own authentication: who sees what, hostile names, a lake that can't be read."""
+"""The page behind Airflow's own authentication: who sees what, hostile names, a lake that can't be read."""
 
 from __future__ import annotations
 

@@ -41,7 +41,17 @@ print(len(names), *names)
 
 
 # What Airflow loads, and what of it imports Airflow.
-AIRFLOW = ("announcing", "assets", "capabilities", "configuration", "dag_factory", "example_dags", "form", "links")
+AIRFLOW = (
+    "alerting",
+    "announcing",
+    "assets",
+    "capabilities",
+    "configuration",
+    "dag_factory",
+    "example_dags",
+    "form",
+    "links",
+)
 AIRFLOW += ("metadata_problems", "notifications", "operators", "page", "plugins", "sensors", "triggers")
 
 

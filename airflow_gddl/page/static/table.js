@@ -37,7 +37,7 @@ function facts({ table, totals, now }) {
     fact("Last look", table.looked === null ? "none" : `${ago(table.looked, now)}: ${count(table.files)} files landed, ${count(table.waiting)} waiting`),
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
     fact("Rows", count(table.rows) || "not known"),
-    totals ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} delivered again + ${count(totals.quarantined)} quarantined, from ${count(totals.files)} files in the runs below`) : null,
+    totals && totals.files ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} delivered again + ${count(totals.quarantined)} quarantined, from ${count(totals.files)} files in the runs below`) : null,
     fact("Pipeline", table.dag_id === null ? "none: the table is disabled" : airflowLink(dagPath(table.dag_id), table.dag_id)),
     fact("Row", `source ${table.source}, tier ${table.tier}, priority ${table.priority}, owner ${table.owner ?? "none"}`),
     fact("Last runs", cells(table.runs)));
