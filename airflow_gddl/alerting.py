@@ -29,13 +29,13 @@ _SHOWN = 50
 def tell(context: Context, document: PipelineDocument, log: Logger) -> list[Alert]:
     """Tell of what began or is over among the pipeline's tables; what was told.
 
-    Nobody told (no notifier is configured, or one fails): nothing counts as told, and the next load tries again. Nothing
-    here may fail a load: errors are logged.
+    Where nobody could be told (no notifier is configured, or one fails) nothing counts as told, and the next load tries
+    again. Nothing here may fail a load: errors are logged.
     """
     try:
         wanted = notifiers()
         return _tell(context, document, wanted) if wanted else []
-    except Exception as error:  # whatever a notifier raises, the tables are loaded
+    except Exception as error:  # noqa: BLE001 - whatever a notifier raises, the tables are loaded
         log.warning("alerts could not be sent: %s", error)
         return []
 
@@ -53,13 +53,9 @@ def notifiers() -> list[Any]:
     try:
         return [_made(given) for given in json.loads(written)]
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        remedy = (
-            'write e.g. [{"notifier": "airflow.providers.slack.notifications.slack.SlackNotifier", "arguments": {}}]'
-        )
-        where = "[gddl] alert_notifiers"
-        raise MetadataError(
-            "OPTION_INVALID", f"not a list of notifiers: {error}", where=where, remedy=remedy
-        ) from error
+        what = f"not a list of notifiers: {error}"
+        remedy = 'write e.g. [{"notifier": "airflow_gddl.notifications.webhook.GddlNotifier", "arguments": {}}]'
+        raise MetadataError("OPTION_INVALID", what, where="[gddl] alert_notifiers", remedy=remedy) from error
 
 
 def _made(given: Mapping[str, Any]) -> Any:

@@ -109,7 +109,7 @@ def _urgency(one: Standing) -> tuple[int, int, float]:
 
 
 def _started(one: Standing) -> float:
-    return float(one.record.runs[-1][0]) if one.record is not None and one.record.runs else 0.0
+    return (one.record.started if one.record is not None else None) or 0.0
 
 
 def _quarantined(one: Standing) -> float:

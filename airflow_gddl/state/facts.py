@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -55,7 +56,9 @@ class RunFact:
 
 
 _FIELDS = tuple(field.name for field in fields(RunFact))
-_QUARANTINED = _FIELDS.index("quarantined")
+_STARTED, _STATUS, _QUARANTINED, _RUN_ID = (
+    _FIELDS.index(name) for name in ("started", "status", "quarantined", "run_id")
+)
 
 
 def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> RunFact:
@@ -105,8 +108,10 @@ class TableRecord:
     """What the runs of a table say. Moments are seconds since the epoch; null: never, or not known.
 
     Attributes:
-        runs: as `to_list` gives them, newest last, `KEPT_RUNS` at most; kept so, since a list of ten thousand tables
-            shows few of them.
+        last: the newest run, as `to_list` gives it; null before any.
+        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that stays unparsed until somebody asks,
+            since a list of ten thousand tables shows few of them.
+        quarantined: rows put aside by the runs that are kept.
         commit: newest source commit ever applied.
         complete: start of the newest run that did not fail: all that had landed by then is applied.
         succeeded: start of the newest run that did something and did not fail.
@@ -115,7 +120,9 @@ class TableRecord:
         loose: records of runs that were not put into an archive yet.
     """
 
-    runs: tuple[list[Any], ...] = ()
+    last: list[Any] | None = None
+    older: str = "[]"
+    quarantined: int = 0
     commit: float | None = None
     complete: float | None = None
     succeeded: float | None = None
@@ -125,26 +132,37 @@ class TableRecord:
     loose: int = 0
 
     @property
+    def runs(self) -> tuple[list[Any], ...]:
+        """As `to_list` gives them, newest last."""
+        return (*json.loads(self.older), self.last) if self.last is not None else ()
+
+    @property
     def facts(self) -> tuple[RunFact, ...]:
         """Newest last."""
         return tuple(from_list(run) for run in self.runs)
 
     @property
     def newest(self) -> RunFact | None:
-        return from_list(self.runs[-1]) if self.runs else None
+        return None if self.last is None else from_list(self.last)
+
+    @property
+    def started(self) -> float | None:
+        """Of the newest run."""
+        return None if self.last is None else float(self.last[_STARTED])
 
     @property
     def failed(self) -> bool:
         """The newest run failed, and none after it found all well."""
-        if not self.runs:
+        if self.last is None:
             return False
-        started, status = self.runs[-1][:2]
-        return bool(status == "failed" and started > (self.complete or 0))
+        return bool(self.last[_STATUS] == "failed" and self.last[_STARTED] > (self.complete or 0))
 
-    @property
-    def quarantined(self) -> int:
-        """Rows put aside by the runs that are kept."""
-        return sum(run[_QUARANTINED] for run in self.runs)
+    def with_runs(self, runs: Iterable[list[Any]]) -> TableRecord:
+        """With these runs for those it has, the newest `KEPT_RUNS` of them."""
+        kept = sorted(runs, key=lambda run: float(run[_STARTED]))[-KEPT_RUNS:]
+        older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
+        put_aside = sum(run[_QUARANTINED] for run in kept)
+        return replace(self, last=kept[-1] if kept else None, older=older, quarantined=put_aside)
 
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """With one more run, whether it is the newest or not; the same run again changes nothing.
@@ -160,8 +178,7 @@ class TableRecord:
         text = None if result.error is None else result.error.message[:_LONGEST_TEXT]
         if fact.key in {run.key for run in self.facts}:
             # Told again, by somebody who may know more of it: the job's own record does not name Airflow's run.
-            same = (to_list(fact) if from_list(run).key == fact.key else run for run in self.runs)
-            return replace(self, runs=tuple(same))
+            return self.with_runs(to_list(fact) if from_list(run).key == fact.key else run for run in self.runs)
         one = _record_of(fact, text)
         return merged(self, one if whole else replace(one, complete=None))
 
@@ -169,7 +186,8 @@ class TableRecord:
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
     good = fact.started if fact.status != "failed" else None
     return TableRecord(
-        runs=(to_list(fact),),
+        last=to_list(fact),
+        quarantined=fact.quarantined,
         commit=fact.commit,
         complete=good,
         succeeded=good,
@@ -182,11 +200,9 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
 
 def merged(one: TableRecord, other: TableRecord) -> TableRecord:
     """What two writers know of a table, as one."""
-    runs = sorted(_unique((*one.runs, *other.runs)), key=lambda run: run[0])
     counted = max(one, other, key=lambda record: record.rows_at or 0)
-    newest = max(one, other, key=lambda record: record.runs[-1][0] if record.error and record.runs else 0)
+    newest = max(one, other, key=lambda record: record.started or 0 if record.error else 0)
     return TableRecord(
-        runs=tuple(runs[-KEPT_RUNS:]),
         commit=latest(one.commit, other.commit),
         complete=latest(one.complete, other.complete),
         succeeded=latest(one.succeeded, other.succeeded),
@@ -194,9 +210,8 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         rows_at=counted.rows_at,
         error=newest.error,
         loose=one.loose + other.loose,
-    )
+    ).with_runs(_unique((*one.runs, *other.runs)))
 
 
 def _unique(runs: Iterable[list[Any]]) -> list[list[Any]]:
-    place = _FIELDS.index("run_id")
-    return list({(run[place], run[0]): run for run in runs}.values())
+    return list({(run[_RUN_ID], run[_STARTED]): run for run in runs}.values())

@@ -100,7 +100,7 @@ def records_of(roots: Roots, tables: Sequence[str], now: float) -> dict[str, Tab
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         made = pool.map(lambda table: record_of(roots, table, now), tables)
-        return {table: record for table, record in zip(tables, made, strict=True) if record.runs}
+        return {table: record for table, record in zip(tables, made, strict=True) if record.last is not None}
 
 
 def write_record(store: Store, roots: Roots, result: JobResult) -> None:

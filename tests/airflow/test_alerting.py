@@ -35,7 +35,7 @@ class ListNotifier(BaseNotifier):
         super().__init__()
         self.text = text
 
-    def notify(self, context: Any) -> None:
+    def notify(self, context: Any) -> None:  # noqa: ARG002 - Airflow's signature
         if type(self).broken:
             raise OSError("no answer")
         self.told.append(self.text)
