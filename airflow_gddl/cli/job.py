@@ -61,7 +61,9 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
     with display(surroundings.screen, len(tables), as_json=request.as_json) as listener:
         outcome = runner.run(spec, listener)
     if request.options.action in ("run", "errors_replay"):
-        recorder = StateRecorder(catalog.roots, BY_HAND, (), lambda: surroundings.now().timestamp())
+        # Where nothing was kept by hand yet, runs of before are read too: what there is must tell of all tables.
+        known = tuple(row.table for row in catalog.tables)
+        recorder = StateRecorder(catalog.roots, BY_HAND, known, lambda: surroundings.now().timestamp())
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")
         recorder.flush()

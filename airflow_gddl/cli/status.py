@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -84,11 +85,8 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     if from_runs:
         _rebuilt(around, metadata)
     view.show()
-    while watch:
-        time.sleep(_WATCH_SECONDS)
-        if not json:
-            around.screen.clear()
-        view.show()
+    if watch:
+        view.stay()
 
 
 @dataclass(frozen=True)
@@ -118,6 +116,17 @@ class _View:
                 self.around.screen.record(line_of(one, now))
         else:
             show(self.around.screen, found, now)
+
+    def stay(self) -> None:
+        """Show it again and again, until Ctrl-C."""
+        try:
+            while True:
+                time.sleep(_WATCH_SECONDS)
+                if not self.as_json:
+                    self.around.screen.clear()
+                self.show()
+        except KeyboardInterrupt as stopped:
+            raise typer.Exit(128 + signal.SIGINT) from stopped
 
 
 def _known(catalog: Catalog, tables: Sequence[TableSpec], clock: Callable[[], float]) -> LakeState:

@@ -38,7 +38,7 @@ def describe(path: str) -> dict[str, Any] | None:
 
 
 def quarantined(path: str, limit: int) -> dict[str, Any]:
-    """Unresolved rows of an errors table: how many, and the newest of them, long values cut.
+    """Unresolved rows of an errors table: how many, and some of them, long values cut; reads no more than these.
 
     Raises:
         FatalError: `DELTALAKE_MISSING`.
@@ -49,9 +49,8 @@ def quarantined(path: str, limit: int) -> dict[str, Any]:
             return {"unresolved": 0, "rows": []}
         dataset = table.to_pyarrow_dataset()
         open_ = _field("resolved_at").is_null()
-        found = dataset.scanner(columns=list(_SHOWN), filter=open_).to_table()
-        newest = found.sort_by([("occurred_at", "descending")]).slice(0, limit).to_pylist()
-        return {"unresolved": found.num_rows, "rows": [_shown(row) for row in newest]}
+        found = dataset.scanner(columns=list(_SHOWN), filter=open_).head(limit).to_pylist()
+        return {"unresolved": dataset.count_rows(filter=open_), "rows": [_shown(row) for row in found]}
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str | None]:

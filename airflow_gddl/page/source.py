@@ -49,15 +49,16 @@ class PageSource:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def board(self) -> Board:
-        with self._lock:
+        """The newest there is. While one thread asks a slow lake, the others get what was known before."""
+        if not self._lock.acquire(blocking=self._board.roots is None):
+            return self._board
+        try:
             now = self.clock()
             if self._board.roots is None or not 0 <= now - self._board.now < self.patience:
                 self._board = self._fresh(now)
             return self._board
-
-    def pipeline_of(self, dag_id: str) -> object | None:
-        """The pipeline's document; null when there is none."""
-        return self.snapshot().pipeline(dag_id)
+        finally:
+            self._lock.release()
 
     def _fresh(self, now: float) -> Board:
         directory, troubles = self._known()

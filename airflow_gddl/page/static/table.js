@@ -75,7 +75,7 @@ function inLake({ place, replica, ledger, quarantine }) {
     answer.refused ? el("p", {}, "You may not see this table's data.") : answer.error ? el("p", { class: "trouble" }, answer.error) : show(answer.found));
   return [
     part("Quarantine", quarantine, ({ unresolved, rows }) => unresolved === 0 ? el("p", {}, "Nothing in quarantine.") : [
-      el("p", {}, `${count(unresolved)} unresolved; the newest:`),
+      el("p", {}, `${count(unresolved)} unresolved, of which:`),
       grid(["When", "Code", "Reason", "Column", "File", "Record"], rows.map((row) => [row.occurred_at, row.code, row.reason, row.column, row.source_file, el("code", {}, row.record ?? "")]), "Quarantine")]),
     part("Schema", replica, (found) => found === null ? el("p", {}, `No replica at ${place} yet.`) :
       grid(["Column", "Type", "Null"], found.columns.map((one) => [one.name, el("code", {}, one.type), one.nullable ? "allowed" : "never"]), "Schema")),
