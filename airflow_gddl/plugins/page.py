@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.plugins_manager import AirflowPlugin
-
 from airflow_gddl.capabilities import conf
 from airflow_gddl.page.mounting import PREFIX, PageApp
 
@@ -19,9 +17,6 @@ def href() -> str:
     return f"{path}{PREFIX}/"
 
 
-def views() -> dict[str, list[dict[str, Any]]]:
-    """Attributes of the plugin: an external view where Airflow has them (3.1 or newer), else an entry of its menu."""
-    if hasattr(AirflowPlugin, "external_views"):
-        view = {"name": "Tables", "href": href(), "destination": "nav", "url_route": "gddl-tables"}
-        return {"external_views": [view]}
-    return {"appbuilder_menu_items": [{"name": "Tables", "href": href(), "category": "GDDL"}]}
+def external_views() -> list[dict[str, Any]]:
+    """The entry of Airflow's menu. 3.0 leaves it alone; what it has instead would demand the FAB provider."""
+    return [{"name": "Tables", "href": href(), "destination": "nav", "url_route": "gddl-tables"}]

@@ -36,8 +36,7 @@ class GddlPlugin(AirflowPlugin):
     name = "gddl"
     listeners = [PoolListener()]  # noqa: RUF012 - as Airflow declares it
     fastapi_apps = page.FASTAPI_APPS
-    external_views = page.views().get("external_views", [])
-    appbuilder_menu_items = page.views().get("appbuilder_menu_items", [])
+    external_views = page.external_views()
 
 
 def create_missing_pools() -> list[str]:
