@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.page.source import PATIENCE
 from airflow_gddl.state.recording import StateRecorder
 from airflow_gddl.state.records import write_record
 from airflow_gddl.stores import open_store
@@ -123,10 +124,10 @@ def test_a_rerun_is_started_as_the_user(site: Site, page: Page, pictures: Path) 
     expect(page.get_by_text("Full refresh was started")).to_be_visible()
     done = lambda: [job["options"]["full_refresh"] for job in site.jobs("looked", "end")] == [True]  # noqa: E731 - as it reads
     site.running.wait("the refresh", done)
-    state = json.loads((site.lake / "_gddl" / "state" / f"{PACK}.runs.json").read_text())
-    assert "looked.t07" in state["tables"]
-    page.goto("/gddl/#/")
-    page.goto("/gddl/#/table/looked.t07")
+    state = site.lake / "_gddl" / "state" / f"{PACK}.runs.json"
+    site.running.wait("its state", lambda: "looked.t07" in json.loads(state.read_text())["tables"])
+    page.wait_for_timeout(1000 * PATIENCE)  # for which a board serves
+    page.reload()
     expect(page.get_by_role("link", name="task and log").first).to_be_visible()
 
 
