@@ -15,7 +15,7 @@ from airflow_gddl.capabilities import conf
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.snapshot import PipelineDocument, Snapshot, SnapshotSettings
+from airflow_gddl.snapshot import Directory, PipelineDocument, Snapshot, SnapshotSettings
 
 if TYPE_CHECKING:
     from airflow_gddl.landing.following import Following
@@ -120,8 +120,8 @@ def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
     return ConnectedEnviron(lambda: fetch(chosen))
 
 
-def environ_of(document: PipelineDocument) -> Mapping[str, str]:
-    """`environ_for` a pipeline's roots."""
+def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
+    """`environ_for` the roots of a pipeline or of all tables."""
     roots = document.roots
     return environ_for(roots.landing, roots.lake, aws_conn_id=document.aws_conn_id or "")
 

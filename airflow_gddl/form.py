@@ -30,6 +30,13 @@ def params() -> dict[str, Param]:
             title="Full refresh",
             description="Rebuild from all landing files; readers see the old table until the new one is there.",
         ),
+        "action": Param(
+            "run",
+            type=["null", "string"],
+            enum=["run", "verify", "replay"],
+            title="Action",
+            description="run loads; verify compares replicas with their changes; replay tries the quarantine again.",
+        ),
         "from": _moment("From", "Run tables with landing files last modified from this moment on, taken or not."),
         "to": _moment("To", "The same, before this moment. What was loaded is not loaded twice."),
     }

@@ -41,6 +41,12 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
     "retries": ("integer", "2", "Tries of a failed task after the first."),
     "retry_delay_seconds": ("float", "60", "Time between two tries."),
     "paused_upon_creation": ("boolean", "False", "Whether new DAGs start paused."),
+    "alert_notifiers": (
+        "string",
+        "",
+        "Whom to tell of late, failing or damaged tables: a JSON list of notifiers. Empty: the webhook, if any.",
+    ),
+    "alert_quarantine_rate": ("float", "0.01", "Share of a run's rows that may be put aside before somebody is told."),
     "notify_connection": ("string", "", "Connection of a webhook to tell of failures and late runs. Empty: nobody."),
 }
 DEFAULTS = {name: default for name, (_, default, _) in _OPTIONS.items()}

@@ -79,6 +79,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("If-None-Match") == "*" and key in self.bucket.objects:
             self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
             return
+        if (tag := self.headers.get("If-Match")) is not None:
+            known = f'"{self.bucket.etag(key)}"' if key in self.bucket.objects else None
+            if tag != known:
+                self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+                return
         self.bucket.objects[key] = body
         self._answer(200, ETag=f'"{self.bucket.etag(key)}"')
 

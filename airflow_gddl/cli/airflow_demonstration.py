@@ -12,7 +12,6 @@ from airflow_gddl.cli import exits, metadata, summary
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceWish
 from airflow_gddl.cli.demo_verdict import Ending, conclude
-from airflow_gddl.cli.history import read_runs
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.next_steps import next_steps
 from airflow_gddl.cli.surroundings import Surroundings
@@ -28,8 +27,10 @@ from airflow_gddl.standalone.ports import free_port
 from airflow_gddl.standalone.runs import Runs
 from airflow_gddl.standalone.stopping import Stopped, stoppable
 from airflow_gddl.standalone.supervisor import Order, Standalone
+from airflow_gddl.state.records import read_records
 from airflow_gddl.topology import pipelines, pools
 
+_LOOK_BACK = 50
 _OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}
 
 
@@ -151,7 +152,7 @@ def _ending(source: DemoSource, roots: Roots, spec: TableSpec, verified: JobResu
     truth = source.truth(spec.table)
     return Ending(
         verified=verified,
-        runs=read_runs(roots, spec, {}),
+        runs=read_records(roots, spec.table, _LOOK_BACK).results[::-1],
         truth_rows=truth.num_rows,
         differences=differences(truth, read_replica(Path(Layout.of(roots, spec).replica)), spec.keys),
     )

@@ -60,6 +60,10 @@ class Screen:
         self.out.file.write(json.dumps(plain(value)) + "\n")
         self.out.file.flush()
 
+    def clear(self) -> None:
+        """Empty the terminal; a file or a pipe is left as it is."""
+        self.out.clear()
+
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, error: bool = False) -> None:
         """A table on standard output, or on standard error."""
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)

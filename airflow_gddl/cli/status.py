@@ -2,119 +2,207 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
+from airflow_gddl.catalog import Catalog
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli import options, summary, surroundings
-from airflow_gddl.cli.history import TableHistory, read_histories
 from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.cli.text import count, duration
-from airflow_gddl.contract import durations
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.state.board import Standing, Wish, chosen, counts, standings
+from airflow_gddl.state.moments import text_of
+from airflow_gddl.state.reading import LakeState, StateReader
+from airflow_gddl.state.rebuilding import rebuild
+from airflow_gddl.topology import pipelines
+from airflow_gddl.topology.rows import table_rows
+
+_STYLES = {"failed": "bold red", "late": "bold red", "waiting": "yellow", "new": "cyan", "fresh": "green"}
+_WATCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """One line of `gddl status`.
+    """One line of `gddl status`. Moments are ISO 8601, UTC; null: never, or not known.
 
     Attributes:
-        status: of the newest run; `never` before the first, `unreadable` when its record is damaged.
-        rows: of the replica; null while unknown.
-        lag_seconds: now minus the newest source commit applied; null while none is known.
-        freshness_seconds: the longest lag the row allows; null for none.
-        late: the lag is longer than that, or nothing was ever loaded.
-        last_run, last_success: when the newest run, and the newest that did not fail, started; ISO 8601; null for none.
+        status: of the newest run; `never` before the first.
+        state: the most urgent of `failed`, `late`, `waiting`, `new`, `fresh`, `disabled`.
+        rows: of the replica.
+        lag_seconds: now minus the newest source commit applied.
+        behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed is applied.
+        freshness_seconds: how long `behind_seconds` may be; null: any length.
+        waiting_files: landed and not loaded, as the last look found.
+        quarantined: rows put aside by the last runs that are known.
+        last_run, last_success, last_look: when the newest run, the newest that did something and did not fail, and the
+            newest look at the landing folder started.
         age_seconds: now minus the start of the newest run.
     """
 
     table: str
     status: str
+    state: str
+    late: bool
+    failed: bool
     mode: str | None
     rows: int | None
     lag_seconds: float | None
+    behind_seconds: float | None
+    up_to_date_as_of: str | None
     freshness_seconds: int | None
-    late: bool
+    waiting_files: int
     quarantined: int
     last_run: str | None
     last_success: str | None
+    last_look: str | None
     age_seconds: float | None
     error: str | None
 
 
-def status(
+def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     late: Annotated[bool, typer.Option("--late", help="Only tables that are late.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only tables whose last run failed.")] = False,
     json: options.Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every few seconds, until Ctrl-C.")] = False,
+    from_runs: Annotated[
+        bool, typer.Option("--rebuild", help="First make the state again from the records of all runs.")
+    ] = False,
 ) -> None:
-    """Show where every table stands, from the records of its runs; needs no Spark."""
+    """Show where every table stands; needs no Spark."""
     around = surroundings.of(ctx)
+    wish = Wish(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
+    view = _View(around, metadata, tuple(table or ()), wish, json)
+    if from_runs:
+        _rebuilt(around, metadata)
+    view.show()
+    if watch:
+        view.stay()
+
+
+@dataclass(frozen=True)
+class _View:
+    """What was asked for, shown as often as wanted: the metadata is read anew each time."""
+
+    around: Surroundings
+    metadata: str
+    names: tuple[str, ...]
+    wish: Wish
+    as_json: bool
+
+    def show(self) -> None:
+        catalog = metadata_folder.read(self.around, self.metadata)
+        tables, _ = metadata_folder.choose(self.around, catalog, self.names)
+        now = self.around.now().timestamp()
+        known = _known(self.around, catalog, tables, lambda: now)
+        for trouble in known.troubles:
+            since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
+            self.around.screen.warn(trouble.what + since, "yellow")
+        found = standings(table_rows(tables, pipelines(catalog.tables, catalog.tiers)), known, now)
+        # Late and failed: each narrows, as two filters do.
+        for state in self.wish.states or ("",):
+            found = chosen(found, replace(self.wish, states=(state,) if state else ()))
+        if self.as_json:
+            for one in found:
+                self.around.screen.record(line_of(one, now))
+        else:
+            show(self.around.screen, found, now)
+
+    def stay(self) -> None:
+        """Show it again and again, until Ctrl-C."""
+        try:
+            while True:
+                time.sleep(_WATCH_SECONDS)
+                if not self.as_json:
+                    self.around.screen.clear()
+                self.show()
+        except KeyboardInterrupt as stopped:
+            raise typer.Exit(128 + signal.SIGINT) from stopped
+
+
+def _known(
+    around: Surroundings, catalog: Catalog, tables: Sequence[TableSpec], clock: Callable[[], float]
+) -> LakeState:
+    """The lake's state; from the records of the runs where nobody has kept any yet, or it was lost."""
+    known = StateReader(catalog.roots.lake, clock, environ=around.environ).read()
+    if not known.empty or known.troubles:
+        return known
+    by_pipeline = {"": [spec.table for spec in tables]}
+    return rebuild(catalog.roots, by_pipeline, clock, write=False, environ=around.environ)
+
+
+def _rebuilt(around: Surroundings, metadata: str) -> None:
     catalog = metadata_folder.read(around, metadata)
-    tables, _ = metadata_folder.choose(around, catalog, tuple(table or ()))
-    found = [table_status(history, around.now()) for history in read_histories(catalog.roots, tables, around.environ)]
-    wanted = [line for line in found if (line.late or not late) and (line.status == "failed" or not failed)]
-    if json:
-        for line in wanted:
-            around.screen.record(line)
-    else:
-        show(around.screen, wanted)
+    by_pipeline = {made.dag_id: made.tables for made in pipelines(catalog.tables, catalog.tiers)}
+    now = around.now().timestamp()
+    known = rebuild(catalog.roots, by_pipeline, lambda: now, write=True, environ=around.environ)
+    around.screen.warn(f"the state of {len(known.records)} tables was made again from their runs")
 
 
-def table_status(history: TableHistory, now: datetime) -> TableStatus:
-    """Pure: what the runs say at the time `now`."""
-    runs, row = history.runs, history.table
-    last = runs[0] if runs else None
-    lag = _since(next((run.freshness.commit_ts for run in runs if run.freshness.commit_ts), None), now)
-    allowed = durations.seconds(row.freshness) if row.freshness else None
+def line_of(one: Standing, now: float) -> TableStatus:
+    """Pure: a standing in the words of `--json`."""
+    record, newest, state = one.record, one.newest, one.state
     return TableStatus(
-        table=row.table,
-        status="unreadable" if history.unreadable else last.status if last else "never",
-        mode=last.mode if last else None,
-        rows=next((run.main.rows for run in runs if run.main.rows is not None), None),
-        lag_seconds=lag,
-        freshness_seconds=allowed,
-        late=allowed is not None and (lag is None or lag > allowed),
-        quarantined=last.quarantined if last else 0,
-        last_run=last.started_at if last else None,
-        last_success=next((run.started_at for run in runs if run.status != "failed"), None),
-        age_seconds=_since(last.started_at, now) if last else None,
-        error=summary.coded(last.error.code, last.error.message) if last and last.error else None,
+        table=one.row.table,
+        status=newest.status if newest else "never",
+        state=state.state,
+        late=state.late,
+        failed=state.failed,
+        mode=newest.mode if newest else None,
+        rows=record.rows if record else None,
+        lag_seconds=state.lag,
+        behind_seconds=state.behind,
+        up_to_date_as_of=text_of(state.as_of),
+        freshness_seconds=one.row.freshness,
+        waiting_files=state.waiting,
+        quarantined=record.quarantined if record else 0,
+        last_run=text_of(newest.started) if newest else None,
+        last_success=text_of(record.succeeded) if record else None,
+        last_look=text_of(one.look.looked) if one.look else None,
+        age_seconds=now - newest.started if newest else None,
+        error=_error(one),
     )
 
 
-def show(screen: Screen, lines: list[TableStatus]) -> None:
-    """A row for each table; errors below it."""
-    right = ("rows", "lag", "allowed", "quarantined")
-    columns = [Column("table"), Column("status"), Column("mode"), *(Column(title, "right") for title in right)]
+def _error(one: Standing) -> str | None:
+    newest = one.newest
+    if one.record is None or newest is None or not one.record.failed:
+        return None
+    return summary.coded(newest.error or "UNKNOWN", one.record.error or "")
+
+
+def show(screen: Screen, found: Sequence[Standing], now: float) -> None:
+    """A row for each table, the most urgent first; errors and a count of the states below."""
+    right = ("rows", "lag", "behind", "allowed", "waiting", "quarantined")
+    columns = [Column("table"), Column("state"), Column("mode"), *(Column(title, "right") for title in right)]
+    lines = [line_of(one, now) for one in found]
     screen.table([*columns, Column("last run"), Column("last success")], [_cells(line) for line in lines])
     for line in lines:
         if line.error:
             screen.say(f"{line.table}: {line.error}", "red")
+    screen.say(", ".join(f"{number} {state}" for state, number in counts(found).items() if number) or "no table")
 
 
 def _cells(line: TableStatus) -> list[Cell | str]:
     return [
         line.table,
-        summary.status(line.status),
+        Cell(line.state, _STYLES.get(line.state, "dim")),
         line.mode or "",
         count(line.rows),
-        Cell(duration(line.lag_seconds) + (" LATE" if line.late else ""), "bold red" if line.late else ""),
+        duration(line.lag_seconds),
+        Cell(duration(line.behind_seconds) + (" LATE" if line.late else ""), "bold red" if line.late else ""),
         duration(line.freshness_seconds),
-        Cell(count(line.quarantined), "yellow" if line.quarantined else ""),
+        Cell(count(line.waiting_files) if line.waiting_files else "", "yellow"),
+        Cell(count(line.quarantined) if line.quarantined else "", "yellow"),
         f"{duration(line.age_seconds)} ago" if line.age_seconds is not None else "never",
         line.last_success or "never",
     ]
-
-
-def _since(timestamp: str | None, now: datetime) -> float | None:
-    """Seconds; null when there is no time, or none that can be read."""
-    try:
-        then = datetime.fromisoformat(timestamp or "")
-    except ValueError:
-        return None
-    return (now - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds()

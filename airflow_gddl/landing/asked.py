@@ -6,10 +6,12 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.landing.looking import Window
+
+What = Literal["run", "verify", "replay"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,16 +23,18 @@ class Asked:
         full_refresh: rebuild them from their files.
         start, end: only those with landing files last modified from `start` on and before `end` (ISO 8601, UTC when
             there is no zone), whether they were taken or not, each listed in full. Null: open.
+        action: `verify` compares replicas with their changes, `replay` tries the quarantine again; neither loads.
     """
 
     tables: tuple[str, ...] = ()
     full_refresh: bool = False
     start: str | None = None
     end: str | None = None
+    action: What = "run"
 
     @property
     def is_some(self) -> bool:
-        return bool(self.tables) or self.full_refresh or self.window is not None
+        return bool(self.tables) or self.full_refresh or self.window is not None or self.action != "run"
 
     @property
     def window(self) -> Window | None:
@@ -70,10 +74,15 @@ def from_params(params: Mapping[str, Any] | str) -> Asked:
             full_refresh=given.get("full_refresh") is True,
             start=given.get("from") or None,
             end=given.get("to") or None,
+            action=given.get("action") or "run",
         )
     except (ValueError, TypeError, AttributeError) as error:
         raise _wrong(f"params that can't be read: {error}", "use the fields of the trigger form") from error
     _ = asked.window
+    if asked.action not in get_args(What):
+        raise _wrong(f"no action is called {asked.action!r}", f"choose one of {', '.join(get_args(What))}")
+    if asked.action != "run" and asked.full_refresh:
+        raise _wrong(f"a full refresh is no part of {asked.action}", "ask for one of the two")
     return asked
 
 

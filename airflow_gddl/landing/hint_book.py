@@ -60,6 +60,12 @@ class HintBook:
             hint = replace(hint, announce=before.announce)
         self._change(self._hints.taken(table, hint))
 
+    def announce(self, table: str, extra: Mapping[str, Any] | None) -> None:
+        """An event of a table that changed though no file of it was taken."""
+        hint = self._hints.tables.get(table)
+        if hint is not None and extra is not None:
+            self._change(self._hints.taken(table, replace(hint, announce=extra)))
+
     def fail(self, table: str, run: str) -> None:
         """Remember a table that could not be loaded."""
         self._change(self._hints.not_taken(table, run))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from airflow_gddl.cli.selection import in_order
 from airflow_gddl.contract.result import ErrorInfo, JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.landing.asked import What
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.hints import TableHint
 from airflow_gddl.landing.work import Work
 from airflow_gddl.runners.base import ProgressEvent, Runner, Waiting
 from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.state.recording import StateRecorder
 
 Stage = Literal["initial", "increments"]
+_ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +61,11 @@ class Hearer(Protocol):
 
 @dataclass
 class Loading:
-    """Runs an order's jobs and keeps the hints.
+    """Runs an order's jobs and keeps the hints and the tables' state.
 
     Attributes:
+        task: Airflow's id of the task.
+        environ: tells how S3 is reached.
         results: of every table that ended, in that order.
         log: of the last job; null when there was none or it kept none.
         stopped: whether a job was told to stop.
@@ -69,11 +75,19 @@ class Loading:
     order: Order
     book: HintBook
     hearer: Hearer
+    task: str = ""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     results: list[JobResult] = field(default_factory=list)
     log: str | None = None
     stopped: bool = False
     waiting: Waiting | None = None
     _marks: dict[str, str] = field(default_factory=dict)
+    _state: StateRecorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        document = self.order.document
+        pipeline = document.pipeline
+        self._state = StateRecorder(document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ)
 
     def todo(self) -> tuple[TableSpec, ...]:
         """The order's tables but for those that this run has done; all, when it was finished and is cleared.
@@ -112,6 +126,7 @@ class Loading:
                     break
         finally:
             self.book.flush()
+            self._state.flush()
 
     @property
     def failed(self) -> list[JobResult]:
@@ -123,7 +138,12 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.hearer.on_result(result)
-        if result.status == "failed":
+        action = self.order.work.asked.action
+        if action != "verify":  # which tells nothing of what was loaded
+            self._state.take(result, (self.order.run, self.task), whole=action == "run")
+        if action != "run":
+            self.book.announce(result.table, self.hearer.event_of(result) if action == "replay" else None)
+        elif result.status == "failed":
             self.book.fail(result.table, self.order.run)
         else:
             hint = TableHint(
@@ -137,6 +157,7 @@ class Loading:
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
         asked = self.order.work.asked
         options = JobOptions(
+            action=_ACTIONS[asked.action],
             full_refresh=asked.full_refresh and self.order.stage == "initial",
             full_listing=asked.window is not None,
             wait_seconds=self.order.wait_seconds,

@@ -49,9 +49,8 @@ def tables_in(store: Store, lake: str, names: Collection[str]) -> set[str]:
 
 def remove_before(store: Store, lake: str, moment: datetime) -> None:
     """Those that every pipeline has read or makes up for by a full listing."""
-    for found in list(store.list(folder(lake))):
-        if found.name < _stamp(moment - OVERLAP):
-            store.remove(join(folder(lake), found.name))
+    last = _stamp(moment - OVERLAP)
+    store.delete([join(folder(lake), found.name) for found in store.list(folder(lake)) if found.name < last])
 
 
 def _stamp(moment: datetime) -> str:

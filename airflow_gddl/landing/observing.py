@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.landing import hints
@@ -14,8 +16,11 @@ from airflow_gddl.landing.following import Following
 from airflow_gddl.landing.looking import Look, Window, look
 from airflow_gddl.landing.work import Seen, Work, decide
 from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.state import looks
+from airflow_gddl.state.moments import seconds_of
 from airflow_gddl.stores import Store, open_store
 
+_LOG = logging.getLogger(__name__)
 Source = Store | Following
 
 
@@ -65,7 +70,26 @@ def observe(
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
     )
-    return decide(document, question.asked, question.run, seen)
+    work = decide(document, question.asked, question.run, seen)
+    if not question.asked.is_some:  # a look that was asked for some tables tells nothing of the others
+        _keep(lake, document, seen, work)
+    return work
+
+
+def _keep(lake: Store, document: PipelineDocument, seen: Seen, work: Work) -> None:
+    """Remember what was seen, for people: no run may fail because this could not be written."""
+    taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
+    sighting = looks.Sighting(
+        looked=seconds_of(seen.looked_at) or 0.0,
+        files={name: seen.looks[name].files for name in document.pipeline.tables},
+        waiting=frozenset({*work.initial, *work.increments, *work.held}),
+        held_by=work.held,
+        taken={name: moment for name, moment in taken.items() if moment is not None},
+    )
+    try:
+        looks.keep(lake, document.roots, document.pipeline.dag_id, sighting)
+    except RetriableError as error:
+        _LOG.warning("the look at %s could not be kept: %s", document.pipeline.dag_id, error)
 
 
 def _looks(document: PipelineDocument, tables: Iterable[str], window: Window | None, source: Source) -> dict[str, Look]:

@@ -134,8 +134,8 @@ def _initial(ready: Mapping[str, TableSpec], asked: Asked, seen: Seen) -> set[st
     One that depends on a table of the second goes there too, after it; so does one whose first load has failed before:
     the second task does not start after the first one failed, and a broken table must not keep the others waiting.
     """
-    if asked.full_refresh:
-        return set(ready)
+    if asked.full_refresh or asked.action != "run":
+        return set(ready) if asked.full_refresh else set()
     first = {name for name, spec in ready.items() if _is_new(name, seen) and not seen.exists(spec)}
     while late := {name for name in first if any(d in ready and d not in first for d in ready[name].depends_on)}:
         first -= late

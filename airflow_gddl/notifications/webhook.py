@@ -56,7 +56,8 @@ class GddlNotifier(BaseNotifier):
 
 
 def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
-    """What is sent; whatever Airflow doesn't tell is null."""
+    """What is sent: alerts of tables where there are any, else what became of the run; null: Airflow doesn't tell."""
+    told = context.get("gddl_text")
     task = context.get("task_instance") or context.get("ti")
     run = context.get("dag_run") or {}
     dag_id = getattr(task, "dag_id", None) or _of(run, "dag_id")
@@ -66,7 +67,7 @@ def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
     place = " ".join(str(part) for part in (dag_id, task_id, run_id) if part)
     why = f": {context['exception']}" if context.get("exception") else ""
     return {
-        "text": f"{place} {what}{why}"[:_LONGEST],
+        "text": str(told or f"{place} {what}{why}")[:_LONGEST],
         "dag_id": dag_id,
         "task_id": task_id,
         "run_id": run_id,

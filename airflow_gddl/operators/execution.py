@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.alerting import tell
 from airflow_gddl.announcing import add_events
 from airflow_gddl.capabilities import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_gddl.connections import FromAirflow
@@ -88,7 +89,7 @@ class _Execution:
         operator, context = self.operator, self.context
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
-        loading = Loading(self._order(), book, reporter)
+        loading = Loading(self._order(), book, reporter, task=operator.task_id, environ=self.environ)
         runner = self._runner()
         begun = self._load(loading, runner)
         operator.job_log = loading.log
@@ -96,6 +97,7 @@ class _Execution:
             self._wait(begun, runner, loading.waiting)
         if isinstance(runner, RemoteRunner):
             runner.settle()
+        tell(context, self.document, operator.log, self.environ)
         operator.loaded = tuple(result.table for result in loading.results)
         counts = summary(loading.results)
         context["ti"].xcom_push(key="results", value=counts)

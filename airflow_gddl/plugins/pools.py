@@ -11,6 +11,8 @@ import logging
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_gddl.plugins import page
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -33,6 +35,8 @@ class GddlPlugin(AirflowPlugin):
 
     name = "gddl"
     listeners = [PoolListener()]  # noqa: RUF012 - as Airflow declares it
+    fastapi_apps = page.FASTAPI_APPS
+    external_views = page.external_views()
 
 
 def create_missing_pools() -> list[str]:

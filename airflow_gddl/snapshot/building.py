@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from airflow_gddl.catalog import Catalog, Problem
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.snapshot.documents import Compiled, Dependency, PipelineDocument
+from airflow_gddl.snapshot.documents import Compiled, Dependency, Directory, PipelineDocument
 from airflow_gddl.topology import Pipeline, pipelines
+from airflow_gddl.topology.rows import table_rows
 
 # A file with one of these brings no rows at all: perhaps it is being written just now.
 _UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
@@ -29,6 +30,7 @@ def compile_catalog(catalog: Catalog, before: Iterable[TableSpec]) -> Compiled:
     by_name = {spec.table: spec for spec in specs}
     return Compiled(
         documents=tuple(_document(pipeline, catalog, by_name, by_table) for pipeline in made),
+        directory=Directory(roots=catalog.roots, rows=table_rows(specs, made), aws_conn_id=catalog.aws_conn_id),
         problems=tuple(_lines(catalog.problems)),
         carried=tuple(spec.table for spec in carried),
     )

@@ -9,17 +9,19 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.snapshot.documents import Compiled, PipelineDocument, State, index_entry, pipeline_of
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.snapshot.documents import Compiled, Directory, PipelineDocument, State, index_entry, pipeline_of
 from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.rows import TableRow
 
 _STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
+_TABLES = "tables.json"
 _KEPT = 3
 
 
@@ -53,6 +55,15 @@ class Cache:
         for document in compiled.documents:
             _write(_place(generation, document.pipeline.dag_id), plain(document))
         _write(generation / _PROBLEMS, {"problems": compiled.problems})
+        rows = [list(astuple(row)) for row in compiled.directory.rows]
+        _write(
+            generation / _TABLES,
+            {
+                "roots": plain(compiled.directory.roots),
+                "rows": rows,
+                "aws_conn_id": compiled.directory.aws_conn_id,
+            },
+        )
         entries = [plain(index_entry(document.pipeline)) for document in compiled.documents]
         _write(generation / _INDEX, {"pipelines": entries})
         return generation
@@ -104,6 +115,16 @@ def read_entry(generation: Path, dag_id: str) -> Pipeline | None:
     """
     data = _document(generation, dag_id)
     return None if data is None else index_entry(pipeline_of(data["pipeline"]))
+
+
+def read_directory(generation: Path) -> Directory:
+    """
+    Raises:
+        OSError, GddlError, ValueError, KeyError, TypeError: it is gone or damaged.
+    """
+    data = json.loads((generation / _TABLES).read_bytes())
+    rows = tuple(TableRow(*row) for row in data["rows"])
+    return Directory(roots=decode(Roots, data["roots"]), rows=rows, aws_conn_id=data["aws_conn_id"])
 
 
 def read_problems(generation: Path) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.topology import Pipeline, Timing
+from airflow_gddl.topology.rows import TableRow
 
 FORMAT = 1
 
@@ -50,10 +51,20 @@ class PipelineDocument:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Directory:
+    """Every table of the metadata in a short row, disabled ones too, sorted by name."""
+
+    roots: Roots
+    rows: tuple[TableRow, ...]
+    aws_conn_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compiled:
     """A catalog as documents. `problems`: a line each; `carried`: tables taken over from the snapshot before."""
 
     documents: tuple[PipelineDocument, ...]
+    directory: Directory
     problems: tuple[str, ...]
     carried: tuple[str, ...]
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.snapshot import cache
-from airflow_gddl.snapshot.documents import PipelineDocument, State, pipeline_of
+from airflow_gddl.snapshot.documents import Directory, PipelineDocument, State, pipeline_of
 from airflow_gddl.snapshot.keeper import Keeper
 from airflow_gddl.snapshot.settings import SnapshotSettings
 from airflow_gddl.topology import Pipeline
@@ -51,6 +51,10 @@ class Snapshot:
     def entry(self, dag_id: str) -> Pipeline | None:
         """`pipelines` for one DAG id, at a cost that does not grow with the number of tables in the metadata."""
         return self._read(lambda generation: cache.read_entry(generation, dag_id), None)
+
+    def directory(self) -> Directory | None:
+        """Every table in a short row; None when nothing serves."""
+        return self._read(cache.read_directory, None)
 
     def problems(self) -> tuple[str, ...]:
         """A line for each wrong row, ready to be shown."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from airflow_gddl.contract.errors import RetriableError
@@ -40,9 +41,26 @@ class LocalStore:
                 return False
             return True
 
-    def remove(self, path: str) -> None:
+    def read_tagged(self, path: str) -> tuple[bytes, str]:
+        with _translated(path), Path(path).open("rb") as file:
+            return file.read(), _tag(os.fstat(file.fileno()))
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        target = Path(path)
         with _translated(path):
-            Path(path).unlink(missing_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # A rename alone can't tell whether somebody else was faster; the lock is of the folder, held for a moment.
+            with (target.parent / ".lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if _tag_of(target) != tag:
+                    return False
+                self.write(path, data)
+                return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with _translated(path):
+                Path(path).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -58,6 +76,17 @@ def _written_beside(path: str, data: bytes) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+def _tag_of(path: Path) -> str | None:
+    try:
+        return _tag(path.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _tag(status: os.stat_result) -> str:
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}"
+
+
 def _walk(folder: str, prefix: str) -> Iterator[Found]:
     try:
         entries = os.scandir(folder)
@@ -71,8 +100,7 @@ def _walk(folder: str, prefix: str) -> Iterator[Found]:
                 continue
             with contextlib.suppress(FileNotFoundError):  # it vanished since the folder was read
                 status = entry.stat()
-                tag = f"{status.st_ino:x}-{status.st_mtime_ns:x}"
-                yield Found(prefix + entry.name, status.st_size, tag, status.st_mtime)
+                yield Found(prefix + entry.name, status.st_size, _tag(status), status.st_mtime)
 
 
 def _leads_up(entry: os.DirEntry[str], folder: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,13 +55,25 @@ class Store(Protocol):
         """Put or replace: a reader sees the old content or the new."""
         ...
 
-    def remove(self, path: str) -> None:
-        """Nothing happens when it is gone already."""
-        ...
-
     def create(self, path: str, data: bytes) -> bool:
         """Put if absent; False when it exists, with whatever content.
 
         An answer that got lost and was asked for again also reads False: who must know compares the content.
         """
+        ...
+
+    def read_tagged(self, path: str) -> tuple[bytes, str]:
+        """The content and its tag, for `swap`.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        ...
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        """Put, if the object still is the one with this tag (null: if there is none); False when it is not."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """What isn't there counts as deleted."""
         ...

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.s3 import S3Settings, split
+from airflow_gddl.contract.s3 import SCHEME, S3Settings, split
 from airflow_gddl.contract.s3_errors import s3_error
 from airflow_gddl.stores.credentials import credentials
 from airflow_gddl.stores.port import Found
 
 if TYPE_CHECKING:
+    from obstore import UpdateVersion
     from obstore.store import ClientConfig, S3Config, S3Store
 
 
@@ -62,13 +63,6 @@ class BucketStore:
         with _translated(path):
             obstore.put(client(bucket, self._environ), key, data, use_multipart=False)
 
-    def remove(self, path: str) -> None:
-        import obstore  # noqa: PLC0415 - as above
-
-        bucket, key = split(path)
-        with contextlib.suppress(FileNotFoundError), _translated(path):
-            obstore.delete(client(bucket, self._environ), key)
-
     def create(self, path: str, data: bytes) -> bool:
         import obstore  # noqa: PLC0415 - as above
         from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415 - as above
@@ -80,6 +74,38 @@ class BucketStore:
             except AlreadyExistsError:
                 return False
             return True
+
+    def read_tagged(self, path: str) -> tuple[bytes, str]:
+        import obstore  # noqa: PLC0415 - as above
+
+        bucket, key = split(path)
+        with _translated(path):
+            found = obstore.get(client(bucket, self._environ), key)
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        import obstore  # noqa: PLC0415 - as above
+        from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415 - as above
+
+        bucket, key = split(path)
+        mode: Literal["create"] | UpdateVersion = "create" if tag is None else {"e_tag": tag}
+        with _translated(path):
+            try:
+                obstore.put(client(bucket, self._environ), key, data, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+        return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        import obstore  # noqa: PLC0415 - as above
+
+        by_bucket: dict[str, list[str]] = {}
+        for path in paths:
+            bucket, key = split(path)
+            by_bucket.setdefault(bucket, []).append(key)
+        for bucket, keys in by_bucket.items():
+            with _translated(f"{SCHEME}{bucket}"):
+                obstore.delete(client(bucket, self._environ), keys)
 
 
 def client(bucket: str, environ: Mapping[str, str]) -> S3Store:

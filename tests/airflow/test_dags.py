@@ -233,6 +233,8 @@ def form(stage: Stage) -> dict[str, Any]:
         ("tables", "shop.orders", False),
         ("full_refresh", True, True),
         ("full_refresh", "yes", False),
+        ("action", "verify", True),
+        ("action", "errors_list", False),
         ("from", None, True),
         ("from", "2024-01-31T00:00:00Z", True),
         ("to", 7, False),
@@ -240,7 +242,7 @@ def form(stage: Stage) -> dict[str, Any]:
 )
 def test_a02_the_form_is_validated(stage: Stage, field: str, value: object, good: bool) -> None:
     schema = form(stage)
-    assert sorted(schema) == ["from", "full_refresh", "tables", "to"]
+    assert sorted(schema) == ["action", "from", "full_refresh", "tables", "to"]
     assert jsonschema.Draft202012Validator(schema[field]).is_valid(value) is good
 
 

@@ -53,9 +53,6 @@ class Shelf:
     def write(self, path: str, data: bytes) -> None:
         raise PermissionError(path, len(data))
 
-    def remove(self, path: str) -> None:
-        raise PermissionError(path)
-
 
 def files(table: str, count: int = 1) -> list[str]:
     return [f"/l/{table.replace('.', '/')}/2024{n:04d}-000000000.parquet" for n in range(count)]
@@ -362,7 +359,17 @@ def test_params_become_what_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "params", ["{", "[]", {"tables": 7}, {"from": "yesterday"}, {"from": "2024-02-01", "to": "2024-01-01"}, {"to": 7}]
+    "params",
+    [
+        "{",
+        "[]",
+        {"tables": 7},
+        {"from": "yesterday"},
+        {"from": "2024-02-01", "to": "2024-01-01"},
+        {"to": 7},
+        {"action": "drop"},
+        {"action": "verify", "full_refresh": True},
+    ],
 )
 def test_params_that_mean_nothing_are_refused(params: str | dict[str, object]) -> None:
     with pytest.raises(MetadataError, match="REQUEST_INVALID"):

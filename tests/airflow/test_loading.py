@@ -11,13 +11,19 @@ import pytest
 from airflow_gddl.announcing import extra_of
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
-from airflow_gddl.landing.asked import Asked
+from airflow_gddl.landing import hints
+from airflow_gddl.landing.asked import Asked, What
 from airflow_gddl.landing.hint_book import HintBook
+from airflow_gddl.landing.hints import Hints
 from airflow_gddl.landing.loading import Loading, Order, Stage
 from airflow_gddl.landing.work import Work
 from airflow_gddl.operators.reporting import explained, summary
 from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
 from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.state.facts import TableRecord
+from airflow_gddl.state.reading import StateReader
+from airflow_gddl.state.records import read_records
+from airflow_gddl.stores import open_store
 from airflow_gddl.topology import pipelines
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
@@ -202,3 +208,40 @@ def test_a_summary_is_bounded() -> None:
 @pytest.mark.parametrize(("status", "version"), [("skipped", 3), ("failed", 3), ("succeeded", None)])
 def test_only_changed_tables_have_events(status: str, version: int | None) -> None:
     assert extra_of(JobResult(table="s.a", status=status, version=version)) is None  # type: ignore[arg-type] # one of three
+
+
+def kept(tmp_path: Path) -> dict[str, TableRecord]:
+    return dict(StateReader(str(tmp_path), lambda: 0.0).read().records)
+
+
+def test_the_state_tells_every_run_and_which_task_did_it(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner({BAD[0]})
+    attempt(made, runner)
+    records = kept(tmp_path)
+    assert sorted(records) == sorted(NAMES)
+    assert {name for name, record in records.items() if record.failed} == {BAD[0]}
+    assert {fact.airflow[0] for record in records.values() for fact in record.facts} == {"r1"}
+    assert [result.status for result in read_records(made.roots, BAD[0], 5).results] == ["failed"], "no job kept it"
+
+
+@pytest.mark.parametrize("what", ["verify", "replay"])
+def test_verifying_and_replaying_load_nothing_and_are_not_taken_for_it(tmp_path: Path, what: What) -> None:
+    made, runner = document(tmp_path), ListRunner(set(BAD))
+    attempt(made, ListRunner(), run="before")
+    hints_before, records_before = stored(made), kept(tmp_path)
+    asked = Asked(action=what)
+    loading = attempt(made, runner, stage="increments", asked=asked)
+    assert [result.table for result in loading.failed] == sorted(BAD)
+    assert [job.options.action for job in runner.jobs] == [{"verify": "verify", "replay": "errors_replay"}[what]]
+    assert {name: hint.mark for name, hint in stored(made).tables.items()} == {
+        name: hint.mark for name, hint in hints_before.tables.items()
+    }
+    records = kept(tmp_path)
+    assert {name: record.complete for name, record in records.items()} == {
+        name: record.complete for name, record in records_before.items()
+    }
+    assert sorted(name for name in records if records[name].failed) == ([] if what == "verify" else sorted(BAD))
+
+
+def stored(made: PipelineDocument) -> Hints:
+    return hints.read(open_store(made.roots.lake), made.roots.lake, made.pipeline.dag_id)

@@ -27,7 +27,14 @@ tiers:
 """
 
 
+PLUGIN = "from airflow_gddl.plugins.pools import GddlPlugin\n"
+
+
 def populate(site: Site) -> None:
+    # Airflow finds the plugin by the installed package, where that is this one; told twice, it takes the first.
+    plugins = site.running.order.home.root / "plugins"
+    plugins.mkdir(parents=True, exist_ok=True)
+    (plugins / "gddl.py").write_text(PLUGIN)
     (site.metadata / "tables").mkdir(parents=True)
     (site.metadata / "gddl.yaml").write_text(SETTINGS)
     site.rows("real", "{table: real.orders, keys: [id], size: spark}", source="real")

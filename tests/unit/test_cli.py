@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -333,6 +334,33 @@ def test_status(shop: Shop) -> None:
     assert [record["table"] for record in shop.gddl("status", "--json", "--late").records] == ["sales.orders"]
     assert [record["table"] for record in shop.gddl("status", "--json", "--failed").records] == ["sales.lines"]
     assert [r["table"] for r in shop.gddl("status", "--json", "--table", "sales.old").records] == ["sales.old"]
+
+
+def test_the_state_is_kept_by_runs_and_made_again_from_their_records(shop: Shop) -> None:
+    late = {"commit_ts": "2024-01-02T11:00:00Z", "lag_seconds": 1.0}
+    record_run(shop, "sales.lines", freshness=late, main={"rows": 5})
+    shop.gddl("run", "--table", "sales.orders", "--json", results=BOTH)
+    states = {record["table"]: record for record in shop.gddl("status", "--json").records}
+    assert states["sales.lines"]["rows"] == 5, "what ran before anything was kept is known, too"
+    assert (states["sales.orders"]["status"], states["sales.orders"]["state"]) == ("succeeded", "fresh")
+    error = {"code": "X", "message": "by another scheduler"}
+    record_run(shop, "sales.orders", status="failed", started_at="2024-01-02T12:00:01+00:00", error=error)
+    assert shop.gddl("status", "--json", "--failed").records == []
+    again = shop.gddl("status", "--rebuild", "--json", "--failed")
+    assert "the state of 2 tables was made again" in again.err
+    assert [(record["table"], record["error"]) for record in again.records] == [
+        ("sales.orders", "[X] by another scheduler")
+    ]
+
+
+def test_status_is_shown_again_until_it_is_stopped(shop: Shop) -> None:
+    command = [sys.executable, "-m", "airflow_gddl.cli.main", "status", "--watch", "--json"]
+    with subprocess.Popen(command, cwd=shop.folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = [json.loads(process.stdout.readline())["table"] for _ in range(4)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert sorted(shown) == ["sales.lines", "sales.lines", "sales.orders", "sales.orders"]
 
 
 def test_validate(shop: Shop) -> None:

@@ -1,0 +1,61 @@
+"""Who may see and do what: Airflow's own authentication and authorisation, asked anew with each request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep
+
+__all__ = ["GetUserDep", "may_read", "may_read_data", "may_trigger", "readable"]
+
+
+def readable(user: Any, dag_ids: Iterable[str]) -> set[str]:
+    """Those of the DAGs that the user may read."""
+    by_team: dict[str | None, set[str]] = {}
+    wanted = set(dag_ids)
+    teams = _teams(wanted)
+    for dag_id in wanted:
+        by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
+    found: set[str] = set()
+    for team, ids in by_team.items():
+        # Only Airflow with teams knows the argument, and only it has any.
+        of_team = {} if team is None else {"team_name": team}
+        found |= get_auth_manager().filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **of_team)
+    return found
+
+
+def may_read(user: Any, dag_id: str | None) -> bool:
+    """Null: of a table that no DAG loads, for which the user must be allowed to read any DAG."""
+    return _may(user, "GET", None, dag_id)
+
+
+def may_read_data(user: Any, dag_id: str | None) -> bool:
+    """Rows in quarantine are data; whoever may read the logs of the tasks may see them."""
+    return _may(user, "GET", DagAccessEntity.TASK_LOGS, dag_id)
+
+
+def may_trigger(user: Any, dag_id: str) -> bool:
+    return _may(user, "POST", DagAccessEntity.RUN, dag_id)
+
+
+def _may(user: Any, method: Any, entity: DagAccessEntity | None, dag_id: str | None) -> bool:
+    details = None
+    if dag_id is not None:
+        team = _teams({dag_id}).get(dag_id)
+        details = DagDetails(id=dag_id) if team is None else DagDetails(id=dag_id, team_name=team)
+    return bool(get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=user))
+
+
+def _teams(dag_ids: set[str]) -> dict[str, str | None]:
+    """The teams of DAGs, where Airflow is told to have any."""
+    from airflow.configuration import conf  # noqa: PLC0415 - only the API server comes here
+    from airflow.models.dag import DagModel  # noqa: PLC0415 - as above
+
+    lookup = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)
+    if lookup is None or not conf.getboolean("core", "multi_team", fallback=False):
+        return {}
+    found: dict[str, str | None] = lookup(list(dag_ids))
+    return found

@@ -1,0 +1,125 @@
+"""The page's web application: plain files for everyone, answers for those whom Airflow lets in.
+
+The files hold nothing but what is in the package, as those of Airflow's own UI; each answer asks Airflow who the user
+is and what of it they may see. What is to be done to a table, the browser asks of Airflow's REST API as that user:
+this application changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, Field
+
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.page import access, answers, detail
+from airflow_gddl.page.access import GetUserDep
+from airflow_gddl.page.answers import Page
+from airflow_gddl.page.source import Board, PageSource
+from airflow_gddl.state.board import Order, Standing, Wish
+from airflow_gddl.state.judging import State
+
+STATIC = Path(__file__).with_name("static")
+# Nothing from elsewhere, nothing inline; only Airflow's own UI may frame it.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+Name = Annotated[str, Query(max_length=300)]
+
+
+class ListQuery(BaseModel):
+    """Parameters of the list; each of those that are lists may be given several times."""
+
+    state: list[State] = Field(default_factory=list)
+    source: list[str] = Field(default_factory=list)
+    tier: list[str] = Field(default_factory=list)
+    priority: list[str] = Field(default_factory=list)
+    owner: list[str] = Field(default_factory=list)
+    search: str = Field("", max_length=200)
+    order: Order = "urgency"
+    direction: Literal["up", "down"] = "up"
+    page: int = Field(1, ge=1)
+    size: int = Field(50, ge=1, le=200)
+
+    def wish(self) -> Wish:
+        return Wish(
+            search=self.search,
+            states=tuple(self.state),
+            sources=tuple(self.source),
+            tiers=tuple(self.tier),
+            priorities=tuple(self.priority),
+            owners=tuple(self.owner),
+            order=self.order,
+            descending=self.direction == "down",
+        )
+
+
+def build_app(source: PageSource) -> FastAPI:
+    app = FastAPI(title="GDDL tables", docs_url=None, redoc_url=None, openapi_url=None)
+    app.middleware("http")(_with_headers)
+    _add_answers(app, source)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.get("/", include_in_schema=False)(_index)
+    return app
+
+
+def _add_answers(app: FastAPI, source: PageSource) -> None:
+    # Plain functions, not coroutines: FastAPI runs them beside its loop, and the lake may be slow.
+    @app.get("/api/tables")
+    def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
+        board = source.board()
+        return answers.table_list(board, _seen(board, user), asked.wish(), Page(number=asked.page, size=asked.size))
+
+    @app.get("/api/table")
+    def table(user: GetUserDep, name: Name) -> dict[str, Any]:
+        board, roots, one = _found(source, user, name)
+        told = detail.about(board, roots, one)
+        dag_id = one.row.dag_id
+        return {**told, "may_trigger": dag_id is not None and access.may_trigger(user, dag_id)}
+
+    @app.get("/api/table/lake")
+    def lake(user: GetUserDep, name: Name) -> dict[str, Any]:
+        board, roots, one = _found(source, user, name)
+        return detail.in_lake(board, roots, one, data=access.may_read_data(user, one.row.dag_id))
+
+
+def _seen(board: Board, user: Any) -> list[Standing]:
+    """The tables that the user may see: those whose DAG they may read."""
+    dag_ids = {one.row.dag_id for one in board.standings if one.row.dag_id is not None}
+    allowed = access.readable(user, dag_ids)
+    homeless = any(one.row.dag_id is None for one in board.standings) and access.may_read(user, None)
+    return [one for one in board.standings if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
+
+
+def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, Standing]:
+    """The one answer for tables that aren't there and those that the user may not see."""
+    board = source.board()
+    one = board.of(name)
+    if one is None or board.roots is None or not access.may_read(user, one.row.dag_id):
+        raise HTTPException(404, "no such table")
+    return board, board.roots, one
+
+
+async def _index(request: Request) -> Response:
+    if not request.url.path.endswith("/"):  # the page's own addresses are relative to its folder
+        return Response(status_code=307, headers={"Location": f"{request.url.path}/"})
+    return FileResponse(STATIC / "index.html", media_type="text/html")
+
+
+async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    answer = await call_next(request)
+    for name, value in HEADERS.items():
+        answer.headers.setdefault(name, value)
+    # Static files are asked for again with their ETag; answers must not be kept by anybody.
+    answer.headers["Cache-Control"] = "no-store" if "/api/" in request.url.path else "no-cache"
+    return answer

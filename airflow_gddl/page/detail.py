@@ -1,0 +1,58 @@
+"""All about one table, from the lake: its runs, its ledger, its Delta tables, its quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.page import answers, delta, ledger
+from airflow_gddl.page.source import Board
+from airflow_gddl.state.board import Standing, Wish
+from airflow_gddl.state.records import read_records
+from airflow_gddl.stores import open_store
+
+_RUNS, _FILES, _SAMPLES = 300, 100, 50
+
+
+def about(board: Board, roots: Roots, one: Standing) -> dict[str, Any]:
+    """Its row of the list, and its runs; what can't be read is told in `troubles`."""
+    shown = answers.table_list(board, [one], Wish(), answers.Page())
+    facts = one.record.facts if one.record is not None else ()
+    troubles = list(shown["troubles"])
+    try:
+        found = read_records(roots, one.row.table, _RUNS, board.environ)
+    except GddlError as error:
+        troubles.append({"what": str(error), "since": None})
+        runs = {"runs": [answers.run(fact) for fact in reversed(facts)], "schema_changes": [], "totals": None}
+    else:
+        runs = answers.history(found.results, facts)
+        troubles += [{"what": f"the record {name} is damaged", "since": None} for name in found.damaged]
+    return {"now": board.now, "table": shown["rows"][0], "troubles": troubles, **runs}
+
+
+def in_lake(board: Board, roots: Roots, one: Standing, *, data: bool) -> dict[str, Any]:
+    """Schema, versions, files and quarantine; each part is told, or why it can't be.
+
+    Args:
+        data: whether rows in quarantine may be shown.
+    """
+    # Only the name counts for where things are.
+    layout = Layout.of(roots, TableSpec(table=one.row.table, keys=()))
+    parts: dict[str, Callable[[], Any]] = {
+        "replica": lambda: delta.describe(layout.replica, board.environ),
+        "ledger": lambda: ledger.newest_files(open_store(roots.lake, board.environ), layout.state, _FILES),
+    }
+    if data:
+        parts["quarantine"] = lambda: delta.quarantined(layout.errors, _SAMPLES, board.environ)
+    answer = {name: _part(call) for name, call in parts.items()}
+    return {"place": layout.replica, "quarantine": {"refused": True}, **answer}
+
+
+def _part(call: Callable[[], Any]) -> Any:
+    try:
+        return {"found": call()}
+    except (GddlError, ValueError) as error:
+        return {"error": str(error)}

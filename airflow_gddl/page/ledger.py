@@ -1,0 +1,46 @@
+"""Files as the job's ledger has them, for people to look at.
+
+The ledger is the job's own; what is read here is its newest commit and the rows behind it, and whatever looks otherwise
+than expected is told as "can't be read". A test writes a ledger with the job's code and reads it with this.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Store
+
+_SHOWN = ("path", "kind", "state", "size", "modified", "rows", "quarantined", "batch", "generation", "max_commit_ts")
+
+
+def newest_files(store: Store, state: str, limit: int) -> dict[str, Any]:
+    """The files of the newest batches, newest first, and how many batches there are; `batch` 0: none yet.
+
+    Args:
+        state: the table's ledger folder.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+        ValueError: it is not as expected.
+    """
+    commits = sorted(found.name for found in store.list(join(state, "commits")))
+    if not commits:
+        return {"batch": 0, "files": []}
+    try:
+        _, head, _, files, tail = store.read(join(state, "commits", commits[-1])).decode(errors="replace").split("\n")
+        snapshot = json.loads(head)["snapshot"]
+        rows = [*_rows(tail), *_rows(files)]
+        if len(rows) < limit and snapshot["recent"] is not None:
+            rows += _rows(store.read(join(state, snapshot["recent"])).decode(errors="replace"))
+        newest = sorted(rows, key=lambda row: (row["batch"], row["path"]), reverse=True)
+        return {"batch": json.loads(head)["number"], "files": newest[:limit]}
+    except (KeyError, TypeError, AttributeError, FileNotFoundError) as error:
+        raise ValueError(f"not a ledger of this version: {error!r}") from error
+
+
+def _rows(text: str) -> list[dict[str, Any]]:
+    data = json.loads(text)
+    found = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+    return [{name: row[name] for name in _SHOWN} for row in found]

@@ -1,0 +1,97 @@
+"""What the page is made of: the metadata that serves, and the state of the lake."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.snapshot import Directory, Snapshot
+from airflow_gddl.state.board import Standing, standings
+from airflow_gddl.state.reading import StateReader, Trouble
+
+PATIENCE = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """Every table as of `now`, seconds since the epoch. `roots` null: the metadata could never be read.
+
+    Attributes:
+        environ: tells how S3 is reached.
+    """
+
+    standings: tuple[Standing, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    roots: Roots | None = None
+    now: float = 0.0
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def of(self, table: str) -> Standing | None:
+        """Only what the metadata names is ever found."""
+        return next((one for one in self.standings if one.row.table == table), None)
+
+
+@dataclass
+class PageSource:
+    """Serves a board that is seconds old at most; safe for several threads.
+
+    Attributes:
+        snapshot: gives the metadata as it is now.
+        environ_of: tells how S3 is reached for what the metadata names.
+        clock: seconds since the epoch.
+        patience: seconds for which a board serves.
+    """
+
+    snapshot: Callable[[], Snapshot]
+    environ_of: Callable[[Directory], Mapping[str, str]] = lambda _: os.environ
+    clock: Callable[[], float] = time.time
+    patience: float = PATIENCE
+    _board: Board = field(default_factory=Board)
+    _directory: tuple[object, Directory | None] = (None, None)
+    _reader: StateReader | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def board(self) -> Board:
+        """The newest there is. While one thread asks a slow lake, the others get what was known before."""
+        if not self._lock.acquire(blocking=self._board.roots is None):
+            return self._board
+        try:
+            now = self.clock()
+            if self._board.roots is None or not 0 <= now - self._board.now < self.patience:
+                self._board = self._fresh(now)
+            return self._board
+        finally:
+            self._lock.release()
+
+    def _fresh(self, now: float) -> Board:
+        directory, troubles = self._known()
+        if directory is None:
+            return Board(troubles=troubles, now=now)
+        if self._reader is None or self._reader.lake != directory.roots.lake:
+            self._reader = StateReader(directory.roots.lake, self.clock, environ=self.environ_of(directory))
+        reader = self._reader
+        known = reader.read()
+        found = tuple(standings(directory.rows, known, now))
+        return Board(
+            standings=found,
+            troubles=(*troubles, *known.troubles),
+            roots=directory.roots,
+            now=now,
+            environ=reader.environ,
+        )
+
+    def _known(self) -> tuple[Directory | None, tuple[Trouble, ...]]:
+        try:
+            serving = self.snapshot()
+        except (GddlError, OSError) as error:
+            return self._directory[1], (Trouble(what=f"the metadata can't be read: {error}", since=None),)
+        if self._directory[0] != serving.generation or self._directory[1] is None:
+            self._directory = (serving.generation, serving.directory())
+        why = serving.state.why
+        stale = f" The last good copy, of {serving.state.built_at}, serves." if serving.generation else ""
+        return self._directory[1], (Trouble(what=f"{why}{stale}", since=None),) if why else ()

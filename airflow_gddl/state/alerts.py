@@ -1,0 +1,92 @@
+"""What somebody should be told of a table, and when: pure. Told once when it begins and once when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_gddl.state.board import Standing
+from airflow_gddl.state.facts import RunFact
+
+_WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR")
+_REFUSED = "SCHEMA_REFUSED"
+
+
+@dataclass(frozen=True)
+class TableProblem:
+    """Something that holds of a table now; `code` is one of docs/codes.md."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """A problem that began or is over since somebody was told last."""
+
+    table: str
+    owner: str | None
+    change: Literal["began", "over"]
+    code: str
+    text: str = ""
+
+    @property
+    def line(self) -> str:
+        return (
+            f"{self.table}: [{self.code}] {self.text}"
+            if self.change == "began"
+            else f"{self.table}: {self.code} is over"
+        )
+
+
+def problems(one: Standing, quarantine_rate: float) -> list[TableProblem]:
+    """All that holds of a table.
+
+    Args:
+        quarantine_rate: the share of the newest run's rows that may be put aside, 0 to 1.
+    """
+    found = []
+    if one.state.late:
+        behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
+        found.append(TableProblem("FRESHNESS_MISSED", f"it {behind}; its freshness allows {one.row.freshness} s"))
+    newest = one.newest
+    if newest is not None and one.row.enabled:
+        found += _of_run(newest, quarantine_rate)
+        if one.record is not None and one.record.failed and newest.error == _REFUSED:
+            found.append(TableProblem(_REFUSED, one.record.error or "its schema was refused"))
+    return found
+
+
+def _of_run(run: RunFact, quarantine_rate: float) -> Iterable[TableProblem]:
+    if run.rows_read and run.quarantined / run.rows_read > quarantine_rate:
+        share = f"{run.quarantined} of {run.rows_read} rows of the last run are in quarantine"
+        yield TableProblem("QUARANTINE_RATE", share)
+    if run.status != "failed" and not run.adds_up:
+        sum_ = run.appended + run.redelivered + run.quarantined
+        yield TableProblem("ROWS_MISSING", f"{run.rows_read} rows were read, {sum_} accounted for")
+    for code in _WARNED:
+        if code in run.warnings:
+            yield TableProblem(code, "see the warnings of the last run")
+
+
+def alerts(
+    found: Iterable[Standing], told: Mapping[str, Iterable[str]], quarantine_rate: float
+) -> tuple[list[Alert], dict[str, tuple[str, ...]]]:
+    """What is to be told now, and what will have been told after that, by table.
+
+    Args:
+        told: table to the codes that somebody was told of and that were not over.
+    """
+    fresh: list[Alert] = []
+    after: dict[str, tuple[str, ...]] = {}
+    for one in found:
+        table, owner = one.row.table, one.row.owner
+        holding = {problem.code: problem for problem in problems(one, quarantine_rate)}
+        before = set(told.get(table, ()))
+        for code, problem in holding.items():
+            if code not in before:
+                fresh.append(Alert(table=table, owner=owner, change="began", code=code, text=problem.text))
+        fresh += [Alert(table=table, owner=owner, change="over", code=code) for code in sorted(before - holding.keys())]
+        after[table] = tuple(sorted(holding))
+    return fresh, after

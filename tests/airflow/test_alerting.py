@@ -1,0 +1,100 @@
+"""Alerts through notifiers that the configuration names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from typing import Any, ClassVar
+
+import pytest
+from airflow.sdk import BaseNotifier
+
+from airflow_gddl import alerting
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
+from airflow_gddl.notifications.webhook import message_of
+from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.state.alerts import Alert
+from airflow_gddl.state.recording import StateRecorder
+from airflow_gddl.topology import pipelines
+from tests.airflow.stage import Stage
+
+CONTEXT: Any = {"run_id": "r", "ti": None, "dag": None}
+LOG = logging.getLogger(__name__)
+
+
+class ListNotifier(BaseNotifier):
+    """Keeps what it was told; a provider's notifier as far as Airflow is concerned."""
+
+    template_fields = ("text",)
+    told: ClassVar[list[str]] = []
+    broken: ClassVar[bool] = False
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self.text = text
+
+    def notify(self, context: Any) -> None:  # noqa: ARG002 - Airflow's signature
+        if type(self).broken:
+            raise OSError("no answer")
+        self.told.append(self.text)
+
+
+@pytest.fixture
+def document(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> PipelineDocument:
+    monkeypatch.setattr(ListNotifier, "told", [])
+    monkeypatch.setattr(ListNotifier, "broken", False)
+    given = [{"notifier": f"{__name__}.ListNotifier", "arguments": {"text": "told: {{ gddl_text }}"}}]
+    monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(given))
+    specs = (TableSpec(table="shop.a", keys=("id",), source="shop"),)
+    (pipeline,) = pipelines(specs, DEFAULT_TIERS)
+    roots = Roots(landing=str(stage.landing), lake=str(stage.lake))
+    return PipelineDocument(pipeline=pipeline, roots=roots, runner="local", specs=specs, tiers=DEFAULT_TIERS)
+
+
+def load(document: PipelineDocument, started: int, rows_read: int) -> list[Alert]:
+    recorder = StateRecorder(document.roots, document.pipeline.dag_id, ())
+    moment = f"2024-01-01T00:00:{started:02d}+00:00"
+    recorder.take(
+        JobResult(table="shop.a", status="succeeded", started_at=moment, rows_read=rows_read, changes_written=3)
+    )
+    recorder.flush()
+    return alerting.tell(CONTEXT, document, LOG)
+
+
+def test_a_state_change_is_told_once(document: PipelineDocument) -> None:
+    assert load(document, 1, 3) == []
+    assert [one.code for one in load(document, 2, 4)] == ["ROWS_MISSING"]
+    assert load(document, 3, 4) == []
+    assert [one.change for one in load(document, 4, 3)] == ["over"]
+    assert load(document, 5, 3) == []
+    first, second = ListNotifier.told
+    assert first == "told: shop.a: [ROWS_MISSING] 4 rows were read, 3 accounted for"
+    assert second == "told: shop.a: ROWS_MISSING is over"
+
+
+def test_a_notifier_that_fails_fails_no_load_and_is_told_again(document: PipelineDocument) -> None:
+    ListNotifier.broken = True
+    with contextlib.suppress(OSError):
+        ListNotifier()(dict(CONTEXT))
+        pytest.skip("this Airflow keeps a notifier's failure to itself")
+    assert load(document, 1, 4) == []
+    ListNotifier.broken = False
+    assert [one.code for one in alerting.tell(CONTEXT, document, LOG)] == ["ROWS_MISSING"]
+
+
+@pytest.mark.parametrize("value", ["{", "[1]", '[{"notifier": "no.such.Thing"}]', '[{"arguments": {}}]'])
+def test_notifiers_that_are_none(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", value)
+    with pytest.raises(MetadataError, match=r"OPTION_INVALID.*alert_notifiers"):
+        alerting.notifiers()
+
+
+def test_the_webhook_is_told_where_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert alerting.notifiers() == []
+    monkeypatch.setenv("AIRFLOW__GDDL__NOTIFY_CONNECTION", "hook")
+    (webhook,) = alerting.notifiers()
+    assert webhook.connection == "hook"
+    assert message_of({"gddl_text": "shop.a: [X_Y] z"}, late=False)["text"] == "shop.a: [X_Y] z"

@@ -1,0 +1,265 @@
+"""The page behind Airflow's own authentication: who sees what, hostile names, a lake that can't be read."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.page.app import HEADERS, build_app
+from airflow_gddl.page.source import PageSource
+from airflow_gddl.snapshot import Snapshot, SnapshotSettings
+from airflow_gddl.state.recording import StateRecorder
+from tests.airflow.stage import Stage
+
+ROOT = Path(__file__).parents[2]
+NOW = 1_700_000_000.0
+PACK = "gddl_pack.shop.small.hourly.normal.all"
+
+
+@pytest.fixture
+def users(monkeypatch: pytest.MonkeyPatch, database: None) -> Iterator[dict[str, dict[str, str]]]:
+    """Headers of a logged-in admin and a viewer; Airflow's own auth manager makes and checks their tokens."""
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of a test, " * 4)
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_ISSUER", "tests")
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,viewer:viewer")
+    api = importlib.import_module("airflow.api_fastapi.app")
+    user = importlib.import_module("airflow.api_fastapi.auth.managers.simple.user").SimpleAuthManagerUser
+    api.purge_cached_app()
+    manager = api.create_auth_manager()
+    manager.init()
+    made = {name: user(username=name, role=name.upper()) for name in ("admin", "viewer")}
+    yield {name: {"Authorization": f"Bearer {manager.generate_jwt(one)}"} for name, one in made.items()}
+    api.purge_cached_app()
+
+
+class Site:
+    """The page's application over a metadata folder and a lake."""
+
+    def __init__(self, stage: Stage) -> None:
+        testing = importlib.import_module("fastapi.testclient")
+        self.stage, self.now = stage, [NOW]
+        settings = SnapshotSettings(
+            metadata=str(stage.metadata), cache=stage.root / "page", environ={}, clock=lambda: self.now[0]
+        )
+        source = PageSource(lambda: Snapshot.current(settings), clock=lambda: self.now[0], patience=0.0)
+        self.client: Any = testing.TestClient(build_app(source))
+
+    def ran(self, table: str, *results: dict[str, Any]) -> None:
+        recorder = StateRecorder(self.roots, PACK, (), lambda: self.now[0])
+        for given in results:
+            recorder.take(JobResult(table=table, **given), ("manual__1", "initial_load"))
+        recorder.flush()
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(landing=str(self.stage.landing), lake=str(self.stage.lake))
+
+
+@pytest.fixture
+def site(stage: Stage) -> Site:
+    stage.rows(
+        "{table: shop.good, keys: [id], freshness: 1h, owner: sales}",
+        "{table: shop.bad, keys: [id]}",
+        "{table: shop.off, keys: [id], enabled: false}",
+        "{table: shop.own, keys: [id], size: medium}",
+    )
+    stage.write(
+        "tables/shop.yaml",
+        (stage.metadata / "tables/shop.yaml").read_text().replace("tables:", "source: shop\ntables:", 1),
+    )
+    made = Site(stage)
+    good = {"status": "succeeded", "rows_read": 9, "changes_written": 8, "quarantined": 1, "files": 2, "run_id": "r1"}
+    fresh = Freshness(commit_ts="2023-11-14T22:00:00+00:00", lag_seconds=30.0)
+    made.ran(
+        "shop.good", {**good, "started_at": "2023-11-14T22:05:00+00:00", "freshness": fresh, "main": MainCounts(rows=8)}
+    )
+    made.ran("shop.bad", {"status": "failed", "error": ErrorInfo(code="X_Y", message="<b>broken</b>"), "run_id": "r2"})
+    return made
+
+
+def test_without_a_login_there_is_no_answer(site: Site, users: dict[str, dict[str, str]]) -> None:
+    for path in ("/api/tables", "/api/table?name=shop.good", "/api/table/lake?name=shop.good"):
+        assert site.client.get(path).status_code == 401, path
+        assert site.client.get(path, headers={"Authorization": "Bearer forged.token.here"}).status_code == 403, path
+
+
+def test_the_plain_files_hold_nothing_and_forbid_all_else(site: Site) -> None:
+    index = site.client.get("/")
+    assert index.status_code == 200
+    assert "shop." not in index.text
+    assert index.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+    for name in ("page.js", "page.css"):
+        assert site.client.get(f"/static/{name}").status_code == 200
+    for name in ("../app.py", "%2e%2e/app.py", "..%2fapp.py", "//etc/passwd"):
+        assert site.client.get(f"/static/{name}").status_code == 404, name
+
+
+def test_no_script_makes_markup_or_loads_from_elsewhere() -> None:
+    folder = Path(importlib.import_module("airflow_gddl.page.app").STATIC)
+    for path in folder.iterdir():
+        text = path.read_text(encoding="utf-8")
+        for forbidden in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "style=",
+            'onclick="',
+        ):
+            assert forbidden not in text, (path.name, forbidden)
+        assert "//" not in text.replace("// ", "").replace("http://www.w3.org/2000/svg", "") or path.suffix == ".js"
+        assert "https://" not in text, path.name
+
+
+def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
+    answer = site.client.get("/api/tables", headers=users["viewer"])
+    assert answer.headers["cache-control"] == "no-store"
+    told = answer.json()
+    assert [row["table"] for row in told["rows"]] == ["shop.bad", "shop.own", "shop.good", "shop.off"]
+    assert told["counts"] == {"failed": 1, "late": 0, "waiting": 0, "new": 1, "fresh": 1, "disabled": 1}
+    bad, _, good, off = told["rows"]
+    assert bad["error"] == ["X_Y", "<b>broken</b>"]
+    assert (good["dag_id"], good["owner"], good["rows"], good["quarantined"], good["freshness"]) == (
+        PACK,
+        "sales",
+        8,
+        1,
+        3600,
+    )
+    assert (good["runs"][0]["airflow"], good["runs"][0]["adds_up"]) == (["manual__1", "initial_load"], True)
+    assert off["dag_id"] is None
+    assert told["facets"]["tier"] == ["medium", "small"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("search=GOOD", ["shop.good"]),
+        ("search=o+OWN", ["shop.own"]),
+        ("state=failed&state=new", ["shop.bad", "shop.own"]),
+        ("tier=medium", ["shop.own"]),
+        ("owner=sales", ["shop.good"]),
+        ("source=other", []),
+        ("order=table&direction=down&size=2", ["shop.own", "shop.off"]),
+        ("order=table&size=3&page=2", ["shop.own"]),
+        ("order=lag&size=1&page=99", ["shop.own"]),
+    ],
+)
+def test_filters_order_and_pages(site: Site, users: dict[str, dict[str, str]], query: str, expected: list[str]) -> None:
+    told = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
+    assert [row["table"] for row in told["rows"]] == expected
+
+
+@pytest.mark.parametrize("query", ["size=100000", "page=0", "order=drop", "state=odd", f"search={'x' * 201}"])
+def test_odd_queries_are_refused(site: Site, users: dict[str, dict[str, str]], query: str) -> None:
+    assert site.client.get(f"/api/tables?{query}", headers=users["viewer"]).status_code == 422
+
+
+def test_a_table(site: Site, users: dict[str, dict[str, str]]) -> None:
+    told = site.client.get("/api/table?name=shop.bad", headers=users["admin"]).json()
+    assert told["may_trigger"] is True
+    assert [run["message"] for run in told["runs"]] == ["<b>broken</b>"], "no job kept this run"
+    assert told["runs"][0]["airflow"] == ["manual__1", "initial_load"]
+    assert site.client.get("/api/table?name=shop.bad", headers=users["viewer"]).json()["may_trigger"] is False
+    assert site.client.get("/api/table?name=shop.off", headers=users["admin"]).json()["may_trigger"] is False
+
+
+@pytest.mark.parametrize(
+    "name", ["shop.nothing", "../../etc.passwd", "shop./../good", "%00", "<img src=x onerror=alert(1)>"]
+)
+def test_only_names_of_the_metadata_lead_anywhere(site: Site, users: dict[str, dict[str, str]], name: str) -> None:
+    for path in ("/api/table", "/api/table/lake"):
+        answer = site.client.get(path, params={"name": name}, headers=users["admin"])
+        assert (answer.status_code, answer.json()) == (404, {"detail": "no such table"})
+
+
+def test_what_the_lake_tells(site: Site, users: dict[str, dict[str, str]]) -> None:
+    deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+    folder = site.stage.lake / "shop"
+    deltalake.write_deltalake(folder / "good", arrow.table({"id": [1], "tags": [["a"]]}))
+    row = {
+        "occurred_at": ["2023-11-14"],
+        "code": ["C"],
+        "reason": ["<i>"],
+        "column": ["n"],
+        "source_file": ["f"],
+        "batch_id": ["1"],
+    }
+    errors = {**row, "record": ["<img src=x onerror=alert(1)>"], "resolved_at": arrow.array([None], arrow.string())}
+    deltalake.write_deltalake(folder / "good__errors", arrow.table(errors))
+    told = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()
+    assert [(one["name"], one["type"]) for one in told["replica"]["found"]["columns"]] == [
+        ("id", "long"),
+        ("tags", "array<string>"),
+    ]
+    assert [one["version"] for one in told["replica"]["found"]["versions"]] == [0]
+    assert told["quarantine"]["found"]["unresolved"] == 1
+    assert told["quarantine"]["found"]["rows"][0]["record"] == "<img src=x onerror=alert(1)>"
+    assert told["ledger"]["found"] == {"batch": 0, "files": []}
+    (folder / "good" / "_delta_log" / "00000000000000000000.json").write_text("damaged")
+    assert (
+        "[LAKE_UNREADABLE]"
+        in site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()["replica"]["error"]
+    )
+
+
+def test_files_are_those_of_the_jobs_ledger(site: Site, users: dict[str, dict[str, str]]) -> None:
+    """Written by the job's own code: when that changes, this page must."""
+    ledger = importlib.import_module("tests.airflow.ledgers")
+    path = ledger.write(site.roots, "shop.good", batches=25)
+    found = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()["ledger"]["found"]
+    assert found["batch"] == 25
+    assert [file["batch"] for file in found["files"]] == list(range(25, 0, -1))
+    assert found["files"][0]["path"] == path
+    assert (found["files"][0]["rows"], found["files"][0]["state"]) == (3, "committed")
+
+
+def test_a_lake_that_cannot_be_read_shows_what_was_known(site: Site, users: dict[str, dict[str, str]]) -> None:
+    before = site.client.get("/api/tables", headers=users["viewer"]).json()
+    folder = site.stage.lake / "_gddl" / "state"
+    folder.rename(site.stage.root / "away")
+    folder.symlink_to(folder)
+    site.now[0] += 600
+    after = site.client.get("/api/tables", headers=users["viewer"]).json()
+    assert [row["runs"] for row in after["rows"]] == [row["runs"] for row in before["rows"]]
+    assert [(trouble["since"], "can't be read" in trouble["what"]) for trouble in after["troubles"]] == [(NOW, True)]
+
+
+def test_metadata_that_broke_is_told(site: Site, users: dict[str, dict[str, str]]) -> None:
+    assert site.client.get("/api/tables", headers=users["viewer"]).json()["troubles"] == []
+    site.stage.write("gddl.yaml", "landing: [")
+    site.now[0] += 600
+    told = site.client.get("/api/tables", headers=users["viewer"]).json()
+    assert told["tables"] == 4
+    assert "last good copy" in told["troubles"][0]["what"]
+
+
+def test_airflow_mounts_it_and_shows_it_in_its_menu(site: Site, users: dict[str, dict[str, str]]) -> None:
+    """In a process of its own: Airflow loads plugins once, from where they are installed or from this folder."""
+    plugins = site.stage.root / "plugins"
+    plugins.mkdir()
+    (plugins / "gddl.py").write_text("from airflow_gddl.plugins.pools import GddlPlugin\n")
+    own = {"AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins), "USERS": json.dumps(users), "PACK": PACK}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.airflow.mounted"]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["index"], told["nobody"], told["triggered"]) == (200, 401, 403), "Airflow decides who may trigger"
+    assert set(told["tables"]) == {"shop.good", "shop.bad", "shop.off", "shop.own"}
+    if told["views"] is not None:  # Airflow 3.1 or newer
+        assert [(view["name"], view["href"]) for view in told["views"]] == [("Tables", "/gddl/")]

@@ -1,0 +1,142 @@
+"""The page of all tables within Airflow's UI, in a browser. The pictures stay in `tests/e2e/pictures`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.page.source import PATIENCE
+from airflow_gddl.state.recording import StateRecorder
+from airflow_gddl.state.records import write_record
+from airflow_gddl.stores import open_store
+from tests.e2e import browser
+from tests.e2e.browser import picture
+from tests.e2e.site import Site
+
+PACK = "gddl_pack.looked.small.manual.normal.all"
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+
+pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (apt-get install chromium)")
+
+
+def runs_of(table: str, number: int) -> Iterator[JobResult]:
+    """A day of runs with a bit of everything; the third table fails in the end."""
+    for hour in range(14):
+        started = f"2024-01-02T{hour + 1:02d}:00:00.000000+00:00"
+        lag = Freshness(
+            commit_ts=f"2024-01-02T{hour:02d}:50:00+00:00", lag_seconds=600.0 + 60 * ((hour * 7 + number) % 11)
+        )
+        counts: dict[str, Any] = {"rows_read": 100 + hour, "changes_written": 100 + hour, "files": 2, "version": hour}
+        counts |= {"main": MainCounts(rows=1000 + 90 * hour), "freshness": lag, "seconds": 4.5, "run_id": f"r{hour}"}
+        if hour == 5:
+            counts |= {"changes_written": 95 + hour, "quarantined": 5}
+        if hour == 8:
+            counts |= {"warnings": (RunWarning(code="SEQUENCE_TIE", message=HOSTILE),)}
+            counts |= {"schema_changes": (f"added column {HOSTILE} string",)}
+        if hour == 13 and number == 2:
+            counts = {"status": "failed", "error": ErrorInfo(code="SCHEMA_REFUSED", message=HOSTILE), "run_id": "r13"}
+        yield JobResult(**{"table": table, "status": "succeeded", "started_at": started, **counts})
+
+
+@pytest.fixture(scope="module")
+def page(site: Site) -> Iterator[Page]:
+    names = [f"looked.t{number:02d}" for number in range(9)]
+    rows = [f"{{table: {name}, keys: [id], owner: '{HOSTILE}', freshness: 1h}}" for name in names[:3]]
+    rows += [f"{{table: {name}, keys: [id]}}" for name in names[3:8]]
+    rows.append(f"{{table: {names[8]}, keys: [id], enabled: false}}")
+    site.rows("looked", *rows, source="looked")
+    site.runs.wait_for([PACK])
+    roots = Roots(landing=str(site.landing), lake=str(site.lake))
+    recorder = StateRecorder(roots, PACK, ())
+    for number, name in enumerate(names[:6]):
+        for result in runs_of(name, number):
+            write_record(open_store(roots.lake), roots, result)
+            recorder.take(result)
+    recorder.flush()
+    with browser.page(site.running.rest.url) as opened:
+        yield opened
+
+
+def dark(page: Page, on: bool) -> None:
+    page.emulate_media(color_scheme="dark" if on else "light")
+
+
+def test_the_matrix(site: Site, page: Page, pictures: Path) -> None:
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.goto("/gddl/#/?source=looked")
+    expect(page.get_by_text("9 of")).to_be_visible()
+    rows = page.locator("table.matrix tbody tr")
+    expect(rows.first).to_contain_text("SCHEMA_REFUSED")
+    assert rows.first.locator(".run.failed").count() == 1
+    assert "104 rows read" in str(rows.nth(1).locator(".run").nth(4).get_attribute("title"))
+    picture(page, pictures, "page_matrix")
+    dark(page, True)
+    picture(page, pictures, "page_matrix_dark")
+    dark(page, False)
+    page.keyboard.press("/")
+    page.keyboard.type("t04")
+    expect(page.get_by_text("1 of")).to_be_visible()
+    page.get_by_role("searchbox").fill("")
+    expect(page.get_by_text("9 of")).to_be_visible()
+    page.get_by_role("button", name="failed").first.press("Enter")
+    expect(page.get_by_text("1 of")).to_be_visible()
+    assert "state=failed" in page.url
+    assert page.evaluate("window.hacked") is None
+    assert said == [], "the content security policy or a script complained"
+
+
+def test_a_table(site: Site, page: Page, pictures: Path) -> None:
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.goto("/gddl/#/?source=looked&search=t02")
+    page.get_by_role("link", name="looked.t02").press("Enter")
+    expect(page.get_by_role("heading", name="looked.t02")).to_be_visible()
+    expect(page.get_by_role("heading", name="Files")).to_be_visible()
+    assert page.locator("svg.plot").count() == 2
+    expect(page.get_by_text(HOSTILE).first).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+    assert said == []
+    picture(page, pictures, "page_table")
+    dark(page, True)
+    picture(page, pictures, "page_table_dark")
+    dark(page, False)
+
+
+def test_a_rerun_is_started_as_the_user(site: Site, page: Page, pictures: Path) -> None:
+    site.land("looked.t07")
+    page.goto("/gddl/#/table/looked.t07")
+    page.get_by_role("button", name="Full refresh").click()
+    asked = page.get_by_role("dialog")
+    expect(asked.get_by_text("Full refresh: looked.t07?")).to_be_visible()
+    picture(page, pictures, "page_confirm")
+    asked.get_by_role("button", name="Cancel").click()
+    expect(asked).to_be_hidden()
+    page.get_by_role("button", name="Full refresh").click()
+    asked.get_by_role("button", name="Full refresh").click()
+    expect(page.get_by_text("Full refresh was started")).to_be_visible()
+    done = lambda: [job["options"]["full_refresh"] for job in site.jobs("looked", "end")] == [True]  # noqa: E731 - as it reads
+    site.running.wait("the refresh", done)
+    state = site.lake / "_gddl" / "state" / f"{PACK}.runs.json"
+    site.running.wait("its state", lambda: "looked.t07" in json.loads(state.read_text())["tables"])
+    page.wait_for_timeout(1000 * PATIENCE)  # for which a board serves
+    page.reload()
+    expect(page.get_by_role("link", name="task and log").first).to_be_visible()
+
+
+def test_it_is_found_in_airflows_menu_and_leads_back(site: Site, page: Page, pictures: Path) -> None:
+    page.goto("/plugin/gddl-tables")
+    framed = page.frame_locator("iframe")
+    expect(framed.get_by_role("searchbox")).to_be_visible()
+    framed.get_by_role("searchbox").fill("looked.t07")
+    framed.get_by_role("link", name="looked.t07").click()
+    picture(page, pictures, "page_in_airflow")
+    framed.get_by_role("link", name=PACK).click()
+    page.wait_for_url(f"**/dags/{PACK}**")

@@ -1,0 +1,189 @@
+"""What is made of runs and looks, against an oracle that knows when each file landed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
+from airflow_gddl.state import looks
+from airflow_gddl.state.documents import (
+    LookDocument,
+    RunsDocument,
+    decode_look,
+    decode_runs,
+    encode_look,
+    encode_runs,
+)
+from airflow_gddl.state.facts import KEPT_RUNS, TableRecord, merged
+from airflow_gddl.state.judging import TableLook, judge
+from airflow_gddl.topology.rows import TableRow
+
+ALLOWED = 30
+ROW = TableRow(table="shop.a", source="shop", tier="small", priority="normal", freshness=ALLOWED)
+Event = Literal["land", "look", "load", "fail", "wait"]
+
+
+Ending = Literal["succeeded", "failed", "skipped"]
+LIST = b'{"format":1,"tables":{"a.b":[1]},"told":{},"written":1}'
+
+
+def moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+
+
+def result(status: Ending, start: float, commit: float | None = None) -> JobResult:
+    error = ErrorInfo(code="X_Y", message="broken") if status == "failed" else None
+    lag = Freshness() if commit is None else Freshness(commit_ts=moment(commit), lag_seconds=start - commit)
+    counts = {"rows_read": 3, "changes_written": 2, "quarantined": 1} if status == "succeeded" else {}
+    return JobResult(
+        table="shop.a",
+        status=status,
+        started_at=moment(start),
+        freshness=lag,
+        error=error,
+        run_id=f"r{start}",
+        main=MainCounts(rows=int(start)),
+        **counts,
+    )
+
+
+@dataclass
+class World:
+    """The truth: files land at the moment of their commit. And what the state's writers keep of what they see."""
+
+    now: float = 1000.0
+    landed: list[float] = field(default_factory=list)
+    applied: int = 0
+    last_run_failed: bool = False
+    knows: float | None = None
+    ever: bool = False
+    taken: float | None = None
+    record: TableRecord = field(default_factory=TableRecord)
+    look: LookDocument | None = None
+
+    def happen(self, event: Event) -> None:
+        self.now += 7
+        waiting = len(self.landed) > self.applied
+        if event == "land":
+            self.landed.append(self.now)
+        elif event == "look":
+            self.see()
+        elif event == "fail":
+            self.take(result("failed", self.now))
+            self.last_run_failed = True
+        elif event == "load":  # which Airflow starts only after a look
+            looked = self.see()
+            self.now += 1
+            self.take(result("succeeded", self.now, self.landed[-1]) if waiting else result("skipped", self.now))
+            self.applied, self.last_run_failed, self.knows, self.taken = len(self.landed), False, self.now, looked
+            self.ever = self.ever or waiting
+
+    def see(self) -> float:
+        waiting = len(self.landed) > self.applied
+        seen = looks.Sighting(
+            looked=self.now,
+            files={"shop.a": len(self.landed)},
+            waiting=frozenset({"shop.a"} if waiting else ()),
+            taken={} if self.taken is None else {"shop.a": self.taken},
+        )
+        self.look = decode_look(encode_look(looks.after(self.look, seen)))
+        self.knows = self.knows if waiting else self.now
+        return self.now
+
+    def take(self, done: JobResult) -> None:
+        record = self.record.after(done, self.now)
+        document = RunsDocument(tables={"shop.a": record.after(done, self.now)})  # told twice, it counts once
+        self.record = decode_runs(encode_runs(document)).tables["shop.a"]
+        assert self.record == record
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(["land", "look", "load", "fail", "wait"]), max_size=40))
+def test_judged_as_the_truth_is(events: list[Event]) -> None:
+    world = World()
+    for event in events:
+        world.happen(event)
+        look = None if world.look is None else world.look.tables["shop.a"]
+        state = judge(ROW, world.record, look, world.now)
+        missing = world.landed[world.applied :]
+        if missing and world.now - missing[0] > ALLOWED:
+            assert state.late, "a change that landed too long ago is not there, and nobody says so"
+        expected = None if world.knows is None else world.now - world.knows
+        assert state.behind == pytest.approx(expected)
+        assert state.late == (expected is None or expected > ALLOWED)
+        assert state.failed == world.last_run_failed
+        if look is not None and look.looked == world.now and missing:
+            assert state.waiting == len(missing), "the look has just counted them"
+            assert look.since is not None
+            assert look.since >= missing[0]
+        if not missing:
+            assert state.waiting == 0
+        if state.state == "fresh":
+            assert world.ever
+            assert not state.late
+        if state.state == "new":
+            assert not world.ever
+        applied = world.landed[: world.applied]
+        assert state.lag == pytest.approx(world.now - applied[-1] if applied else None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["succeeded", "failed", "skipped"])), max_size=40))
+def test_the_order_of_telling_does_not_matter(
+    runs: list[tuple[int, Literal["succeeded", "failed", "skipped"]]],
+) -> None:
+    told = {start: result(status, start, start - 1 if status == "succeeded" else None) for start, status in runs}
+    forth = back = TableRecord()
+    for start in sorted(told):
+        forth = forth.after(told[start], 50)
+    for start in sorted(told, reverse=True):
+        back = back.after(told[start], 50)
+    assert back == forth
+    halves = [TableRecord(), TableRecord()]
+    for start, done in told.items():
+        halves[start % 2] = halves[start % 2].after(done, 50)
+    assert merged(*halves) == forth
+    assert len(forth.runs) <= KEPT_RUNS
+
+
+def test_a_quiet_source_is_fresh_as_long_as_somebody_looks() -> None:
+    record = TableRecord().after(result("succeeded", 1000, 990), 1001)
+    seen = TableLook(looked=5000, files=1, clear=5000)
+    state = judge(ROW, record, seen, 5010)
+    assert (state.state, state.lag, state.behind, state.as_of) == ("fresh", 4020, 10, 5000)
+    assert judge(ROW, record, seen, 5031).state == "late", "nobody looks any more"
+    assert judge(replace(ROW, freshness=None), record, seen, 9999).state == "fresh"
+
+
+def test_what_is_most_urgent_is_shown() -> None:
+    failed = TableRecord().after(result("failed", 1000), 1001)
+    state = judge(ROW, failed, None, 2000)
+    assert (state.state, state.late, state.failed) == ("failed", True, True)
+    off = judge(replace(ROW, enabled=False), failed, None, 2000)
+    assert (off.state, off.late, off.failed) == ("disabled", False, False)
+    calm = replace(ROW, freshness=None)
+    assert judge(calm, None, None, 2000).state == "new"
+    waits = TableLook(looked=1990, files=4, waiting=3, since=1500, held_by=("shop.b",))
+    assert judge(calm, None, waits, 2000).state == "waiting"
+    assert judge(ROW, None, None, 2000).late, "nothing was ever loaded, nobody has looked"
+
+
+def test_a_run_that_loses_rows_does_not_add_up() -> None:
+    good = TableRecord().after(result("succeeded", 10, 5), 11)
+    bad = good.after(replace(result("succeeded", 20, 15), rows_read=4), 21)
+    assert [fact.adds_up for fact in bad.facts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b'{"format":2}', b'{"format":1,"tables":{"a.b":[1]},"told":{},"written":1}']
+)
+def test_damage_is_noticed(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode_runs(data)
+    with pytest.raises(ValueError, match=r"."):
+        decode_look(data)

@@ -1,0 +1,168 @@
+"""The state in the lake: written by several, read at once, damaged, lost, made again; on a disk and in S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.state.facts import TableRecord
+from airflow_gddl.state.reading import StateReader
+from airflow_gddl.state.rebuilding import rebuild
+from airflow_gddl.state.recording import StateRecorder
+from airflow_gddl.state.records import LOOSE_AT_MOST, LOOSE_LEFT, compact, read_records, runs_folder
+from airflow_gddl.stores import open_store
+from tests.s3_server import Bucket, serving
+from tests.unit.test_state_judging import moment, result
+
+
+@pytest.fixture(params=["disk", "s3"])
+def roots(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Roots]:
+    if request.param == "disk":
+        yield Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+        return
+    with serving(Bucket()) as url:
+        settings = {"ENDPOINT_URL": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1"}
+        for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        yield Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
+
+
+def keep(roots: Roots, done: JobResult, name: str = "") -> None:
+    started = moment_name(done.started_at)
+    open_store(roots.lake).write(f"{runs_folder(roots, done.table)}/{name or started}-x.json", to_json(done).encode())
+
+
+def moment_name(started: str) -> str:
+    return started.replace("-", "").replace(":", "").replace(".", "")[:21]
+
+
+def reader(roots: Roots, now: float = 5000.0) -> StateReader:
+    return StateReader(roots.lake, lambda: now)
+
+
+def test_writers_that_meet_lose_nothing(roots: Roots) -> None:
+    path, store = place(roots.lake, "p", "runs"), open_store(roots.lake)
+
+    def add(number: int) -> None:
+        def change(before: RunsDocument) -> RunsDocument:
+            return RunsDocument(tables={**before.tables, f"s.t{number}": TableRecord(commit=number)})
+
+        update_runs(store, path, change, RunsDocument)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    assert {name: record.commit for name, record in reader(roots).read().records.items()} == {
+        f"s.t{number}": number for number in range(4)
+    }
+
+
+def test_a_result_that_no_job_kept_is_kept(roots: Roots) -> None:
+    recorder = StateRecorder(roots, "p", ("shop.a",), lambda: 2000.0)
+    died = JobResult(table="shop.a", status="failed", run_id="r", error=ErrorInfo(code="JOB_DIED", message="gone"))
+    recorder.take(died, ("scheduled__1", "initial_load"))
+    recorder.take(result("skipped", 1999))
+    recorder.flush()
+    (found,) = read_records(roots, "shop.a", 10).results
+    assert (found.error, found.started_at) == (died.error, moment(2000))
+    record = reader(roots).read().records["shop.a"]
+    assert (record.failed, record.error, record.complete) == (True, "gone", 1999)
+    assert [fact.airflow for fact in record.facts] == [("scheduled__1", "initial_load")]
+
+
+@pytest.mark.parametrize("damage", [None, b"{", b'{"format":1}'])
+def test_lost_state_is_made_again_from_the_runs(roots: Roots, damage: bytes | None) -> None:
+    for start in (1000, 1100, 1200):
+        keep(roots, result("succeeded" if start < 1200 else "failed", start, start - 5 if start < 1200 else None))
+    if damage is not None:
+        open_store(roots.lake).write(place(roots.lake, "p", "runs"), damage)
+        (trouble,) = reader(roots).read().troubles
+        assert "p.runs.json is damaged" in trouble.what
+    recorder = StateRecorder(roots, "p", ("shop.a", "shop.never"), lambda: 2000.0)
+    recorder.take(result("failed", 1200))
+    recorder.flush()
+    known = reader(roots).read()
+    record = known.records["shop.a"]
+    assert [fact.started for fact in record.facts] == [1000, 1100, 1200]
+    assert (record.commit, record.complete, record.failed, record.loose) == (1095, 1100, True, 3)
+    assert (known.troubles, set(known.records)) == ((), {"shop.a"})
+    by_name = rebuild(roots, {"p": ("shop.a",)}, lambda: 3000.0, write=True)
+    assert by_name.records["shop.a"] == record == reader(roots).read().records["shop.a"]
+
+
+def test_an_unreadable_lake_gives_what_was_known_and_since_when(tmp_path: Path) -> None:
+    roots, now = Roots(landing="/", lake=str(tmp_path / "lake")), [2000.0]
+    recorder = StateRecorder(roots, "p", (), lambda: 2000.0)
+    recorder.take(result("succeeded", 1000, 990))
+    recorder.flush()
+    asked = StateReader(roots.lake, lambda: now[0])
+    assert asked.read().troubles == ()
+    folder = tmp_path / "lake" / "_gddl" / "state"
+    folder.rename(tmp_path / "away")
+    folder.symlink_to(folder)  # a loop: neither there nor absent
+    for later in (2500.0, 3000.0):
+        now[0] = later
+        known = asked.read()
+        assert known.records["shop.a"].commit == 990
+        assert [trouble.since for trouble in known.troubles] == [2000.0]
+        assert "can't be read" in known.troubles[0].what
+    folder.unlink()
+    (tmp_path / "away").rename(folder)
+    assert asked.read().troubles == ()
+
+
+def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
+    roots = Roots(landing="/", lake=str(tmp_path / "lake"))
+    for name in ("p", "q"):
+        recorder = StateRecorder(roots, name, (), lambda: 2000.0)
+        recorder.take(JobResult(table=f"shop.{name}", status="skipped", started_at=moment(1500)))
+        recorder.flush()
+    asked = reader(roots)
+    assert set(asked.read().records) == {"shop.p", "shop.q"}
+    path = Path(place(roots.lake, "q", "runs"))
+    path.write_bytes(b"damaged")
+    known = asked.read()
+    assert set(known.records) == {"shop.p", "shop.q"}, "what was known of it stays"
+    assert [trouble.since for trouble in known.troubles] == [2000.0]
+    path.unlink()
+    assert set(asked.read().records) == {"shop.p"}
+
+
+def test_years_of_runs_are_put_together_and_read_the_same(roots: Roots) -> None:
+    many = LOOSE_AT_MOST + 4
+    for number in range(many):
+        keep(roots, result("succeeded", 1000 + number, 990 + number))
+    before = read_records(roots, "shop.a", 120).results
+    recorder = StateRecorder(roots, "p", ("shop.a",), lambda: 9000.0)
+    recorder.take(result("skipped", 8000))
+    recorder.flush()
+    after = read_records(roots, "shop.a", 120)
+    assert after.results == before
+    assert (after.loose, reader(roots).read().records["shop.a"].loose) == (LOOSE_LEFT, LOOSE_LEFT)
+    assert len(read_records(roots, "shop.a", 10_000).results) == many
+    keep(roots, before[-1])  # as if the putting together had been cut off before it deleted
+    assert len(read_records(roots, "shop.a", 10_000).results) == many
+    assert compact(open_store(roots.lake), roots, "shop.a") == LOOSE_LEFT
+
+
+def test_a_damaged_record_is_named_and_hides_no_other(roots: Roots) -> None:
+    keep(roots, result("succeeded", 1000, 990))
+    open_store(roots.lake).write(f"{runs_folder(roots, 'shop.a')}/2100-x.json", b'{"table": "shop.')
+    found = read_records(roots, "shop.a", 10)
+    assert (len(found.results), found.damaged) == (1, ("2100-x.json",))
+
+
+def test_documents_are_plain_json(roots: Roots) -> None:
+    recorder = StateRecorder(roots, "p", (), lambda: 2000.0)
+    recorder.take(result("succeeded", 1000, 990))
+    recorder.flush()
+    given = json.loads(open_store(roots.lake).read(place(roots.lake, "p", "runs")))
+    assert given["format"] == 1
+    assert set(given["tables"]) == {"shop.a"}
