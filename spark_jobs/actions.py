@@ -8,6 +8,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from spark_jobs.batch_schema import plan_batch
+from spark_jobs.cut_mark import CutMark
 from spark_jobs.desk import Desk
 from spark_jobs.engines.figures import BUCKETS
 from spark_jobs.engines.shape import Shape
@@ -68,7 +69,9 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     shape = shape_of(desk, ledger.state)
     verdict = desk.engine.verify(desk, shape, ledger.state.swept, run.job.options.limit)
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    cut = CutMark(run.runtime.storage, run.layout.state).read()
     details = {"verdict": "equal" if verdict.equal else "different", **asdict(verdict)}
+    details["changes_cut_before"] = None if cut is None else cut.before
     result = replace(result, status="succeeded", details=details)
     if verdict.equal:
         return result

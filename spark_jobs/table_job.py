@@ -15,6 +15,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs import actions, notices
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.faults import translated
+from spark_jobs.maintain import maintain
 from spark_jobs.outcome import Outcome
 from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.refresh import refresh_table
@@ -108,6 +109,8 @@ def act(run: TableRun, totals: Outcome) -> JobResult:
             return actions.show_plan(run, totals)
         case "verify":
             return actions.verify(run, totals)
+        case "maintain":
+            return maintain(run, totals)
         case "errors_list":
             return actions.list_errors(run, totals)
         case _:

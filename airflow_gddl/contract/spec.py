@@ -22,7 +22,7 @@ DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
 EngineName = Literal["spark", "delta_rs"]
 DialectName = Literal["dms"]
-Action = Literal["run", "plan", "verify", "errors_list", "errors_replay"]
+Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain"]
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -107,6 +107,10 @@ class TableSpec:
     """The dialect's own options; see `DmsOptions`."""
     tombstone_retention: str = "7d"
     """How long a delete is remembered against late changes."""
+    changes_retention: str | None = None
+    """How long changes that no longer matter to the replica stay in the change table; null: for ever."""
+    vacuum_retention: str = "7d"
+    """How long files that no version needs any more stay in storage; `1d` at least."""
 
     @property
     def schema_name(self) -> str:
@@ -190,6 +194,8 @@ class JobOptions:
     """Rows that `errors_list` returns, keys that `verify` names, at most."""
     max_batches: int | None = None
     """Stop after so many batches; null: work off all that waits."""
+    dry_run: bool = False
+    """`maintain`: tell what there is to do, and do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

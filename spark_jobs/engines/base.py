@@ -12,7 +12,7 @@ from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
-from spark_jobs.engines.figures import Appended, Applied, Overlap, Rebuilt, Verdict
+from spark_jobs.engines.figures import Appended, Applied, Compacted, Overlap, Rebuilt, Verdict
 from spark_jobs.engines.shape import Shape
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -100,6 +100,33 @@ class RebuildOrder:
     landed: tuple[str, ...]
 
 
+class Upkeep(Protocol):
+    """What keeps tables small and quick. Rows stay as they are but where it is said; repeated, nothing is left to do.
+
+    `dry_run`: only tell.
+    """
+
+    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:
+        """Join small files; transactions, statistics of `indexed` columns and of `_gddl` stay."""
+        ...
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        """Remove files that no version of the last `hours` needs, also those of writers that died; how many."""
+        ...
+
+    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
+        """Remove deletes applied before a time; how many."""
+        ...
+
+    def cut_changes(self, desk: Desk, shape: Shape, before: datetime, swept: int, *, dry_run: bool) -> int:
+        """Remove changes applied before a time on which the state of no key depends; how many.
+
+        Args:
+            swept: rows of generations before this one have vanished.
+        """
+        ...
+
+
 class Engine(Protocol):
     """One table's Delta tables, by path, and the steps of its batches."""
 
@@ -141,6 +168,8 @@ class Engine(Protocol):
     def forget_errors(self, path: str, batch_id: str) -> None:
         """Remove what a batch that is dropped has left in the errors table."""
         ...
+
+    def upkeep(self) -> Upkeep: ...
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         """Carry out the swap of a full refresh; `tell` hears of each step that is durable. Repeated, it gives the same.

@@ -20,6 +20,7 @@ from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.site import Found, Site, find
 from spark_jobs.engines.delta_rs.sql import query
 from spark_jobs.engines.delta_rs.tables import DataFile, Snapshot
+from spark_jobs.engines.delta_rs.upkeep import DeltaRsUpkeep
 from spark_jobs.engines.delta_rs.versions import changes_of_keys, update_history
 from spark_jobs.engines.figures import Applied, Figures
 from spark_jobs.engines.shape import GDDL, Shape
@@ -188,20 +189,9 @@ class Applying:
 
     def purge_tombstones(self, before: datetime) -> None:
         """See `Work.purge_tombstones`."""
-        path, tables = self.site.layout.tombstones, self.site.tables
-        snapshot = tables.snapshot(path)
-        if snapshot is None:
-            return
-        added: list[pa.Table] = []
-        removed: list[DataFile] = []
-        for file in snapshot.files:
-            rows = tables.read_files(snapshot, [file])
-            left = rows.filter(pc.greater_equal(pc.struct_field(rows.column(GDDL), "applied_at"), pa.scalar(before)))
-            if left.num_rows < rows.num_rows:
-                removed.append(file)
-                added += [left] if left.num_rows else []
-        if removed:
-            tables.commit(path, self.site.write("", added, removed))
+        if self.site.tables.exists(self.site.layout.tombstones):
+            upkeep = DeltaRsUpkeep(self.site.tables)
+            upkeep.forget_tombstones(self.site.layout.tombstones, before, self.shape.keys, dry_run=False)
 
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""

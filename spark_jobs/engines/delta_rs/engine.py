@@ -21,6 +21,7 @@ from spark_jobs.engines.delta_rs.rebuild import Rebuild
 from spark_jobs.engines.delta_rs.receive import Receiving
 from spark_jobs.engines.delta_rs.site import Site
 from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.delta_rs.upkeep import DeltaRsUpkeep
 from spark_jobs.engines.delta_rs.verify import verify
 from spark_jobs.engines.figures import Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.engines.shape import Shape
@@ -156,6 +157,9 @@ class DeltaRsEngine:
 
     def forget_errors(self, path: str, batch_id: str) -> None:
         quarantine.forget(self.tables, path, batch_id)
+
+    def upkeep(self) -> DeltaRsUpkeep:
+        return DeltaRsUpkeep(self.tables)
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)

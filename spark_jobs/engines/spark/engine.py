@@ -28,6 +28,7 @@ from spark_jobs.engines.spark.rebuild import Rebuild
 from spark_jobs.engines.spark.receive import Receiving
 from spark_jobs.engines.spark.site import Site
 from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.spark.upkeep import SparkUpkeep
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -163,6 +164,9 @@ class SparkEngine:
 
     def forget_errors(self, path: str, batch_id: str) -> None:
         self.tables.handle(path).delete(F.col("batch_id") == batch_id)
+
+    def upkeep(self) -> SparkUpkeep:
+        return SparkUpkeep(self.tables)
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         return Rebuild(
