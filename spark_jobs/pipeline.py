@@ -175,6 +175,7 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
             desk.engine.quarantine_files(desk, plan, bad_files)
         return Ingested(bad_files=bad_files)
     intake = work.intake
+    outcome.warn(notices.of_erased(intake.erased))
     require_sound(run.spec, intake, state)
     batch.claim.check()
     if intake.schema.schemas != state.schemas:

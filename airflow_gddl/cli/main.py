@@ -12,6 +12,7 @@ import typer
 from airflow_gddl import __version__
 from airflow_gddl.cli import errors, exits, surroundings
 from airflow_gddl.cli.demo import demo
+from airflow_gddl.cli.erase import erase
 from airflow_gddl.cli.maintain import maintain
 from airflow_gddl.cli.pools import pools
 from airflow_gddl.cli.run import run
@@ -29,7 +30,7 @@ Exit status: 0 all succeeded; 1 some table failed (the others are done); 2 wrong
 fault, try again. With --debug, anywhere, an error shows its traceback."""
 
 app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (validate, run, status, verify, maintain, simulate, demo, pools):
+for command in (validate, run, status, verify, maintain, erase, simulate, demo, pools):
     app.command()(command)
 app.add_typer(errors.app, name="errors")
 

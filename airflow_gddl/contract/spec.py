@@ -22,7 +22,7 @@ DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
 EngineName = Literal["spark", "delta_rs"]
 DialectName = Literal["dms"]
-Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain"]
+Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase"]
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -196,6 +196,10 @@ class JobOptions:
     """Stop after so many batches; null: work off all that waits."""
     dry_run: bool = False
     """`maintain`: tell what there is to do, and do nothing."""
+    key: Mapping[str, str] = field(default_factory=dict)
+    """`erase`: key column to its value as text."""
+    asked_by: str = ""
+    """`erase`: who asked, for the record."""
 
 
 @dataclass(frozen=True, kw_only=True)

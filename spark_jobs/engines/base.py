@@ -127,6 +127,23 @@ class Upkeep(Protocol):
         ...
 
 
+class Eraser(Protocol):
+    """Takes one key out of tables. Repeated, it finds nothing; counts are of rows.
+
+    `key`: its parts as `erased_keys.key_text` writes them, in the order of `shape.keys`.
+    """
+
+    def remove_key(self, path: str, shape: Shape, key: tuple[str, ...]) -> int: ...
+
+    def empty_images(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
+        """Before images of rows that were of this key before."""
+        ...
+
+    def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
+        """Rows of the errors table whose record, JSON text, `holds` the key."""
+        ...
+
+
 class Engine(Protocol):
     """One table's Delta tables, by path, and the steps of its batches."""
 
@@ -170,6 +187,8 @@ class Engine(Protocol):
         ...
 
     def upkeep(self) -> Upkeep: ...
+
+    def eraser(self) -> Eraser: ...
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         """Carry out the swap of a full refresh; `tell` hears of each step that is durable. Repeated, it gives the same.

@@ -126,7 +126,7 @@ def test_old_files_go_and_young_ones_stay(tmp_path: Path) -> None:
 def _files_before_today(path: str) -> list[str]:
     """Of the newest version that was made with a clock in the past."""
     table = DeltaTable(path)
-    today = [h["version"] for h in table.history() if h.get("operation") == "WRITE"][0]
+    today = next(h["version"] for h in table.history() if h.get("operation") == "WRITE")
     return DeltaTable(path, version=today - 1).file_uris()
 
 
@@ -222,5 +222,3 @@ def test_killed_after_any_step_it_is_simply_run_again(step: str, tmp_path: Path)
     assert (files(lake.layout(spec).changes), lake.done(spec, VERIFY).details["verdict"]) == (1, "equal")
     lake.change(spec, 70, [("I", 500, "after")])
     assert lake.done(spec).changes_written == 1
-
-

@@ -16,11 +16,11 @@ from spark_jobs.engines.delta_rs.merge import ACTION, AT, Known, Net, decided, n
 from spark_jobs.engines.delta_rs.order import FORCED, OP, events
 from spark_jobs.engines.delta_rs.quick import QuickNet
 from spark_jobs.engines.delta_rs.redelivery import sample_keys
+from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.site import Found, Site, find
 from spark_jobs.engines.delta_rs.sql import query
 from spark_jobs.engines.delta_rs.tables import DataFile, Snapshot
-from spark_jobs.engines.delta_rs.upkeep import DeltaRsUpkeep
 from spark_jobs.engines.delta_rs.versions import changes_of_keys, update_history
 from spark_jobs.engines.figures import Applied, Figures
 from spark_jobs.engines.shape import GDDL, Shape
@@ -190,8 +190,7 @@ class Applying:
     def purge_tombstones(self, before: datetime) -> None:
         """See `Work.purge_tombstones`."""
         if self.site.tables.exists(self.site.layout.tombstones):
-            upkeep = DeltaRsUpkeep(self.site.tables)
-            upkeep.forget_tombstones(self.site.layout.tombstones, before, self.shape.keys, dry_run=False)
+            remove_rows(self.site.tables, self.site.layout.tombstones, applied_before(before), self.shape.keys)
 
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""

@@ -16,6 +16,7 @@ from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildOrder
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.apply import Applying
+from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
 from spark_jobs.engines.delta_rs.intake import Decoded, Intaking
 from spark_jobs.engines.delta_rs.rebuild import Rebuild
 from spark_jobs.engines.delta_rs.receive import Receiving
@@ -160,6 +161,9 @@ class DeltaRsEngine:
 
     def upkeep(self) -> DeltaRsUpkeep:
         return DeltaRsUpkeep(self.tables)
+
+    def eraser(self) -> DeltaRsEraser:
+        return DeltaRsEraser(self.tables)
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)

@@ -5,7 +5,7 @@ Files are joined here and not by `deltalake`, which keeps no statistics of `_gdd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.desk import Desk
+from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.fold import with_segment
 from spark_jobs.engines.delta_rs.intake import change_schema
-from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.order import ORDER, events
+from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
 from spark_jobs.engines.delta_rs.sql import listed, query
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
 from spark_jobs.engines.figures import Compacted
@@ -53,40 +54,18 @@ class DeltaRsUpkeep:
         return len(found)
 
     def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
-        moment = pa.scalar(before)
-        return self._remove(path, lambda rows: _less(rows, "applied_at", moment), indexed, dry_run=dry_run)
+        return remove_rows(self.tables, path, applied_before(before), indexed, dry_run=dry_run)
 
     def cut_changes(self, desk: Desk, shape: Shape, before: datetime, swept: int, *, dry_run: bool) -> int:
         path = desk.layout.changes
         rows = by_name(self.tables.read(path), change_schema(shape))
-        old = rows.filter(_less(rows, "applied_at", pa.scalar(before)))
+        old = rows.filter(applied_before(before)(rows))
         places = _superseded(rows, shape, swept) & _places(old)
 
         def hit(part: pa.Table) -> pa.Array:
             return pa.array([place in places for place in _placed(part)], pa.bool_())
 
-        return self._remove(path, hit, shape.keys, dry_run=dry_run) if places else 0
-
-    def _remove(
-        self, path: str, hit: Callable[[pa.Table], pa.Array], indexed: Sequence[str], *, dry_run: bool
-    ) -> int:
-        """Remove the rows that are hit, in one commit; how many they are."""
-        snapshot = self.tables.existing(path)
-        added: list[pa.Table] = []
-        removed: list[DataFile] = []
-        count = 0
-        for file in snapshot.files:
-            rows = self.tables.read_files(snapshot, [file])
-            gone = pc.fill_null(hit(rows), False)
-            here = pc.sum(gone).as_py() or 0
-            if here:
-                count += here
-                removed.append(file)
-                left = rows.filter(pc.invert(gone))
-                added += [left] if left.num_rows else []
-        if removed and not dry_run:
-            self.tables.commit(path, Write(added=added, removed=removed, indexed=indexed))
-        return count
+        return remove_rows(self.tables, path, hit, shape.keys, dry_run=dry_run) if places else 0
 
 
 def _bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
@@ -108,10 +87,6 @@ def _age(file: DataFile) -> tuple[str, str]:
     return ((file.low.get(GDDL) or {}).get("batch_id") or "", file.path)
 
 
-def _less(rows: pa.Table, field: str, limit: pa.Scalar) -> pa.ChunkedArray:
-    return pc.less(pc.struct_field(rows.column(GDDL), field), limit)
-
-
 Place = tuple[str, int]
 """Batch and position: which change it is."""
 
@@ -128,7 +103,7 @@ def _places(rows: pa.Table) -> set[Place]:
 
 def _superseded(rows: pa.Table, shape: Shape, swept: int) -> set[Place]:
     """Changes on which no state depends: all that they do (a key update also deletes) is undone by later ones."""
-    vanished = _places(rows.filter(_less(rows, "generation", pa.scalar(swept))))
+    vanished = _places(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
     if not shape.keys:
         return vanished
     key = listed(shape.keys)

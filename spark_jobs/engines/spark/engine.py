@@ -22,6 +22,7 @@ from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.apply import Applying, Looked
 from spark_jobs.engines.spark.decode import Stamp
+from spark_jobs.engines.spark.erasing import SparkEraser
 from spark_jobs.engines.spark.intake import Decoded, Intaking
 from spark_jobs.engines.spark.merge import Net
 from spark_jobs.engines.spark.rebuild import Rebuild
@@ -167,6 +168,9 @@ class SparkEngine:
 
     def upkeep(self) -> SparkUpkeep:
         return SparkUpkeep(self.tables)
+
+    def eraser(self) -> SparkEraser:
+        return SparkEraser(self.tables)
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         return Rebuild(
