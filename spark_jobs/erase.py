@@ -30,6 +30,7 @@ from spark_jobs.outcome import Outcome
 from spark_jobs.plan.types import SqlType
 from spark_jobs.runtime import iso
 from spark_jobs.table_run import TableRun
+from spark_jobs.verify_source import LOOKS
 
 
 def erase(run: TableRun, totals: Outcome) -> JobResult:
@@ -186,6 +187,7 @@ class _Erasing:
         for folder in ("refresh", "unwrapped"):
             for found in list(storage.list(f"{state}/{folder}")):
                 storage.delete(found.path)
+        storage.delete(f"{state}/{LOOKS}")
 
 
 def _warnings(done: Erasure, unread: tuple[str, ...]) -> list[RunWarning]:

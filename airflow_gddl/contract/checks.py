@@ -19,6 +19,7 @@ RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
 RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
 MAX_CLUSTER_COLUMNS = 4
 LEAST_VACUUM_SECONDS = 86_400
+CONNECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
 # Packs take their DAG ids from it, so only what Airflow allows there.
 _SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -128,6 +129,15 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
             yield spec_problem(
                 "CHANGES_RETENTION_REFUSED", ("changes_retention",), spec.changes_retention, message, remedy
             )
+
+
+def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
+    name = spec.options.get("verify_connection")
+    if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
+        message = "not the name of an environment variable or of an Airflow connection"
+        remedy = "put the URL into a variable, and its name here, e.g. SHOP_DB"
+        # The value may be a URL with a password in it: it is not shown.
+        yield spec_problem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
 
 
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -255,5 +265,5 @@ def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy
     return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)
 
 
-_VALUE_CHECKS = (_source, _column_names, _durations, _retention, _properties, _prefix)
+_VALUE_CHECKS = (_source, _column_names, _durations, _retention, _connection, _properties, _prefix)
 _ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting)

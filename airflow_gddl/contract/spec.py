@@ -198,6 +198,10 @@ class JobOptions:
     """`maintain`: tell what there is to do, and do nothing."""
     key: Mapping[str, str] = field(default_factory=dict)
     """`erase`: key column to its value as text."""
+    source_connection: str = ""
+    """`verify`: name of the connection to the source, instead of the row's `verify_connection`."""
+    settle_seconds: float | None = None
+    """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
     asked_by: str = ""
     """`erase`: who asked, for the record."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -200,6 +200,10 @@ class Engine(Protocol):
 
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         """Compare the replica with the fold of its change table; rows of generations before `swept` have vanished."""
+        ...
+
+    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text."""
         ...
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.delta_rs.upkeep import DeltaRsUpkeep
 from spark_jobs.engines.delta_rs.verify import verify
 from spark_jobs.engines.figures import Appended, Applied, Overlap, Rebuilt, Verdict
-from spark_jobs.engines.shape import Shape
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -173,6 +173,15 @@ class DeltaRsEngine:
         self._require_small_tables(desk, desk.layout.replica, desk.layout.changes)
         replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
         return verify(replica, changes, shape, swept, limit)
+
+    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        snapshot = self.tables.existing(path)
+        for file in snapshot.files:
+            rows = self.tables.read_files(snapshot, [file])
+            if shape.spec.delete == "soft":
+                gone = pc.fill_null(pc.struct_field(rows.column(GDDL), "deleted"), False)
+                rows = rows.filter(pc.invert(gone))
+            yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path)

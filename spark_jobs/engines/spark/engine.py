@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,7 +17,7 @@ from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.engines.base import RebuildOrder
 from spark_jobs.engines.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
-from spark_jobs.engines.shape import Shape
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.apply import Applying, Looked
@@ -25,6 +25,7 @@ from spark_jobs.engines.spark.decode import Stamp
 from spark_jobs.engines.spark.erasing import SparkEraser
 from spark_jobs.engines.spark.intake import Decoded, Intaking
 from spark_jobs.engines.spark.merge import Net
+from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.rebuild import Rebuild
 from spark_jobs.engines.spark.receive import Receiving
 from spark_jobs.engines.spark.site import Site
@@ -34,6 +35,8 @@ from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+
+_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 
 
 @dataclass
@@ -181,6 +184,17 @@ class SparkEngine:
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
         return verifying.verify(replica, changes, shape, swept, limit)
+
+    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        rows = self.tables.read(path)
+        if shape.spec.delete == "soft":
+            rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
+        times = {name for name, kind in rows.dtypes if kind.startswith("timestamp")}
+        # As text: Spark hands out times in the zone of this process.
+        chosen = [F.date_format(name(c), _ISO).alias(c) if c in times else name(c) for c in columns]
+        zones = [c in times and dict(rows.dtypes)[c] == "timestamp" for c in columns]
+        for row in rows.select(*chosen).toLocalIterator():
+            yield tuple(f"{v}+00:00" if zoned and v else v for v, zoned in zip(row, zones, strict=True))
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path).where(F.col("resolved_at").isNull())

@@ -17,7 +17,11 @@ from spark_jobs.engines.spark.order import ORDER, events, name
 from spark_jobs.engines.spark.tables import Tables
 
 _SEGMENT, _MATTERS = f"{GDDL}__segment", f"{GDDL}__matters"
-_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_VACUUMING = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Delta lists folders in as many tasks as this says, 10,000 unless told, also where there is one folder.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,21 @@ class SparkUpkeep:
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         # The table's own setting may ask for more; ours is checked to leave readers their time.
-        self.tables.spark.conf.set(_RETENTION_CHECK, "false")
+        spark = self.tables.suited(few_rows=True).spark
+        for setting, value in _VACUUMING.items():
+            spark.conf.set(setting, value)
         quoted = path.replace("`", "``")
         statement = f"VACUUM delta.`{quoted}` RETAIN {int(hours)} HOURS"
-        found = self.tables.spark.sql(f"{statement} DRY RUN").count()
-        if found and not dry_run:
-            self.tables.spark.sql(statement)
-        return found
+        if dry_run:
+            return int(spark.sql(f"{statement} DRY RUN").count())
+        before = self._stored(path)
+        spark.sql(statement)
+        return before - self._stored(path)
+
+    def _stored(self, path: str) -> int:
+        """Files in storage, but for the log's."""
+        found = self.tables.log.storage.list(path)
+        return sum("/_delta_log/" not in item.path[len(path) :] for item in found)
 
     def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:  # noqa: ARG002 - as above
         return self._remove(path, _applied_before(before), dry_run=dry_run)
