@@ -31,6 +31,8 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
     "retries": ("integer", "2", "Tries of a failed task after the first."),
     "retry_delay_seconds": ("float", "60", "Time between two tries."),
     "paused_upon_creation": ("boolean", "False", "Whether new DAGs start paused."),
+    "maintenance_schedule": ("string", "@daily", "Schedule of gddl_maintenance, a preset or cron. Empty: by hand."),
+    "verify_schedule": ("string", "@weekly", "Schedule of gddl_verify, a preset or cron. Empty: by hand."),
     "notify_connection": ("string", "", "Connection of a webhook to tell of failures and late runs. Empty: nobody."),
 }
 DEFAULTS = {name: default for name, (_, default, _) in _OPTIONS.items()}
@@ -43,7 +45,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": _NAME,
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
-        "operators": [_modules("airflow_gddl.operators.load")],
+        "operators": [_modules("airflow_gddl.operators.load", "airflow_gddl.operators.upkeep")],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
         "triggers": [_modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files")],
         "extra-links": ["airflow_gddl.links.JobLogLink", "airflow_gddl.links.AssetsLink"],

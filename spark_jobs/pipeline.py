@@ -255,6 +255,7 @@ def purge(run: TableRun, work: Work, state: TableState) -> str | None:
 def count(outcome: Outcome, plan: BatchPlan, done: Ingested) -> None:
     outcome.batches += 1
     outcome.files += len(plan.files)
+    outcome.bytes_read += sum(file.size for file in plan.files)
     outcome.changes_written += done.appended.written
     outcome.redelivered += done.appended.redelivered
     if done.intake is not None:

@@ -14,14 +14,14 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from spark_jobs.source_values import SourceType
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
+    from sqlalchemy import URL
 
 _ROWS_AT_ONCE = 2000
 Range = tuple[int | None, int | None]
 """Of the first key column: from, inclusive, to, exclusive; null: open."""
 
 
-def url_of(name: str, environ: Mapping[str, str]) -> sa.URL:
+def url_of(name: str, environ: Mapping[str, str]) -> URL:
     """The connection of this name: a variable that holds an SQLAlchemy URL, or Airflow's `AIRFLOW_CONN_<NAME>`.
 
     Raises:
@@ -34,7 +34,7 @@ def url_of(name: str, environ: Mapping[str, str]) -> sa.URL:
         if written and written.lstrip().startswith("{"):
             return _of_json(sa, json.loads(written))
         if written:
-            url: sa.URL = sa.make_url(written)
+            url: URL = sa.make_url(written)
             return url.set(drivername=_driver(url.drivername))
     except (ValueError, KeyError, sa.exc.ArgumentError):
         pass  # told below, without a cause that might show the content
@@ -45,7 +45,7 @@ def url_of(name: str, environ: Mapping[str, str]) -> sa.URL:
     )
 
 
-def _of_json(sa: Any, fields: Mapping[str, Any]) -> sa.URL:
+def _of_json(sa: Any, fields: Mapping[str, Any]) -> URL:
     return sa.URL.create(  # type: ignore[no-any-return]  # the module comes in when it is needed
         _driver(fields["conn_type"]),
         fields.get("login"),
@@ -114,7 +114,7 @@ class SourceTable:
 
 
 @contextmanager
-def opened(url: sa.URL, schema: str, name: str) -> Iterator[SourceTable]:
+def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
     """The table in one read-only transaction of the strictest sort that serves.
 
     Raises:

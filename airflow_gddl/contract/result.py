@@ -54,6 +54,8 @@ class JobResult:
     batches: int = 0
     files: int = 0
     rows_read: int = 0
+    bytes_read: int = 0
+    """Of landing files, as they are stored."""
     changes_written: int = 0
     redelivered: int = 0
     quarantined: int = 0

@@ -85,12 +85,15 @@ def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:
 def test_codes_that_other_pages_name_exist() -> None:
     known = {row[0] for row in documented_codes()}
     variables = {
+        "AIRFLOW_CONN_NAME",
         "AIRFLOW_HOME",
         "AR_H_CHANGE_SEQ",
         "AR_H_COMMIT_TIMESTAMP",
         "AR_H_TIMESTAMP",
         "JAVA_HOME",
         "NO_CODEGEN",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "SHOP_DB",
     }
     for path in PAGES:
         named = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", path.read_text(encoding="utf-8"))
