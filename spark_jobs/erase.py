@@ -29,8 +29,8 @@ from spark_jobs.ledger import Ledger
 from spark_jobs.outcome import Outcome
 from spark_jobs.plan.types import SqlType
 from spark_jobs.runtime import iso
+from spark_jobs.source_looks import LOOKS
 from spark_jobs.table_run import TableRun
-from spark_jobs.verify_source import LOOKS
 
 
 def erase(run: TableRun, totals: Outcome) -> JobResult:

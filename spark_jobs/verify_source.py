@@ -10,25 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import join
 from spark_jobs.desk import Desk
 from spark_jobs.engines.shape import Shape
 from spark_jobs.plan.batch import TableState
 from spark_jobs.runtime import iso
+from spark_jobs.source_columns import Columns
 from spark_jobs.source_database import Range, SourceTable
-from spark_jobs.source_values import Text, comparison, digest
-from spark_jobs.storage import Storage
+from spark_jobs.source_looks import LookBook, Looks, Seen
 
 ROWS_PER_RANGE, MOST_RANGES = 10_000, 1000
 _SETTLE_SECONDS = 3600
-LOOKS = "source-looks.json"
 _MOST_REMEMBERED = 100_000
 Hashes = tuple[int | None, int | None]
 """Of a row in the source and in the replica; null where it has none."""
@@ -56,76 +52,6 @@ class SourceVerdict:
     unsettled: int
     keys: tuple[dict[str, Any], ...]
     looked_at: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """A difference since it was first seen.
-
-    Attributes:
-        rows: hashes of the row in the source and in the replica as text; empty where it has none.
-        source_time: the source's clock at the time; `at` ours. ISO 8601 UTC.
-    """
-
-    rows: tuple[str, ...]
-    source_time: str
-    at: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looks:
-    """What earlier looks left: hash of a key to its difference."""
-
-    unsettled: Mapping[str, Seen] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What is compared: names in the lake and in the source, keys first, and how."""
-
-    lake: tuple[str, ...]
-    source: tuple[str, ...]
-    how: tuple[Text, ...]
-    keys: int
-    left_out: Mapping[str, str]
-
-    @classmethod
-    def of(cls, table: SourceTable, shape: Shape) -> Columns:
-        """
-        Raises:
-            FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
-        """
-        types = {name.lower(): (name, kind) for name, kind in table.types.items()}
-        masked = {name.lower() for name in shape.spec.mask}
-        chosen: dict[str, tuple[str, Text]] = {}
-        left_out: dict[str, str] = {}
-        for column in sorted(shape.data, key=lambda c: c.name not in shape.keys):
-            found = types.pop(column.name.lower(), None)
-            if column.name.lower() in masked:
-                left_out[column.name] = "masked"
-            elif found is None:
-                left_out[column.name] = "not in the source"
-            elif (how := comparison(found[1], column.type)) is None:
-                left_out[column.name] = f"{found[1].kind} in the source, {column.type} in the lake"
-            else:
-                chosen[column.name] = (found[0], how)
-        left_out |= {name: "not in the lake" for name, _ in types.values()}
-        if unfit := [f"{key}: {left_out[key]}" for key in shape.keys if key not in chosen]:
-            raise FatalError(
-                "SOURCE_KEYS_NOT_COMPARABLE",
-                f"rows can't be matched by their key ({'; '.join(unfit)})",
-                where=shape.spec.table,
-                remedy="leave verify_connection out for this table",
-            )
-        order = [*shape.keys, *(name for name in chosen if name not in shape.keys)]
-        pairs = [chosen[name] for name in order]
-        return cls(tuple(order), tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), len(shape.keys), left_out)
-
-    def key(self, row: Sequence[Any]) -> tuple[str, ...]:
-        return tuple(how(value) for value, how in zip(row[: self.keys], self.how, strict=False))
-
-    def digest(self, row: Sequence[Any]) -> int:
-        return digest(row, self.how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,27 +217,6 @@ def _mark(key: Sequence[str]) -> str:
 
 def _plain(hashes: Hashes) -> tuple[str, ...]:
     return tuple("" if h is None else f"{h:016x}" for h in hashes)
-
-
-@dataclass(frozen=True)
-class LookBook:
-    """Earlier looks at the source, beside the ledger; losing them costs a look."""
-
-    storage: Storage
-    root: str
-
-    @property
-    def path(self) -> str:
-        return join(self.root, LOOKS)
-
-    def read(self) -> Looks:
-        try:
-            return codec.from_json(Looks, self.storage.read(self.path).decode())
-        except FileNotFoundError:
-            return Looks()
-
-    def write(self, looks: Looks) -> None:
-        self.storage.write(self.path, codec.to_json(looks).encode())
 
 
 def told(verdict: SourceVerdict) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from airflow_gddl.cli.demo import demo
 from airflow_gddl.cli.erase import erase
 from airflow_gddl.cli.maintain import maintain
 from airflow_gddl.cli.pools import pools
+from airflow_gddl.cli.resync import resync
 from airflow_gddl.cli.run import run
 from airflow_gddl.cli.simulate import simulate
 from airflow_gddl.cli.status import status
@@ -30,7 +31,7 @@ Exit status: 0 all succeeded; 1 some table failed (the others are done); 2 wrong
 fault, try again. With --debug, anywhere, an error shows its traceback."""
 
 app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (validate, run, status, verify, maintain, erase, simulate, demo, pools):
+for command in (validate, run, status, verify, maintain, erase, resync, simulate, demo, pools):
     app.command()(command)
 app.add_typer(errors.app, name="errors")
 

@@ -186,6 +186,8 @@ class JobOptions:
 
     action: Action = "run"
     full_refresh: bool = False
+    resync: bool = False
+    """With `full_refresh`: check what was built, and swap only if it is no worse than what there is."""
     wait_seconds: float = 0.0
     """How long to wait for a table that another run holds; 0 stops at once with `TABLE_BUSY`."""
     full_listing: bool = False

@@ -198,6 +198,10 @@ class Engine(Protocol):
         """
         ...
 
+    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """As `live_rows`, of the replica that `swap` would make; nothing is written."""
+        ...
+
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         """Compare the replica with the fold of its change table; rows of generations before `swept` have vanished."""
         ...

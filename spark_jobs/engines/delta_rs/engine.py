@@ -169,6 +169,11 @@ class DeltaRsEngine:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
         return Rebuild(self.tables, order).swap(tell)
 
+    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
+        rows = Rebuild(self.tables, order).rows()
+        yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         self._require_small_tables(desk, desk.layout.replica, desk.layout.changes)
         replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts
@@ -176,10 +177,16 @@ class SparkEngine:
         return SparkEraser(self.tables)
 
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+        return self._rebuild(order).swap(tell)
+
+    def _rebuild(self, order: RebuildOrder) -> Rebuild:
         return Rebuild(
             tables=self.tables, living=order.living.layout, beside=order.beside, tier=order.living.tier,
             plan=order.plan, shape=order.shape, floors=order.floors, generation=order.generation, landed=order.landed,
-        ).swap(tell)  # fmt: skip
+        )  # fmt: skip
+
+    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        return _tuples(self._rebuild(order).rows(), columns)
 
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
@@ -189,15 +196,19 @@ class SparkEngine:
         rows = self.tables.read(path)
         if shape.spec.delete == "soft":
             rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
-        times = {name for name, kind in rows.dtypes if kind.startswith("timestamp")}
-        # As text: Spark hands out times in the zone of this process.
-        chosen = [F.date_format(name(c), _ISO).alias(c) if c in times else name(c) for c in columns]
-        zones = [c in times and dict(rows.dtypes)[c] == "timestamp" for c in columns]
-        for row in rows.select(*chosen).toLocalIterator():
-            yield tuple(f"{v}+00:00" if zoned and v else v for v, zoned in zip(row, zones, strict=True))
+        return _tuples(rows, columns)
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path).where(F.col("resolved_at").isNull())
         shown = rows.drop("record_schema", "resolved_at").orderBy("batch_id", "source_file", "position")
         listed = shown.withColumn("occurred_at", F.date_format("occurred_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"))
         return rows.count(), [row.asDict() for row in listed.limit(limit).collect()]
+
+
+def _tuples(rows: DataFrame, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Rows as values; times as text, for Spark hands them out in the zone of this process."""
+    kinds = dict(rows.dtypes)
+    zones = [kinds[c] == "timestamp" for c in columns]
+    chosen = [F.date_format(name(c), _ISO).alias(c) if kinds[c].startswith("timestamp") else name(c) for c in columns]
+    for row in rows.select(*chosen).toLocalIterator():
+        yield tuple(f"{v}+00:00" if zoned and v else v for v, zoned in zip(row, zones, strict=True))
