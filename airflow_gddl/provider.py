@@ -47,6 +47,8 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
         "Whom to tell of late, failing or damaged tables: a JSON list of notifiers. Empty: the webhook, if any.",
     ),
     "alert_quarantine_rate": ("float", "0.01", "Share of a run's rows that may be put aside before somebody is told."),
+    "maintenance_schedule": ("string", "@daily", "Schedule of gddl_maintenance, a preset or cron. Empty: by hand."),
+    "verify_schedule": ("string", "@weekly", "Schedule of gddl_verify, a preset or cron. Empty: by hand."),
     "notify_connection": ("string", "", "Connection of a webhook to tell of failures and late runs. Empty: nobody."),
 }
 DEFAULTS = {name: default for name, (_, default, _) in _OPTIONS.items()}
@@ -59,7 +61,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": _NAME,
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
-        "operators": [_modules("airflow_gddl.operators.load")],
+        "operators": [_modules("airflow_gddl.operators.load", "airflow_gddl.operators.upkeep")],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
         "triggers": [
             _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
 from spark_jobs.batch_schema import plan_batch
+from spark_jobs.cut_mark import CutMark
 from spark_jobs.desk import Desk
-from spark_jobs.engines.figures import BUCKETS
+from spark_jobs.engines.figures import BUCKETS, Verdict
 from spark_jobs.engines.shape import Shape
 from spark_jobs.outcome import Outcome
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.source_database import opened, url_of
 from spark_jobs.table_run import TableRun
+from spark_jobs.verify_source import Asked, SourceVerdict, told, verify_source
 
 
 def show_plan(run: TableRun, totals: Outcome) -> JobResult:
@@ -51,7 +55,10 @@ def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:
 
 
 def verify(run: TableRun, totals: Outcome) -> JobResult:
-    """Compare the replica with the fold of its change table; `VERIFY_DIFFERENT` when they differ."""
+    """Compare the replica with the fold of its change table, and with its source where a connection is named.
+
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ.
+    """
     started = run.runtime.clock()
     ledger = run.ledger()
     if ledger.state.keys is None:
@@ -67,18 +74,54 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     desk = run.desk()
     shape = shape_of(desk, ledger.state)
     verdict = desk.engine.verify(desk, shape, ledger.state.swept, run.job.options.limit)
+    source = _against_source(run, desk, shape, ledger.state, started)
+    if source is not None and source.unsettled:
+        totals.warn([_unsettled(source)])
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    details = {"verdict": "equal" if verdict.equal else "different", **asdict(verdict)}
+    cut = CutMark(run.runtime.storage, run.layout.state).read()
+    equal = verdict.equal and (source is None or not source.different)
+    details = {"verdict": "equal" if equal else "different", **asdict(verdict)}
+    details["changes_cut_before"] = None if cut is None else cut.before
+    details["source"] = None if source is None else told(source)
     result = replace(result, status="succeeded", details=details)
-    if verdict.equal:
-        return result
-    message = (
-        f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
-        f"{verdict.rows} rows, {verdict.expected_rows} expected"
-    )
-    remedy = f"Remedy: look at details.keys; `gddl run --table {run.spec.table} --full-refresh` rebuilds the replica."
-    error = ErrorInfo(code="VERIFY_DIFFERENT", message=f"[VERIFY_DIFFERENT] {message}. {remedy}")
-    return replace(result, status="failed", error=error)
+    return result if equal else replace(result, status="failed", error=_difference(run.spec.table, verdict, source))
+
+
+def _against_source(run: TableRun, desk: Desk, shape: Shape, state: TableState, now: datetime) -> SourceVerdict | None:
+    """Null where no connection is named, and for tables without keys, whose rows can't be matched."""
+    connection = run.job.options.source_connection or run.options.verify_connection
+    if not connection or not shape.keys:
+        return None
+    options, spec = run.job.options, run.spec
+    asked = Asked(now=now, limit=options.limit, settle_seconds=options.settle_seconds)
+    with opened(url_of(connection, run.runtime.environ), spec.schema_name, spec.name) as table:
+        return verify_source(desk, shape, state, table, asked)
+
+
+def _unsettled(source: SourceVerdict) -> RunWarning:
+    message = "keys differ from the source whose changes may be on their way; the next verify tells"
+    sample = tuple(k["key"] for k in source.keys if not k["settled"])[:5]
+    return RunWarning(code="SOURCE_UNSETTLED", message=message, count=source.unsettled, sample=sample)
+
+
+def _difference(table: str, verdict: Verdict, source: SourceVerdict | None) -> ErrorInfo:
+    """Which comparison failed, and the command that mends it."""
+    if not verdict.equal:
+        what = (
+            f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
+            f"{verdict.rows} rows, {verdict.expected_rows} expected"
+        )
+        remedy = f"look at details.keys; `gddl resync --table {table}` rebuilds the replica"
+        error = FatalError("VERIFY_DIFFERENT", what, remedy=remedy)
+    else:
+        count = 0 if source is None else source.different
+        what = f"{count} keys of the replica differ from the source, and their changes are not on their way"
+        remedy = (
+            "look at details.source.keys; the replica holds what its files say, so let the CDC service reload the "
+            f"table, then `gddl run --table {table}`"
+        )
+        error = FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
+    return ErrorInfo(code=error.code, message=str(error))
 
 
 def shape_of(desk: Desk, state: TableState) -> Shape:

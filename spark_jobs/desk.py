@@ -10,6 +10,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.batch_schema import Stored
 from spark_jobs.engines.shape import RESCUED
+from spark_jobs.erasure_book import ErasureBook
 from spark_jobs.plan.columns import Schema
 from spark_jobs.storage import Storage
 
@@ -32,6 +33,10 @@ class Desk:
     storage: Storage
     engine: Engine
     begun: bool = True
+
+    @property
+    def erasures(self) -> ErasureBook:
+        return ErasureBook(self.storage, self.layout.erased, self.spec.table)
 
     def stored_columns(self) -> Stored:
         """Columns of the change table now, before images apart."""

@@ -26,7 +26,8 @@ class Intake:
     unreadable: files that go to the quarantine whole.
     schema_ids: of the groups, in their order; `change_schemas` of those with changes.
     schema_of: ledger path to schema id.
-    rows_by_footer: rows that the files' footers promise; null where a file has no footer.
+    rows_by_footer: rows that the files' footers promise, less `erased`; null where a file has no footer.
+    erased: rows of erased keys, which were passed over.
     """
 
     schema: BatchSchema
@@ -36,3 +37,4 @@ class Intake:
     unreadable: tuple[Unreadable, ...] = ()
     schema_of: Mapping[str, int] = field(default_factory=dict)
     rows_by_footer: int | None = None
+    erased: int = 0

@@ -116,6 +116,11 @@ class Ledger:
         self._storage.delete(join(self._root, _PLAN))
         self._names.discard(_PLAN)
 
+    def needed(self) -> frozenset[str]:
+        """Names, below the ledger's root, of the commit and the segments that hold all it says."""
+        commit = set() if self._newest is None else {f"commits/{self._newest.head.number:020d}.json"}
+        return frozenset(commit | names_of(self._snapshot))
+
     def keep(self, lookback: timedelta) -> None:
         """Let snapshots archive change files whose name has a time further behind the cursor; until told, none."""
         self._lookback = lookback

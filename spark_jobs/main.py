@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +21,8 @@ from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.answers import Answers
 from spark_jobs.job import exit_status, run_job
+from spark_jobs.json_log import set_up_logging
+from spark_jobs.metrics_publish import publish
 from spark_jobs.parent import end_with
 from spark_jobs.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
 from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
@@ -65,20 +67,18 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
     if args.parent is not None:
         end_with(args.parent)
     results = _own_stdout()
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     return args, results
 
 
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     spark = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce)
-    observe = _progress if args.progress else silent
+    observe = set_up_logging(job.run_id, os.environ)(_progress if args.progress else silent)
     runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe))
     try:
         outcomes = run_job(job, runtime, _printer(results, Answers.of(job, runtime.storage) if args.answers else None))
     finally:
         spark.stop()
+    publish(job, [outcome.result for outcome in outcomes], time.time())
     return exit_status(outcomes)
 
 

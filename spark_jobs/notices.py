@@ -33,6 +33,12 @@ def of_fallback(engine: str, reason: str) -> RunWarning:
     return RunWarning(code="ENGINE_FALLBACK", message=f"engine spark took the place of {engine}: {reason}")
 
 
+def of_erased(rows: int) -> tuple[RunWarning, ...]:
+    """Rows of keys that were erased for good."""
+    message = "rows of erased keys were passed over"
+    return (RunWarning(code="ERASED_SKIPPED", message=message, count=rows),) if rows else ()
+
+
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Files that could not be read, and files that vanished between listing and reading."""
     vanished = [u for u in bad if u.code == "FILE_VANISHED"]

@@ -21,6 +21,7 @@ class Outcome:
     batches: int = 0
     files: int = 0
     rows_read: int = 0
+    bytes_read: int = 0
     changes_written: int = 0
     redelivered: int = 0
     quarantined: int = 0
@@ -58,6 +59,7 @@ class Outcome:
             batches=self.batches,
             files=self.files,
             rows_read=self.rows_read,
+            bytes_read=self.bytes_read,
             changes_written=self.changes_written,
             redelivered=self.redelivered,
             quarantined=self.quarantined,

@@ -175,6 +175,7 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
             desk.engine.quarantine_files(desk, plan, bad_files)
         return Ingested(bad_files=bad_files)
     intake = work.intake
+    outcome.warn(notices.of_erased(intake.erased))
     require_sound(run.spec, intake, state)
     batch.claim.check()
     if intake.schema.schemas != state.schemas:
@@ -254,6 +255,7 @@ def purge(run: TableRun, work: Work, state: TableState) -> str | None:
 def count(outcome: Outcome, plan: BatchPlan, done: Ingested) -> None:
     outcome.batches += 1
     outcome.files += len(plan.files)
+    outcome.bytes_read += sum(file.size for file in plan.files)
     outcome.changes_written += done.appended.written
     outcome.redelivered += done.appended.redelivered
     if done.intake is not None:

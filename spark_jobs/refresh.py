@@ -8,7 +8,7 @@ quarantine is settled; the ledger commits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
@@ -30,6 +30,7 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater
 from spark_jobs.planning import Next, files_changed, moment
+from spark_jobs.resync import Checked, check
 from spark_jobs.runtime import iso
 from spark_jobs.table_run import TableRun
 
@@ -72,17 +73,19 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
         if plan is None:
             state = ledger.state
             plan = BatchPlan(number=state.batch + 1, mode="refresh", planned_at=iso(moment(run, ledger)),
-                             generation=max(state.generation, 1), files=())  # fmt: skip
+                             generation=max(state.generation, 1), files=(),
+                             resync=run.job.options.resync)  # fmt: skip
             claim.check()
             ledger.write_plan(plan)
         run.tell("plan", plan.number)
-        _carry_out(_Refresh(run=run, living=desk, ledger=ledger, plan=plan, claim=claim), outcome)
+        checked = _carry_out(_Refresh(run=run, living=desk, ledger=ledger, plan=plan, claim=claim), outcome)
     result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.tell("done", outcome.batches, outcome.rows_read)
-    return result
+    return result if checked is None else replace(result, details={"resync": asdict(checked)})
 
 
-def _carry_out(work: _Refresh, outcome: Outcome) -> None:
+def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
+    """What the check of a resync found; null for a full refresh."""
     shape, fresh = _ingest_all(work, outcome)
     if shape is None:
         raise FatalError(
@@ -95,11 +98,26 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> None:
         living=work.living, beside=work.beside.layout, plan=work.plan, shape=shape,
         floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(fresh.all_entries()),
     )  # fmt: skip
+    checked = _checked(work, order, fresh) if work.plan.resync or work.run.job.options.resync else None
     done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
     work.claim.check()
     _commit(work, fresh, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
+    return checked
+
+
+def _checked(work: _Refresh, order: RebuildOrder, fresh: Ledger) -> Checked:
+    """Look at what was built before it takes the place of the living table; what is refused is forgotten."""
+    try:
+        checked = check(work.run, order, fresh.all_entries())
+    except FatalError:
+        work.claim.check()
+        work.ledger.drop_plan()
+        _clean_up(work)
+        raise
+    work.run.tell("checked", work.plan.number)
+    return checked
 
 
 def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,6 +118,7 @@ class Runtime:
     """Everything a job uses that isn't in its JobSpec.
 
     Attributes:
+        environ: where connections to source databases are found by their names.
         spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
     """
 
@@ -125,6 +127,7 @@ class Runtime:
     clock: Clock = utc_now
     observe: Observer = silent
     spread: Spread | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 def iso(moment: datetime) -> str:

@@ -14,7 +14,9 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs import actions, notices
 from spark_jobs.engines.base import DeclinedError
+from spark_jobs.erase import erase
 from spark_jobs.faults import translated
+from spark_jobs.maintain import maintain
 from spark_jobs.outcome import Outcome
 from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.refresh import refresh_table
@@ -115,6 +117,10 @@ def act(run: TableRun, totals: Outcome) -> JobResult:
             return actions.show_plan(run, totals)
         case "verify":
             return actions.verify(run, totals)
+        case "erase":
+            return erase(run, totals)
+        case "maintain":
+            return maintain(run, totals)
         case "errors_list":
             return actions.list_errors(run, totals)
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_rs.limits import LIMITS
+from spark_jobs.json_log import set_up_logging
 from spark_jobs.runtime import Runtime, Step
 from spark_jobs.storage import Storage
 from spark_jobs.table_job import Declined, TableOutcome, attempt, look_at, totals_of
@@ -58,7 +60,8 @@ def serve(orders: Connection, job: JobSpec, memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who types Ctrl-C means the job, which ends its workers itself
     LIMITS.query_bytes = memory
     orders.send(READY)
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=_teller(orders))
+    observe = set_up_logging(job.run_id, os.environ)(_teller(orders))
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe)
     while True:
         try:
             task: Task = orders.recv()

@@ -18,3 +18,11 @@ Wait = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a table that another run holds."),
 ]
+SourceConnection = Annotated[
+    str,
+    typer.Option(
+        "--source-connection",
+        metavar="NAME",
+        help="Compare with the source too: a variable with an SQLAlchemy URL, or AIRFLOW_CONN_NAME.",
+    ),
+]

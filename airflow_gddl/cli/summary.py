@@ -36,8 +36,9 @@ def _run_row(result: JobResult) -> list[Cell | str]:
 
 
 def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
-    """A row for each table: does the replica equal what its changes give?"""
-    columns = [Column("table"), Column("verdict"), Column("rows", "right"), Column("expected", "right"), Column("keys")]
+    """A row for each table: does the replica equal what its changes give, and its source where that was asked?"""
+    numbers = [Column(title, "right") for title in ("rows", "expected", "in the source", "unsettled")]
+    columns = [Column("table"), Column("verdict"), *numbers, Column("keys")]
     screen.table(columns, [_verdict_row(result) for result in results])
 
 
@@ -53,7 +54,8 @@ def answer(result: JobResult) -> dict[str, Any]:
 
 def _verdict_row(result: JobResult) -> list[Cell | str]:
     found = answer(result)
-    keys = found.get("keys") or []
+    source = found.get("source") or {}
+    keys = [*(found.get("keys") or []), *(f"{key['key']} {key['state']}" for key in source.get("keys") or [])]
     shown = ", ".join(str(key) for key in keys[:_NAMED])
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     return [
@@ -61,6 +63,8 @@ def _verdict_row(result: JobResult) -> list[Cell | str]:
         status(verdict(result)),
         count(found.get("rows")),
         count(found.get("expected_rows")),
+        count(source.get("source_rows")),
+        count(source.get("unsettled")),
         shown + more,
     ]
 

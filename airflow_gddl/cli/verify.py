@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from airflow_gddl.cli import exits, options, summary, surroundings
 from airflow_gddl.cli.job import Done, Request, perform
+from airflow_gddl.contract.checks import CONNECTION_NAME
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions
 
 
 def verify(
     ctx: typer.Context,
+    *,
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
+    source_connection: options.SourceConnection = "",
+    settle: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="How long a change may take to arrive; 0: none does.")
+    ] = None,
 ) -> None:
-    """Compare each replica with what its own change table gives; exit status 1 when one differs."""
+    """Compare each replica with what its changes give, and with its source; exit status 1 when one differs."""
     around = surroundings.of(ctx)
-    asked = JobOptions(action="verify")
+    require_name(source_connection)
+    asked = JobOptions(action="verify", source_connection=source_connection, settle_seconds=settle)
     done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
     if not json:
         summary.show_verdicts(around.screen, done.outcome.results)
     summary.show_troubles(around.screen, done.outcome)
     raise typer.Exit(exits.FAILED if any_different(done) else done.exit_status)
+
+
+def require_name(connection: str) -> None:
+    """
+    Raises:
+        MetadataError: `CONNECTION_INVALID`; what was given may be a URL with a password, and is not shown.
+    """
+    if connection and not CONNECTION_NAME.fullmatch(connection):
+        remedy = "put the URL into a variable, and name that, e.g. SHOP_DB"
+        raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
 
 
 def any_different(done: Done) -> bool:

@@ -18,6 +18,8 @@ FieldPath = tuple[str | int, ...]
 RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
 RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
 MAX_CLUSTER_COLUMNS = 4
+LEAST_VACUUM_SECONDS = 86_400
+CONNECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
 # Packs take their DAG ids from it, so only what Airflow allows there.
 _SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -94,11 +96,48 @@ def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
     values: dict[FieldPath, object] = {
         ("freshness",): spec.freshness,
         ("tombstone_retention",): spec.tombstone_retention,
+        ("changes_retention",): spec.changes_retention,
+        ("vacuum_retention",): spec.vacuum_retention,
         ("options", "lookback"): spec.options.get("lookback"),
     }
     for path, value in values.items():
         if isinstance(value, str) and not durations.is_duration(value):
             yield spec_problem("DURATION_INVALID", path, value, "not a length of time", "write e.g. 45s, 30m, 2h or 7d")
+
+
+def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
+    if durations.is_duration(spec.vacuum_retention) and vacuum_seconds(spec) < LEAST_VACUUM_SECONDS:
+        message = "shorter than a reader may take that has opened the table"
+        yield spec_problem(
+            "RETENTION_TOO_SHORT", ("vacuum_retention",), spec.vacuum_retention, message, "write 1d or more"
+        )
+
+
+def vacuum_seconds(spec: TableSpec) -> int:
+    """How long files that no version needs stay in storage."""
+    return durations.seconds(spec.vacuum_retention)
+
+
+def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
+    """What is derived from all changes ever, not from those that still matter to the replica."""
+    if spec.changes_retention is None:
+        return
+    for name, is_set in (("history", spec.history), ("force_update", spec.force_update is not None)):
+        if is_set:
+            message = f"{name} is derived from all changes there ever were"
+            remedy = f"keep all changes (null), or do without {name}"
+            yield spec_problem(
+                "CHANGES_RETENTION_REFUSED", ("changes_retention",), spec.changes_retention, message, remedy
+            )
+
+
+def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
+    name = spec.options.get("verify_connection")
+    if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
+        message = "not the name of an environment variable or of an Airflow connection"
+        remedy = "put the URL into a variable, and its name here, e.g. SHOP_DB"
+        # The value may be a URL with a password in it: it is not shown.
+        yield spec_problem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
 
 
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -226,5 +265,5 @@ def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy
     return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)
 
 
-_VALUE_CHECKS = (_source, _column_names, _durations, _properties, _prefix)
-_ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless)
+_VALUE_CHECKS = (_source, _column_names, _durations, _retention, _connection, _properties, _prefix)
+_ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting)

@@ -41,3 +41,5 @@ class DmsOptions:
     """How far behind the newest change file each run looks for a late one; a full listing once a day finds all."""
     missing_folder: Literal["report", "empty"] = "report"
     """What a vanished folder means: a warning, or that the table is empty now."""
+    verify_connection: str | None = None
+    """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""

@@ -42,6 +42,7 @@ class Layout:
     tombstones: str
     state: str
     runs: str
+    erased: str
 
     @classmethod
     def of(cls, roots: Roots, spec: TableSpec) -> Layout:
@@ -55,4 +56,5 @@ class Layout:
             tombstones=join(roots.lake, STATE, "tombstones", schema, name),
             state=join(roots.lake, STATE, "ledger", schema, name),
             runs=join(roots.lake, STATE, "runs", schema, name),
+            erased=join(roots.lake, STATE, "erased", schema, name),
         )

@@ -69,3 +69,5 @@ class JobResult:
     """Delta version of the replica after the run; null when there is none yet."""
     details: Any = None
     """What an action other than `run` answers: the plan, the verdict, the quarantine rows."""
+    bytes_read: int = 0
+    """Of landing files, as they are stored."""

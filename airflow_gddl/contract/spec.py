@@ -22,7 +22,7 @@ DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
 EngineName = Literal["spark", "delta_rs"]
 DialectName = Literal["dms"]
-Action = Literal["run", "plan", "verify", "errors_list", "errors_replay"]
+Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase"]
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -107,6 +107,10 @@ class TableSpec:
     """The dialect's own options; see `DmsOptions`."""
     tombstone_retention: str = "7d"
     """How long a delete is remembered against late changes."""
+    changes_retention: str | None = None
+    """How long changes that no longer matter to the replica stay in the change table; null: for ever."""
+    vacuum_retention: str = "7d"
+    """How long files that no version needs any more stay in storage; `1d` at least."""
 
     @property
     def schema_name(self) -> str:
@@ -187,6 +191,8 @@ class JobOptions:
 
     action: Action = "run"
     full_refresh: bool = False
+    resync: bool = False
+    """With `full_refresh`: check what was built, and swap only if it is no worse than what there is."""
     wait_seconds: float = 0.0
     """How long to wait for a table that another run holds; 0 stops at once with `TABLE_BUSY`."""
     full_listing: bool = False
@@ -195,6 +201,16 @@ class JobOptions:
     """Rows that `errors_list` returns, keys that `verify` names, at most."""
     max_batches: int | None = None
     """Stop after so many batches; null: work off all that waits."""
+    dry_run: bool = False
+    """`maintain`: tell what there is to do, and do nothing."""
+    key: Mapping[str, str] = field(default_factory=dict)
+    """`erase`: key column to its value as text."""
+    source_connection: str = ""
+    """`verify`: name of the connection to the source, instead of the row's `verify_connection`."""
+    settle_seconds: float | None = None
+    """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
+    asked_by: str = ""
+    """`erase`: who asked, for the record."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ from airflow_gddl.runners.base import ProgressEvent
 
 SHOWN = 20
 _KEPT = 200
+_COUNTED = 500
+"""Tables of a run whose figures are sent."""
 
 
 class Logger(Protocol):
@@ -37,6 +39,7 @@ class Reporter:
 
     def __init__(self, log: Logger, specs: Mapping[str, TableSpec]) -> None:
         self._log, self._specs = log, specs
+        self._counted: set[str] = set()
 
     def on_progress(self, event: ProgressEvent) -> None:
         self._log.debug("%s: %s, batch %d, %d rows", event.table, event.step, event.batch, event.rows)
@@ -49,10 +52,22 @@ class Reporter:
         self._log.info("%s %s: %s, %.1f s", result.table, result.status, counts, result.seconds)
         for warning in result.warnings:
             self._log.warning("%s: [%s] %s", result.table, warning.code, warning.message)
+        self._count(result)
         self._measure(result)
 
     def event_of(self, result: JobResult) -> Mapping[str, object] | None:
         return extra_of(result)
+
+    def _count(self, result: JobResult) -> None:
+        """Figures of the run, for as many tables as a metrics store bears."""
+        spec = self._specs.get(result.table)
+        if spec is None or (result.table not in self._counted and len(self._counted) >= _COUNTED):
+            return
+        self._counted.add(result.table)
+        tags = {"table": result.table, "tier": spec.size}
+        for name in ("rows_read", "bytes_read", "quarantined", "batches", "seconds"):
+            gauge(f"gddl.{name}", float(getattr(result, name)), tags)
+        gauge("gddl.warnings", float(sum(warning.count for warning in result.warnings)), tags)
 
     def _measure(self, result: JobResult) -> None:
         lag = result.freshness.lag_seconds

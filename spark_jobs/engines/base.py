@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
-from spark_jobs.engines.figures import Appended, Applied, Overlap, Rebuilt, Verdict
+from spark_jobs.engines.figures import Appended, Applied, Compacted, Overlap, Rebuilt, Verdict
 from spark_jobs.engines.shape import Shape
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -100,6 +100,50 @@ class RebuildOrder:
     landed: tuple[str, ...]
 
 
+class Upkeep(Protocol):
+    """What keeps tables small and quick. Rows stay as they are but where it is said; repeated, nothing is left to do.
+
+    `dry_run`: only tell.
+    """
+
+    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:
+        """Join small files; transactions, statistics of `indexed` columns and of `_gddl` stay."""
+        ...
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        """Remove files that no version of the last `hours` needs, also those of writers that died; how many."""
+        ...
+
+    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
+        """Remove deletes applied before a time; how many."""
+        ...
+
+    def cut_changes(self, desk: Desk, shape: Shape, before: datetime, swept: int, *, dry_run: bool) -> int:
+        """Remove changes applied before a time on which the state of no key depends; how many.
+
+        Args:
+            swept: rows of generations before this one have vanished.
+        """
+        ...
+
+
+class Eraser(Protocol):
+    """Takes one key out of tables. Repeated, it finds nothing; counts are of rows.
+
+    `key`: its parts as `erased_keys.key_text` writes them, in the order of `shape.keys`.
+    """
+
+    def remove_key(self, path: str, shape: Shape, key: tuple[str, ...]) -> int: ...
+
+    def empty_images(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
+        """Before images of rows that were of this key before."""
+        ...
+
+    def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
+        """Rows of the errors table whose record, JSON text, `holds` the key."""
+        ...
+
+
 class Engine(Protocol):
     """One table's Delta tables, by path, and the steps of its batches."""
 
@@ -142,6 +186,10 @@ class Engine(Protocol):
         """Remove what a batch that is dropped has left in the errors table."""
         ...
 
+    def upkeep(self) -> Upkeep: ...
+
+    def eraser(self) -> Eraser: ...
+
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         """Carry out the swap of a full refresh; `tell` hears of each step that is durable. Repeated, it gives the same.
 
@@ -150,8 +198,16 @@ class Engine(Protocol):
         """
         ...
 
+    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """As `live_rows`, of the replica that `swap` would make; nothing is written."""
+        ...
+
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         """Compare the replica with the fold of its change table; rows of generations before `swept` have vanished."""
+        ...
+
+    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text."""
         ...
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:

@@ -107,3 +107,11 @@ class Verdict:
     @property
     def equal(self) -> bool:
         return self.buckets_different == 0 and self.rows == self.expected_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compacted:
+    """Data files of a table before small ones were joined and after."""
+
+    files_before: int
+    files_after: int

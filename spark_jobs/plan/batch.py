@@ -22,6 +22,7 @@ class BatchPlan:
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
+        resync: a refresh that is checked before it swaps, by whatever run comes to it.
         source: `quarantine` replays its unresolved rows instead of reading files.
     """
 
@@ -33,6 +34,7 @@ class BatchPlan:
     sweep: bool = False
     schemas: tuple[dict[str, str], ...] | None = None
     source: BatchSource = "files"
+    resync: bool = False
 
     @property
     def batch_id(self) -> str:

@@ -11,8 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
-from spark_jobs.runtime import Runtime
+from spark_jobs.runtime import Clock, Runtime, utc_now
 from spark_jobs.storage import Storage
 from spark_jobs.table_job import Declined, TableOutcome, attempt, totals_of
 from spark_jobs.table_run import TableRun
@@ -40,11 +41,20 @@ class SmallLake:
             run_id=run_id, roots=self.roots, tables=tuple(specs), tiers=tiers, options=options or JobOptions()
         )
 
-    def run(self, spec: TableSpec, options: JobOptions | None = None) -> TableOutcome | Declined:
+    def run(
+        self, spec: TableSpec, options: JobOptions | None = None, clock: Clock = utc_now
+    ) -> TableOutcome | Declined:
         """In this process, without Spark."""
         job = self.job([spec], options)
-        run = TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark()))
+        run = TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark(), clock=clock))
         return attempt(run, totals_of(job))
+
+    def done(self, spec: TableSpec, options: JobOptions | None = None, clock: Clock = utc_now) -> JobResult:
+        """The result of a run that has to succeed, or find nothing to do."""
+        found = self.run(spec, options, clock)
+        assert isinstance(found, TableOutcome), found
+        assert found.result.error is None, found.result.error
+        return found.result
 
     def load(self, spec: TableSpec, rows: int = 3) -> None:
         ids = list(range(rows))

@@ -21,6 +21,7 @@ def test_the_paths_of_a_table() -> None:
         tombstones="s3://b/lake/_gddl/tombstones/shop/orders",
         state="s3://b/lake/_gddl/ledger/shop/orders",
         runs="s3://b/lake/_gddl/runs/shop/orders",
+        erased="s3://b/lake/_gddl/erased/shop/orders",
     )
 
 

@@ -93,6 +93,7 @@ def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:
 def test_codes_that_other_pages_name_exist() -> None:
     known = {row[0] for row in documented_codes()}
     variables = {
+        "AIRFLOW_CONN_NAME",
         "AIRFLOW_HOME",
         "AR_H_CHANGE_SEQ",
         "AR_H_COMMIT_TIMESTAMP",
@@ -110,6 +111,8 @@ def test_codes_that_other_pages_name_exist() -> None:
         "PIP_INDEX_URL",
         "PYSPARK_SUBMIT_ARGS",
         "SOURCE_DATE_EPOCH",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "SHOP_DB",
     }
     clients = ("GDDL_", "AWS_")
     for path in PAGES:

@@ -16,6 +16,7 @@ from spark_jobs.engines.delta_rs.merge import ACTION, AT, Known, Net, decided, n
 from spark_jobs.engines.delta_rs.order import FORCED, OP, events
 from spark_jobs.engines.delta_rs.quick import QuickNet
 from spark_jobs.engines.delta_rs.redelivery import sample_keys
+from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.site import Found, Site, find
 from spark_jobs.engines.delta_rs.sql import query
@@ -188,20 +189,8 @@ class Applying:
 
     def purge_tombstones(self, before: datetime) -> None:
         """See `Work.purge_tombstones`."""
-        path, tables = self.site.layout.tombstones, self.site.tables
-        snapshot = tables.snapshot(path)
-        if snapshot is None:
-            return
-        added: list[pa.Table] = []
-        removed: list[DataFile] = []
-        for file in snapshot.files:
-            rows = tables.read_files(snapshot, [file])
-            left = rows.filter(pc.greater_equal(pc.struct_field(rows.column(GDDL), "applied_at"), pa.scalar(before)))
-            if left.num_rows < rows.num_rows:
-                removed.append(file)
-                added += [left] if left.num_rows else []
-        if removed:
-            tables.commit(path, self.site.write("", added, removed))
+        if self.site.tables.exists(self.site.layout.tombstones):
+            remove_rows(self.site.tables, self.site.layout.tombstones, applied_before(before), self.shape.keys)
 
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,14 +16,16 @@ from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildOrder
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.apply import Applying
+from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
 from spark_jobs.engines.delta_rs.intake import Decoded, Intaking
 from spark_jobs.engines.delta_rs.rebuild import Rebuild
 from spark_jobs.engines.delta_rs.receive import Receiving
 from spark_jobs.engines.delta_rs.site import Site
 from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.delta_rs.upkeep import DeltaRsUpkeep
 from spark_jobs.engines.delta_rs.verify import verify
 from spark_jobs.engines.figures import Appended, Applied, Overlap, Rebuilt, Verdict
-from spark_jobs.engines.shape import Shape
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -157,14 +159,34 @@ class DeltaRsEngine:
     def forget_errors(self, path: str, batch_id: str) -> None:
         quarantine.forget(self.tables, path, batch_id)
 
+    def upkeep(self) -> DeltaRsUpkeep:
+        return DeltaRsUpkeep(self.tables)
+
+    def eraser(self) -> DeltaRsEraser:
+        return DeltaRsEraser(self.tables)
+
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
         return Rebuild(self.tables, order).swap(tell)
+
+    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
+        rows = Rebuild(self.tables, order).rows()
+        yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         self._require_small_tables(desk, desk.layout.replica, desk.layout.changes)
         replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
         return verify(replica, changes, shape, swept, limit)
+
+    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        snapshot = self.tables.existing(path)
+        for file in snapshot.files:
+            rows = self.tables.read_files(snapshot, [file])
+            if shape.spec.delete == "soft":
+                gone = pc.fill_null(pc.struct_field(rows.column(GDDL), "deleted"), False)
+                rows = rows.filter(pc.invert(gone))
+            yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path)

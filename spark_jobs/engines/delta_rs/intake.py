@@ -17,6 +17,7 @@ from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
 from spark_jobs.engines.delta_rs.decode import DecodedGroup, decode
 from spark_jobs.engines.delta_rs.delivery import GroupDecoding
+from spark_jobs.engines.delta_rs.erasing import without_erased
 from spark_jobs.engines.delta_rs.measure import measure
 from spark_jobs.engines.delta_rs.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables
@@ -64,13 +65,13 @@ class Intaking:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         raws = [grouped(group, found, ordinals) for group in groups(files)]
         decoded = self._decode_groups([(raw, self._landed(raw)) for raw in raws])
-        ids = decoded.intake.schema_ids
+        ids, passed_over = decoded.intake.schema_ids, decoded.intake.erased
         counted = [f.rows for f in files]
         intake = replace(
             decoded.intake,
             unreadable=unreadable,
             schema_of={f.file.path: id_ for raw, id_ in zip(raws, ids, strict=True) for f in raw.files},
-            rows_by_footer=None if None in counted else sum(c for c in counted if c is not None),
+            rows_by_footer=None if None in counted else sum(c for c in counted if c is not None) - passed_over,
         )
         return replace(decoded, intake=intake)
 
@@ -78,20 +79,23 @@ class Intaking:
         """Plan the schema for groups of raw rows and decode them."""
         desk, stored = self.desk, self.desk.stored_columns()
         schema = plan_batch(desk.spec, desk.options, [landed for _, landed in raws], stored, self.state)
-        decoded = []
+        decoded, erased, passed_over = [], desk.erasures.keys(), 0
         for (raw, landed), group in zip(raws, schema.groups, strict=True):
             how = GroupDecoding(
                 raw=landed.columns, kind=landed.kind, plan=group.plan, before=group.before,
                 schema_id=group.schema_id, options=desk.options, masks=group.masks,
             )  # fmt: skip
             ddl = record_ddl(how.raw, how.masks, raw.nanos)
-            decoded.append((decode(raw, how, schema.shape, self.plan), ddl))
+            rows, gone = without_erased(decode(raw, how, schema.shape, self.plan), schema.shape, erased)
+            decoded.append((rows, ddl))
+            passed_over += gone
         kinds = zip(raws, schema.groups, strict=True)
         intake = Intake(
             schema=schema,
             figures=measure(((d.kind, d.rows, d.bad) for d, _ in decoded), schema.shape),
             schema_ids=tuple(g.schema_id for g in schema.groups),
             change_schemas=frozenset(group.schema_id for (_, landed), group in kinds if landed.kind == "change"),
+            erased=passed_over,
         )
         return Decoded(intake=intake, groups=tuple(decoded), good=pa.concat_tables([d.good for d, _ in decoded]))
 

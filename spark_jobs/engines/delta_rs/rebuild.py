@@ -67,6 +67,14 @@ class Rebuild:
         tell("quarantine")
         return Rebuilt(rows=rows, changes_added=added)
 
+    def rows(self) -> pa.Table:
+        """Live rows of the replica that `swap` would make; nothing is written."""
+        source = self._source(self._fresh(), self._gone())
+        if not self.shape.keys:
+            return source.filter(pc.equal(pc.struct_field(source.column(GDDL), "generation"), self.order.generation))
+        rows = self._state(source)
+        return rows.filter(pc.not_equal(rows.column(OP), "D"))
+
     def _write(self, step: str, added: pa.Table, removed: tuple[()] | None = (), schema: TableSchema | None = None,
                metrics: dict[str, int] | None = None) -> Write:  # fmt: skip
         return Write(

@@ -76,6 +76,7 @@ class Write:
         metrics: as Spark's Delta names them.
         indexed: columns whose least and greatest values help to find rows.
         once: ask first whether the transaction has been made.
+        rearranged: the same rows in other files; who follows the table's changes passes over it.
     """
 
     app: str = ""
@@ -86,6 +87,7 @@ class Write:
     metrics: Mapping[str, int] = field(default_factory=dict)
     indexed: Sequence[str] = ()
     once: bool = True
+    rearranged: bool = False
 
 
 class Tables:
@@ -142,8 +144,8 @@ class Tables:
             self._transactions[path, app] = -1 if version is None else version
         return self._transactions[path, app]
 
-    def _forget(self, path: str) -> None:
-        """What is known of a table that is about to change."""
+    def forget(self, path: str) -> None:
+        """Whatever is known of a table that is about to change."""
         self._snapshots.pop(path, None)
         self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
 
@@ -192,14 +194,14 @@ class Tables:
             storage_options=self.storage.options_of(path),
             raise_if_key_not_exists=False,
         )
-        self._forget(path)
+        self.forget(path)
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
         """New columns at the end, null in all rows there are."""
         fields = json.loads(TableSchema(tuple(columns)).to_json())["fields"]
         made = Schema.from_json(json.dumps({"type": "struct", "fields": fields})).fields
         self.existing(path).delta.alter.add_columns(made)
-        self._forget(path)
+        self.forget(path)
 
     def commit(self, path: str, write: Write) -> None:
         """Make one commit, or none where its transaction has been made before.
@@ -213,10 +215,10 @@ class Tables:
         schema = write.schema or snapshot.schema
         actions: list[Any] = [self._add(path, by_name(rows, schema.arrow), write) for rows in write.added]
         now = int(self._clock().timestamp() * 1000)
-        actions += [RemoveAction(f.path, True, now, f.size, {}) for f in write.removed or ()]
+        actions += [RemoveAction(f.path, not write.rearranged, now, f.size, {}) for f in write.removed or ()]
         mode = "overwrite" if write.removed is None else "append"
         told = Schema.from_json(schema.to_json())
-        self._forget(path)
+        self.forget(path)
         try:
             snapshot.delta.create_write_transaction(actions, mode, told, commit_properties=_properties(write))
         except CommitFailedError as error:
@@ -234,7 +236,7 @@ class Tables:
             _save(rows, join(path, name))
             size = Path(path, name).stat().st_size
         written = int(self._clock().timestamp() * 1000)
-        return AddAction(name, size, {}, written, True, statistics(rows, write.indexed))
+        return AddAction(name, size, {}, written, not write.rearranged, statistics(rows, write.indexed))
 
 
 def _properties(write: Write) -> CommitProperties:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts
@@ -17,21 +18,26 @@ from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import Unreadable
 from spark_jobs.engines.base import RebuildOrder
 from spark_jobs.engines.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
-from spark_jobs.engines.shape import Shape
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.apply import Applying, Looked
 from spark_jobs.engines.spark.decode import Stamp
+from spark_jobs.engines.spark.erasing import SparkEraser
 from spark_jobs.engines.spark.intake import Decoded, Intaking
 from spark_jobs.engines.spark.merge import Net
+from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.rebuild import Rebuild
 from spark_jobs.engines.spark.receive import Receiving
 from spark_jobs.engines.spark.site import Site
 from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.spark.upkeep import SparkUpkeep
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+
+_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 
 
 @dataclass
@@ -164,18 +170,45 @@ class SparkEngine:
     def forget_errors(self, path: str, batch_id: str) -> None:
         self.tables.handle(path).delete(F.col("batch_id") == batch_id)
 
+    def upkeep(self) -> SparkUpkeep:
+        return SparkUpkeep(self.tables)
+
+    def eraser(self) -> SparkEraser:
+        return SparkEraser(self.tables)
+
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+        return self._rebuild(order).swap(tell)
+
+    def _rebuild(self, order: RebuildOrder) -> Rebuild:
         return Rebuild(
             tables=self.tables, living=order.living.layout, beside=order.beside, tier=order.living.tier,
             plan=order.plan, shape=order.shape, floors=order.floors, generation=order.generation, landed=order.landed,
-        ).swap(tell)  # fmt: skip
+        )  # fmt: skip
+
+    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        return _tuples(self._rebuild(order).rows(), columns)
 
     def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
         replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
         return verifying.verify(replica, changes, shape, swept, limit)
+
+    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        rows = self.tables.read(path)
+        if shape.spec.delete == "soft":
+            rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
+        return _tuples(rows, columns)
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path).where(F.col("resolved_at").isNull())
         shown = rows.drop("record_schema", "resolved_at").orderBy("batch_id", "source_file", "position")
         listed = shown.withColumn("occurred_at", F.date_format("occurred_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"))
         return rows.count(), [row.asDict() for row in listed.limit(limit).collect()]
+
+
+def _tuples(rows: DataFrame, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Rows as values; times as text, for Spark hands them out in the zone of this process."""
+    kinds = dict(rows.dtypes)
+    zones = [kinds[c] == "timestamp" for c in columns]
+    chosen = [F.date_format(name(c), _ISO).alias(c) if kinds[c].startswith("timestamp") else name(c) for c in columns]
+    for row in rows.select(*chosen).toLocalIterator():
+        yield tuple(f"{v}+00:00" if zoned and v else v for v, zoned in zip(row, zones, strict=True))

@@ -20,6 +20,7 @@ from spark_jobs.engines.errors_table import record_ddl
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark.decode import ERROR, KIND, GroupDecoding, Stamp, decode
+from spark_jobs.engines.spark.erasing import without_erased
 from spark_jobs.engines.spark.measure import measure
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.read import RawGroup, read_group, union
@@ -78,12 +79,12 @@ class Intaking:
         raws = [read_group(self.tables.spark, group, places, self.desk.options) for group in groups(files)]
         counted = [f.rows for f in files]
         decoded = self._decode_groups([(raw, self._landed(raw)) for raw in raws])
-        ids = decoded.intake.schema_ids
+        ids, passed_over = decoded.intake.schema_ids, decoded.intake.erased
         intake = replace(
             decoded.intake,
             unreadable=unreadable,
             schema_of={f.file.path: id_ for raw, id_ in zip(raws, ids, strict=True) for f in raw.files},
-            rows_by_footer=None if None in counted else sum(c for c in counted if c is not None),
+            rows_by_footer=None if None in counted else sum(c for c in counted if c is not None) - passed_over,
         )
         return replace(decoded, intake=intake)
 
@@ -92,11 +93,13 @@ class Intaking:
         desk, stored = self.desk, self.desk.stored_columns()
         schema = plan_batch(desk.spec, desk.options, [landed for _, landed in raws], stored, self.state)
         stamp = Stamp(self.plan.batch_id, self.plan.planned_at)
-        decoded = []
+        decoded, erased, passed_over = [], desk.erasures.keys(), 0
         for (raw, landed), group in zip(raws, schema.groups, strict=True):
             how = _decoding(raw, landed, group, desk.options)
             ddl = record_ddl(how.raw, how.masks, how.nanos)
-            decoded.append((decode(raw.rows, how, schema.shape, stamp), ddl))
+            rows, gone = without_erased(decode(raw.rows, how, schema.shape, stamp), schema.shape, erased)
+            decoded.append((rows, ddl))
+            passed_over += gone
         rows = union(frame for frame, _ in decoded)
         kept = sum(f.size for f in self.plan.files) <= _KEEP_BYTES
         if kept:
@@ -107,6 +110,7 @@ class Intaking:
             figures=measure(rows, schema.shape),
             schema_ids=tuple(g.schema_id for g in schema.groups),
             change_schemas=frozenset(group.schema_id for (_, landed), group in kinds if landed.kind == "change"),
+            erased=passed_over,
         )
         return Decoded(intake=intake, groups=tuple(decoded), rows=rows, kept=kept)
 

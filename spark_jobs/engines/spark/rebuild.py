@@ -69,6 +69,13 @@ class Rebuild:
         tell("quarantine")
         return Rebuilt(rows=rows, changes_added=added)
 
+    def rows(self) -> DataFrame:
+        """Live rows of the replica that `swap` would make; nothing is written."""
+        source = self._source()
+        if not self.shape.keys:
+            return source.where(F.col(GDDL)["generation"] == self.generation)
+        return self._state(source).where(F.col(OP) != "D")
+
     def _fresh(self) -> DataFrame:
         """Changes built beside, stamped as of this batch; positions keep arrival order over its many small batches."""
         gddl = F.col(GDDL)

@@ -1,0 +1,67 @@
+"""`gddl erase`: the right to be forgotten."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.cli import options, summary, surroundings
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.screen import Screen
+from airflow_gddl.cli.text import count
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+
+
+def erase(
+    ctx: typer.Context,
+    *,
+    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
+    key: Annotated[
+        list[str], typer.Option("--key", metavar="COLUMN=VALUE", help="A part of the key; all parts have to be named.")
+    ],
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Remove one key from all of a table's tables for good, and let nothing bring it back."""
+    around = surroundings.of(ctx)
+    asked = JobOptions(action="erase", key=key_of(key), asked_by=getpass.getuser(), wait_seconds=wait)
+    done = perform(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json))
+    if not json:
+        for result in done.outcome.results:
+            show_erasure(around.screen, result)
+    summary.show_troubles(around.screen, done.outcome)
+    raise typer.Exit(done.exit_status)
+
+
+def key_of(parts: list[str]) -> dict[str, str]:
+    """`["a=1", "b=x=y"]` as `{"a": "1", "b": "x=y"}`.
+
+    Raises:
+        MetadataError: `ERASE_KEY_INVALID`.
+    """
+    found: dict[str, str] = {}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if not equals or not name or name in found:
+            what = f"the key's part number {len(found) + 1} is not COLUMN=VALUE, or names its column again"
+            raise MetadataError("ERASE_KEY_INVALID", what, remedy="write e.g. --key region=EU --key id=5")
+        found[name] = value
+    return found
+
+
+def show_erasure(screen: Screen, result: JobResult) -> None:
+    """What was removed, until when storage still holds it, and the files that are the source's to remove."""
+    found = summary.answer(result)
+    if not found:
+        return
+    removed = ", ".join(f"{name} {count(n)}" for name, n in found["removed"].items())
+    screen.say(f"{result.table}: erased; rows removed: {removed}", "green")
+    screen.say(f"remembered as {found['hash']}")
+    screen.say(f"`gddl maintain` after {found['stored_until']} removes it from storage")
+    for path in found["files"]:
+        screen.say(f"still in the landing file {path}", "yellow")

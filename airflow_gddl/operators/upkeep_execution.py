@@ -1,0 +1,85 @@
+"""What an upkeep operator does when it runs; imported only then."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+
+from airflow_gddl import configuration
+from airflow_gddl.capabilities import AirflowException, AirflowFailException, AirflowSkipException, connection
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.operators.reporting import Reporter, explained, summary
+from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.snapshot import PipelineDocument
+
+if TYPE_CHECKING:
+    from airflow_gddl.operators.upkeep import GddlUpkeepOperator
+
+TABLES_PER_JOB = 1000
+
+
+def execute(operator: GddlUpkeepOperator, context: Context) -> dict[str, Any]:
+    """See `GddlUpkeepOperator.execute`."""
+    documents = list(_documents(operator))
+    asked = set(context["params"].get("tables") or ())
+    specs = [spec for document in documents for spec in document.specs if not asked or spec.table in asked]
+    if not specs:
+        raise AirflowSkipException(f"tier {operator.tier} has none of the tables")
+    attempt = f"{operator.task_id} {context['run_id']} {context['ti'].try_number}"
+    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}"
+    results: list[JobResult] = []
+    try:
+        for start in range(0, len(specs), TABLES_PER_JOB):
+            results += _job(operator, documents[0], specs[start : start + TABLES_PER_JOB], f"{run_id}{start:06d}")
+    except RetriableError as error:
+        raise AirflowException(str(error)) from error
+    except GddlError as error:
+        raise AirflowFailException(str(error)) from error
+    failed = [result for result in results if result.status == "failed"]
+    if failed:
+        raise AirflowException(explained(failed, len(results)))
+    return summary(results)
+
+
+def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
+    snapshot = configuration.snapshot(operator.metadata)
+    for pipeline in snapshot.pipelines():
+        document = snapshot.pipeline(pipeline.dag_id) if pipeline.tier == operator.tier else None
+        if document is not None:
+            yield document
+
+
+def _job(
+    operator: GddlUpkeepOperator, document: PipelineDocument, specs: Sequence[TableSpec], run_id: str
+) -> tuple[JobResult, ...]:
+    options = JobOptions(action=operator.action, wait_seconds=configuration.number("claim_wait_seconds"))
+    job = JobSpec(run_id=run_id, roots=document.roots, tables=tuple(specs), tiers=document.tiers, options=options)
+    environ = {**os.environ, **(_connections(operator, specs) if operator.action == "verify" else {})}
+    settings = RunnerSettings(command=configuration.job_command(), environ=environ, own=document.runner_settings)
+    runner = make_runner(operator.runner or document.runner, settings)
+    outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in specs}))
+    operator.job_log = outcome.log
+    if outcome.cancelled_by is not None:
+        raise RetriableError("JOB_CANCELLED", "the job was told to stop", remedy="the next try begins again")
+    return outcome.results
+
+
+def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> dict[str, str]:
+    """Airflow's connections to the tables' sources, as the job looks for them; those of the environment stay."""
+    found = {}
+    for name in sorted({str(spec.options.get("verify_connection") or "") for spec in specs} - {""}):
+        variable = f"AIRFLOW_CONN_{name.upper()}"
+        if name in os.environ or variable in os.environ:
+            continue
+        try:
+            found[variable] = connection(name).get_uri()
+        except Exception as error:  # noqa: BLE001 - each store of connections has its own; the job tells what is missing
+            operator.log.warning("no connection %s: %s", name, type(error).__name__)
+    return found

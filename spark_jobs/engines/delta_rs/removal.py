@@ -1,0 +1,44 @@
+"""Rows taken out of a table, in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
+from spark_jobs.engines.shape import GDDL
+
+Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
+"""Whether each row of a file is meant; null: it isn't."""
+
+
+def remove_rows(tables: Tables, path: str, hit: Hit, indexed: Sequence[str], *, dry_run: bool = False) -> int:
+    """Remove the rows that are hit; how many they are. Files without any stay as they are.
+
+    Args:
+        indexed: see `Write`.
+        dry_run: only count.
+    """
+    snapshot, count = tables.existing(path), 0
+    added: list[pa.Table] = []
+    removed: list[DataFile] = []
+    for file in snapshot.files:
+        rows = tables.read_files(snapshot, [file])
+        gone = pc.fill_null(hit(rows), False)
+        here = pc.sum(gone).as_py() or 0
+        if here:
+            count += here
+            removed.append(file)
+            left = rows.filter(pc.invert(gone))
+            added += [left] if left.num_rows else []
+    if removed and not dry_run:
+        tables.commit(path, Write(added=added, removed=removed, indexed=indexed))
+    return count
+
+
+def applied_before(moment: datetime) -> Hit:
+    limit = pa.scalar(moment)
+    return lambda rows: pc.less(pc.struct_field(rows.column(GDDL), "applied_at"), limit)

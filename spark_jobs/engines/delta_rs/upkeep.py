@@ -1,0 +1,118 @@
+"""Upkeep of tables: small files joined, old ones removed, tombstones and superseded changes forgotten.
+
+Files are joined here and not by `deltalake`, which keeps no statistics of `_gddl` (docs/decisions/040).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.desk import Desk
+from spark_jobs.engines.delta_rs.arrays import by_name
+from spark_jobs.engines.delta_rs.fold import with_segment
+from spark_jobs.engines.delta_rs.intake import change_schema
+from spark_jobs.engines.delta_rs.order import ORDER, events
+from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
+from spark_jobs.engines.delta_rs.sql import listed, query
+from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
+from spark_jobs.engines.figures import Compacted
+from spark_jobs.engines.shape import GDDL, Shape
+
+_FULL = 32 * 1024**2
+_FEWEST = 4
+"""Files that are joined at least, so that a full one is not written again for each small one beside it."""
+_SEGMENT = f"{GDDL}__segment"
+
+
+@dataclass(frozen=True)
+class DeltaRsUpkeep:
+    """See `Upkeep`."""
+
+    tables: Tables
+
+    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:
+        snapshot = self.tables.existing(path)
+        before, joined, made = len(snapshot.files), 0, 0
+        for files in list(_bins(snapshot.files)):
+            joined, made = joined + len(files), made + 1
+            if not dry_run:
+                rows = self.tables.read_files(self.tables.existing(path), files)
+                self.tables.commit(path, Write(added=[rows], removed=files, indexed=indexed, rearranged=True))
+        return Compacted(files_before=before, files_after=before - joined + made)
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        delta = self.tables.existing(path).delta
+        found = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        if found and not dry_run:
+            self.tables.forget(path)
+            delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        return len(found)
+
+    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
+        return remove_rows(self.tables, path, applied_before(before), indexed, dry_run=dry_run)
+
+    def cut_changes(self, desk: Desk, shape: Shape, before: datetime, swept: int, *, dry_run: bool) -> int:
+        path = desk.layout.changes
+        rows = by_name(self.tables.read(path), change_schema(shape))
+        old = rows.filter(applied_before(before)(rows))
+        places = _superseded(rows, shape, swept) & _places(old)
+
+        def hit(part: pa.Table) -> pa.Array:
+            return pa.array([place in places for place in _placed(part)], pa.bool_())
+
+        return remove_rows(self.tables, path, hit, shape.keys, dry_run=dry_run) if places else 0
+
+
+def _bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """Small files that are joined, neighbours by their batches, so that ranges of sequences stay narrow."""
+    waiting: list[DataFile] = []
+    size = 0
+    for file in sorted((f for f in files if f.size <= _FULL // 2), key=_age):
+        if size + file.size > _FULL:
+            if len(waiting) >= _FEWEST:
+                yield waiting
+            waiting, size = [], 0
+        waiting.append(file)
+        size += file.size
+    if len(waiting) >= _FEWEST:
+        yield waiting
+
+
+def _age(file: DataFile) -> tuple[str, str]:
+    return ((file.low.get(GDDL) or {}).get("batch_id") or "", file.path)
+
+
+Place = tuple[str, int]
+"""Batch and position: which change it is."""
+
+
+def _placed(rows: pa.Table) -> list[Place]:
+    gddl = rows.column(GDDL)
+    batches, positions = (pc.struct_field(gddl, name).to_pylist() for name in ("batch_id", "position"))
+    return list(zip(batches, positions, strict=True))
+
+
+def _places(rows: pa.Table) -> set[Place]:
+    return set(_placed(rows))
+
+
+def _superseded(rows: pa.Table, shape: Shape, swept: int) -> set[Place]:
+    """Changes on which no state depends: all that they do (a key update also deletes) is undone by later ones."""
+    vanished = _places(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
+    if not shape.keys:
+        return vanished
+    key = listed(shape.keys)
+    happened = with_segment(events("changes", shape), shape, _SEGMENT) if shape.partial else events("changes", shape)
+    by = _SEGMENT if shape.partial else ORDER
+    matters = f"{by} IS NOT DISTINCT FROM max({by}) OVER (PARTITION BY {key})"
+    chosen = f'SELECT {GDDL}.batch_id AS b, {GDDL}."position" AS p FROM ({happened}) QUALIFY {matters}'
+    found = query(chosen, {"changes": rows})
+    needed = set(zip(found.column("b").to_pylist(), found.column("p").to_pylist(), strict=True))
+    if shape.spec.delete == "hard":
+        needed -= vanished
+    return _places(rows) - needed

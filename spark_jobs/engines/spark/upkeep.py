@@ -1,0 +1,104 @@
+"""Upkeep of tables by Delta's own commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.desk import Desk
+from spark_jobs.engines.figures import Compacted
+from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.engines.spark.fold import with_segment
+from spark_jobs.engines.spark.order import ORDER, events, name
+from spark_jobs.engines.spark.tables import Tables
+
+_SEGMENT, _MATTERS = f"{GDDL}__segment", f"{GDDL}__matters"
+_VACUUMING = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Delta lists folders in as many tasks as this says, 10,000 unless told, also where there is one folder.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
+
+
+@dataclass(frozen=True)
+class SparkUpkeep:
+    """See `Upkeep`."""
+
+    tables: Tables
+
+    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:  # noqa: ARG002 - the table's own settings say what is indexed
+        before = self._files(path)
+        if not dry_run:
+            self.tables.handle(path).optimize().executeCompaction()
+        return Compacted(files_before=before, files_after=self._files(path))
+
+    def _files(self, path: str) -> int:
+        return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        # The table's own setting may ask for more; ours is checked to leave readers their time.
+        spark = self.tables.suited(few_rows=True).spark
+        for setting, value in _VACUUMING.items():
+            spark.conf.set(setting, value)
+        quoted = path.replace("`", "``")
+        statement = f"VACUUM delta.`{quoted}` RETAIN {int(hours)} HOURS"
+        if dry_run:
+            return int(spark.sql(f"{statement} DRY RUN").count())
+        before = self._stored(path)
+        spark.sql(statement)
+        return before - self._stored(path)
+
+    def _stored(self, path: str) -> int:
+        """Files in storage, but for the log's."""
+        found = self.tables.log.storage.list(path)
+        return sum("/_delta_log/" not in item.path[len(path) :] for item in found)
+
+    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:  # noqa: ARG002 - as above
+        return self._remove(path, _applied_before(before), dry_run=dry_run)
+
+    def cut_changes(self, desk: Desk, shape: Shape, before: datetime, swept: int, *, dry_run: bool) -> int:
+        path = desk.layout.changes
+        old = _applied_before(before)
+        vanished = F.col(GDDL)["generation"] < swept
+        if not shape.keys:
+            return self._remove(path, old & vanished, dry_run=dry_run)
+        rows = self.tables.read(path)
+        kept = _placed(_that_matter(rows, shape))
+        doomed = _placed(rows.where(old)).join(kept, ["b", "p"], "left_anti")
+        if shape.spec.delete == "hard":
+            doomed = doomed.unionByName(_placed(rows.where(old & vanished))).distinct()
+        doomed = self.tables.keep(doomed)
+        count = doomed.count()
+        if count and not dry_run:
+            same = f"t.{GDDL}.batch_id = s.b AND t.{GDDL}.position = s.p"
+            self.tables.handle(path).alias("t").merge(doomed.alias("s"), same).whenMatchedDelete().execute()
+        return count
+
+    def _remove(self, path: str, where: Column, *, dry_run: bool) -> int:
+        count = self.tables.read(path).where(where).count()
+        if count and not dry_run:
+            self.tables.handle(path).delete(where)
+        return count
+
+
+def _applied_before(moment: datetime) -> Column:
+    return F.col(GDDL)["applied_at"] < F.lit(moment.isoformat()).cast("timestamp")
+
+
+def _placed(rows: DataFrame) -> DataFrame:
+    """Batch and position: which change it is."""
+    return rows.select(F.col(GDDL)["batch_id"].alias("b"), F.col(GDDL)["position"].alias("p")).distinct()
+
+
+def _that_matter(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Events of each key on which its state depends."""
+    happened = events(rows, shape)
+    if shape.partial:
+        happened = with_segment(happened, shape, _SEGMENT)
+    by = _SEGMENT if shape.partial else ORDER
+    by_key = Window.partitionBy(*map(name, shape.keys))
+    return happened.withColumn(_MATTERS, F.max(by).over(by_key).eqNullSafe(F.col(by))).where(F.col(_MATTERS))

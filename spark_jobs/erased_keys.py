@@ -1,0 +1,92 @@
+"""Keys that were erased for good, known by a keyed hash alone; pure.
+
+The hash is HMAC-SHA256 under a salt that the lake keeps, over the table's name and the texts of the key's parts, each
+with its length before it. Texts are those of Spark's cast to string, so that both engines find the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from spark_jobs.engines.delta_rs.value_text import as_text
+from spark_jobs.plan.types import DecimalType, SqlType
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedKeys:
+    """The erased keys of one table; false when there are none.
+
+    Attributes:
+        hashes: hexadecimal.
+    """
+
+    table: str
+    salt: bytes = b""
+    hashes: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.hashes)
+
+    def hash_of(self, texts: Sequence[str]) -> str:
+        return hmac.new(self.salt, message_of(self.table, texts).encode(), hashlib.sha256).hexdigest()
+
+    def holds(self, texts: Sequence[str | None]) -> bool:
+        """Whether this key was erased; one with a null part is none."""
+        whole = [text for text in texts if text is not None]
+        return bool(self.hashes) and len(whole) == len(texts) and self.hash_of(whole) in self.hashes
+
+
+def message_of(table: str, texts: Sequence[str]) -> str:
+    """What is hashed: no two keys have the same."""
+    return f"{table}\n" + "".join(f"{len(text)}:{text}" for text in texts)
+
+
+def key_text(value: Any, kind: SqlType) -> str | None:
+    """A part of a key as the text of its column's type.
+
+    Args:
+        value: a value of the type, or the text of one.
+
+    Returns:
+        None when it doesn't fit the type, or when values of the type have no text that tells them.
+    """
+    try:
+        return None if value is None else _text(value, kind)
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def _text(value: Any, kind: SqlType) -> str | None:
+    name = str(kind)
+    if isinstance(kind, DecimalType):
+        given = Decimal(str(value))
+        fitted = given.quantize(Decimal(1).scaleb(-kind.scale))
+        return as_text(fitted, kind) if fitted == given else None
+    if name in _WHOLE:
+        number = Decimal(str(value))
+        return str(int(number)) if number == int(number) else None
+    if name == "string":
+        return value if isinstance(value, str) else as_text(value, kind)
+    if name == "boolean":
+        return str(value).lower() if str(value).lower() in ("true", "false") else None
+    if name == "date":
+        return str(value if isinstance(value, date) else date.fromisoformat(str(value)))
+    return as_text(_moment(value), kind) if name in ("timestamp", "timestamp_ntz") else None
+
+
+def _moment(value: Any) -> datetime:
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
+
+
+def texts_of(row: Mapping[str, Any], kinds: Mapping[str, SqlType]) -> list[str | None]:
+    """The key of a row, part by part."""
+    return [key_text(row.get(name), kind) for name, kind in kinds.items()]

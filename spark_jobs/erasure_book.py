@@ -1,0 +1,106 @@
+"""What was erased from a table: a document for each key, named by its hash, and the lake's salt; no key in clear."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from spark_jobs.erased_keys import ErasedKeys
+from spark_jobs.storage import Storage
+
+_SALT_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erasure:
+    """One erased key.
+
+    Attributes:
+        asked_at, done_at: ISO 8601 UTC, of the first time; `done_at` null while rows may be left.
+        by, run_id: who asked, in which run, the first time.
+        removed: table to rows removed, over all tries.
+        files: landing files that held the key when it was last looked for; they are the source's.
+        stored_until: ISO 8601 UTC; maintenance after this removes what is left in storage. Null before `done_at`.
+    """
+
+    hash: str
+    table: str
+    asked_at: str
+    by: str
+    run_id: str
+    removed: Mapping[str, int] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    done_at: str | None = None
+    stored_until: str | None = None
+
+
+@dataclass(frozen=True)
+class ErasureBook:
+    """The erasures of a table; `root` is the table's folder of them.
+
+    The salt is the lake's: losing it would let erased keys come back unseen, so a table with erasures and no salt is
+    refused.
+    """
+
+    storage: Storage
+    root: str
+    table: str
+
+    def keys(self) -> ErasedKeys:
+        """
+        Raises:
+            FatalError: `ERASURE_SALT_MISSING`.
+        """
+        names = [found.path.rpartition("/")[2] for found in self.storage.list(self.root)]
+        hashes = frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
+        if not hashes:
+            return ErasedKeys(table=self.table)
+        salt = self._stored_salt()
+        if salt is None:
+            raise FatalError(
+                "ERASURE_SALT_MISSING",
+                f"keys were erased from {self.table}, but the salt of their hashes is gone",
+                where=self._salt_path,
+                remedy="restore the file from a backup; without it erased keys could come back",
+            )
+        return ErasedKeys(table=self.table, salt=salt, hashes=hashes)
+
+    def salted(self) -> ErasedKeys:
+        """The same with a salt whether there are erasures or not; the lake's first erasure makes it."""
+        known = self.keys()
+        if known:
+            return known
+        salt = self._stored_salt()
+        if salt is None:
+            made = json.dumps({"salt": secrets.token_hex(_SALT_BYTES)}).encode()
+            self.storage.create(self._salt_path, made)
+            salt = self._stored_salt()
+        assert salt is not None  # noqa: S101 - put if absent: ours or another's is there now
+        return ErasedKeys(table=self.table, salt=salt)
+
+    def read(self, key_hash: str) -> Erasure | None:
+        try:
+            return codec.from_json(Erasure, self.storage.read(self._path(key_hash)).decode())
+        except FileNotFoundError:
+            return None
+
+    def write(self, erasure: Erasure) -> None:
+        self.storage.write(self._path(erasure.hash), codec.to_json(erasure).encode())
+
+    def _path(self, key_hash: str) -> str:
+        return join(self.root, f"{key_hash}.json")
+
+    @property
+    def _salt_path(self) -> str:
+        return join(self.root.rsplit("/", 2)[0], "salt.json")
+
+    def _stored_salt(self) -> bytes | None:
+        try:
+            return bytes.fromhex(json.loads(self.storage.read(self._salt_path))["salt"])
+        except FileNotFoundError:
+            return None

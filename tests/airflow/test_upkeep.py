@@ -1,0 +1,96 @@
+"""The DAGs of maintenance and verification: what they are, what their tasks order, what of a source they hand on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_gddl.capabilities import AirflowException, AirflowSkipException
+from airflow_gddl.operators.upkeep import GddlUpkeepOperator
+from airflow_gddl.upkeep_dags import build_upkeep_dags
+from tests.airflow.bag import serialised
+from tests.airflow.stage import Stage
+
+
+@pytest.fixture
+def shop(stage: Stage) -> Stage:
+    stage.rows(
+        "{table: shop.a, keys: [id], options: {verify_connection: shop_db}}",
+        "{table: shop.b, keys: [id], source: other}",
+        "{table: shop.big, keys: [id], size: large}",
+        "{table: shop.off, keys: [id], enabled: false}",
+    )
+    return stage
+
+
+def execute(dag_id: str, task_id: str, tables: tuple[str, ...] = ()) -> dict[str, Any]:
+    task = build_upkeep_dags()[dag_id].get_task(task_id)
+    assert isinstance(task, GddlUpkeepOperator)
+    context: Any = {"params": {"tables": list(tables)}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    return task.execute(context)
+
+
+def test_a_task_for_each_tier_on_schedules_of_their_own(shop: Stage) -> None:
+    dags = build_upkeep_dags()
+    assert {dag_id: sorted(dag.task_ids) for dag_id, dag in dags.items()} == {
+        "gddl_maintenance": ["maintain_large", "maintain_small"],
+        "gddl_verify": ["verify_large", "verify_small"],
+    }
+    again = build_upkeep_dags()
+    assert [serialised(dag) for dag in dags.values()] == [serialised(dag) for dag in again.values()]
+
+
+def test_schedules_are_settings(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__GDDL__MAINTENANCE_SCHEDULE", "")
+    monkeypatch.setenv("AIRFLOW__GDDL__VERIFY_SCHEDULE", "5 4 * * *")
+    dags = build_upkeep_dags()
+    assert json.loads(serialised(dags["gddl_maintenance"]))["dag"]["timetable"]["__type"].endswith("NullTimetable")
+    assert "5 4 * * *" in serialised(dags["gddl_verify"])
+
+
+def test_without_tables_there_is_nothing_to_keep_up(stage: Stage) -> None:
+    stage.rows()
+    assert build_upkeep_dags() == {}
+
+
+def test_a_task_sees_to_the_enabled_tables_of_its_tier(shop: Stage) -> None:
+    told = execute("gddl_maintenance", "maintain_small")
+    assert shop.loaded == [["shop.a", "shop.b"]]
+    assert shop.jobs[0]["options"]["action"] == "maintain"
+    assert (told["tables"], told["succeeded"]) == (2, 2)
+
+
+def test_named_tables_alone(shop: Stage) -> None:
+    execute("gddl_verify", "verify_small", ("shop.b", "shop.big"))
+    assert (shop.loaded, shop.jobs[0]["options"]["action"]) == ([["shop.b"]], "verify")
+    with pytest.raises(AirflowSkipException):
+        execute("gddl_verify", "verify_large", ("shop.b",))
+
+
+def test_a_failed_table_fails_the_task_by_name(shop: Stage) -> None:
+    shop.order(fail={"shop.b": ["VERIFY_DIFFERENT", "3 of 256 buckets differ"]})
+    with pytest.raises(AirflowException, match=r"1 of 2 tables failed(.|\n)*shop\.b: \[VERIFY_DIFFERENT\]"):
+        execute("gddl_verify", "verify_small")
+
+
+def test_airflow_s_connection_reaches_the_job_s_environment_and_nothing_else(
+    shop: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", "postgres://u:hunter2@db/shop")
+    program = Path(shop.root, "job.py")
+    program.write_text(
+        "import json, os, sys\n"
+        "spec = open(sys.argv[sys.argv.index('--spec') + 1]).read()\n"
+        f"open({str(shop.root / 'seen')!r}, 'w').write(os.environ.get('AIRFLOW_CONN_SHOP_DB', '') + '|' + spec)\n"
+        "for t in json.loads(spec)['tables']:\n"
+        "    print(json.dumps({'table': t['table'], 'status': 'succeeded'}))\n"
+    )
+    monkeypatch.setenv("AIRFLOW__GDDL__JOB_COMMAND", json.dumps(["python3", str(program)]))
+    execute("gddl_verify", "verify_small")
+    uri, _, spec = (shop.root / "seen").read_text().partition("|")
+    assert uri == "postgres://u:hunter2@db/shop"
+    assert "hunter2" not in spec

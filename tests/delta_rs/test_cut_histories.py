@@ -1,0 +1,58 @@
+"""Random histories whose superseded changes are cut after every run: the replica is the oracle's all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.spec import JobOptions
+from spark_jobs.job import run_job
+from tests.conftest import LocalPort
+from tests.oracle import replay
+from tests.spark.lake import Lake
+from tests.spark.playing import Stage, drawn, examples, named, verify
+from tests.spark.telling import by_engine, by_oracle, differences
+from tests.strategies import Case, Traits, cases, dense
+
+# A change that was cut and is delivered again counts as new (docs/repair.md): no copies.
+SORTS = {
+    "whole": Traits(copies=False, variants=False),
+    "partial": Traits(copies=False, partial=True, renames=True),
+    "keyless": Traits(copies=False, keyless=True),
+}
+
+
+def cutting(case: Case) -> Case:
+    """The case with a row that lets maintenance cut all that is superseded, and nothing else."""
+    kept = {"history": False, "changes_retention": "1s", "tombstone_retention": "9999d"}
+    return replace(case, spec=replace(case.spec, **kept))
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_replica_does_not_depend_on_what_is_cut(sort: str, tmp_path: Path) -> None:
+    found = [cutting(case) for case in drawn(cases(dense(SORTS[sort])), examples(20))]
+    stage = Stage(LocalPort("delta_rs"), Lake(tmp_path), named(found))
+    cut = 0
+    for number in range(max(len(case.runs) for case in stage.cases)):
+        active = stage.land(number)
+        stage.blame_failures(f"in run {number}", stage.lake.run(stage.port, stage.lake.job([c.spec for c in active])))
+        cut += maintained(stage)
+        for case in active:
+            wanted = by_oracle(replay(case.spec, case.runs[: number + 1]), case.spec)["replica"]
+            there = by_engine(stage.lake.layout(case.spec))["replica"]
+            stage.blame(case, f"after run {number}", differences({"replica": wanted}, {"replica": there}))
+    verify(stage)
+    assert not stage.wrong, "\n" + stage.report()
+    assert cut > 20, "hardly anything was cut"
+
+
+def maintained(stage: Stage) -> int:
+    """Maintain all tables as if years had gone by; how many changes that has cut."""
+    runtime = replace(stage.port.runtime, clock=lambda: datetime.now(UTC) + timedelta(days=1000))
+    job = stage.lake.job([case.spec for case in stage.cases], JobOptions(action="maintain"), "maintain")
+    results = {o.result.table: o.result for o in run_job(stage.port.tiered(job), runtime, lambda _: None)}
+    stage.blame_failures("in maintenance", results)
+    return sum(r.details["changes_cut"] for r in results.values() if r.details)

@@ -1,0 +1,275 @@
+"""The right to be forgotten: a key is gone from every table and file of ours, and nothing brings it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.maintain import tables_of
+from spark_jobs.table_job import TableOutcome
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.landing import write
+from tests.spark.children import killed_child
+
+NAME = "Ada Lovelace"
+"""Stands in every row of the key that is erased, and in no other."""
+VERIFY, REFRESH = JobOptions(action="verify"), JobOptions(full_refresh=True)
+
+
+def erasing(**key: str) -> JobOptions:
+    return JobOptions(action="erase", key=key, asked_by="eve")
+
+
+def spec(**fields: Any) -> TableSpec:
+    return spec_of(history=True, **fields)
+
+
+def filled(root: Path, row: TableSpec) -> SmallLake:
+    """Key 7 is loaded, changed, moved and deleted once; key 8 has a bad row, and 7 too."""
+    lake = SmallLake(root)
+    columns = {"id": pa.array([6, 7, 8], pa.int32()), "v": ["x", NAME, "y"]}
+    write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
+    lake.change(row, 1, [("U", 7, f"{NAME} 2"), ("U", 8, "z"), ("?", 7, NAME), ("?", 8, "bad")])
+    lake.done(row)
+    lake.change(row, 2, [("D", 7, None)])
+    lake.done(row)
+    lake.change(row, 3, [("I", 7, f"{NAME} 3"), ("I", 9, "n")])
+    lake.done(row)
+    return lake
+
+
+def held(lake: SmallLake, row: TableSpec) -> list[str]:
+    """Which of the tables hold the key."""
+    found = []
+    for name, path in tables_of(lake.layout(row)).items():
+        if DeltaTable.is_deltatable(path):
+            rows = DeltaTable(path).to_pyarrow_table().to_pylist()
+            found += [name for r in rows if r.get("id") == 7 or NAME in str(r)][:1]
+    return found
+
+
+def test_it_is_gone_from_every_table_and_the_others_stay(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    assert held(lake, row) == ["changes", "replica", "history", "errors", "tombstones"]
+    told = lake.done(row, erasing(id="7")).details
+    assert held(lake, row) == []
+    removed = {"changes": 4, "before_images": 0, "replica": 1, "history": 3, "tombstones": 1, "errors": 1}
+    assert told["removed"] == removed
+    assert lake.replica(row) == {6: "x", 8: "z", 9: "n"}
+    assert DeltaTable(lake.layout(row).errors).to_pyarrow_table().num_rows == 1
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def test_files_of_the_source_that_hold_it_are_named(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.change(row, 4, [("I", 10, "other")])
+    result = lake.done(row, erasing(id="7"))
+    names = [*(f"20240101-00000000{n}.parquet" for n in (1, 2, 3)), "LOAD00000001.parquet"]
+    assert [Path(path).name for path in result.details["files"]] == names
+    assert {w.code: w.count for w in result.warnings} == {"ERASED_IN_FILES": 4}
+
+
+def late_file(lake: SmallLake, row: TableSpec) -> None:
+    lake.change(row, 5, [("U", 7, NAME), ("U", 6, "late")])
+    lake.done(row)
+
+
+def same_file_again(lake: SmallLake, row: TableSpec) -> None:
+    folder = Path(lake.layout(row).landing)
+    (folder / "20240101-000000009.parquet").write_bytes((folder / "20240101-000000001.parquet").read_bytes())
+    lake.done(row)
+
+
+def bad_row_again(lake: SmallLake, row: TableSpec) -> None:
+    lake.change(row, 6, [("?", 7, NAME), ("?", 8, "bad too")])
+    lake.done(row)
+    lake.done(row, JobOptions(action="errors_replay"))
+
+
+def full_refresh(lake: SmallLake, row: TableSpec) -> None:
+    lake.done(row, REFRESH)
+
+
+def reload(lake: SmallLake, row: TableSpec) -> None:
+    columns = {"id": pa.array([6, 7], pa.int32()), "v": ["again", NAME]}
+    write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
+    lake.done(row)
+
+
+WAYS_BACK = [late_file, same_file_again, bad_row_again, full_refresh, reload]
+
+
+@pytest.mark.parametrize("way", WAYS_BACK, ids=lambda way: str(way.__name__))
+def test_nothing_brings_it_back(way: Any, tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.done(row, erasing(id="7"))
+    way(lake, row)
+    assert held(lake, row) == []
+    assert 6 in lake.replica(row)
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def test_what_is_passed_over_is_told_and_the_batch_adds_up(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.done(row, erasing(id="7"))
+    lake.change(row, 5, [("U", 7, NAME), ("?", 7, NAME), ("U", 6, "late")])
+    result = lake.done(row)
+    assert {w.code: w.count for w in result.warnings} == {"ERASED_SKIPPED": 2}
+    assert (result.rows_read, result.changes_written, result.quarantined) == (1, 1, 0)
+
+
+def test_the_record_says_who_when_and_what_and_never_the_key(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    told = lake.done(row, erasing(id="7")).details
+    folder = Path(lake.layout(row).erased)
+    (document,) = folder.glob("*.json")
+    record = json.loads(document.read_text())
+    assert record == json.loads(json.dumps(told))
+    assert (record["by"], record["run_id"], document.stem) == ("eve", "run", record["hash"])
+    kept = datetime.fromisoformat(record["stored_until"]) - datetime.fromisoformat(record["done_at"])
+    assert kept == timedelta(days=7)
+    salt = json.loads((folder.parents[1] / "salt.json").read_text())["salt"]
+    assert len(salt) == 64
+    assert NAME not in document.read_text()
+
+
+def test_again_it_does_nothing_more(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    first = lake.done(row, erasing(id="7")).details
+    versions = [DeltaTable(path).version() for path in tables_of(lake.layout(row)).values()]
+    again = lake.done(row, replace(erasing(id="7"), asked_by="mallory")).details
+    assert again == first
+    assert [DeltaTable(path).version() for path in tables_of(lake.layout(row)).values()] == versions
+
+
+@pytest.mark.parametrize("step", ["remembered", "changes", "replica", "history", "tombstones", "errors", "leftovers"])
+def test_killed_after_any_step_it_is_simply_run_again(step: str, tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    assert killed_child(lake.job([row], erasing(id="7"), run_id="dies"), step).status == -9
+    late_file(lake, row)  # a load comes before the second try
+    assert lake.done(row, erasing(id="7")).details["run_id"] == "dies"
+    assert held(lake, row) == []
+    assert lake.replica(row) == {6: "late", 8: "z", 9: "n"}
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def test_before_images_of_the_key_are_emptied(tmp_path: Path) -> None:
+    row = spec(before_image_prefix="BI_")
+    lake = SmallLake(tmp_path)
+    lake.load(row, 8)
+    lake.done(row)
+    moved = {"Op": ["U"], "seq": [5], "id": pa.array([70], pa.int32()), "v": ["moved"],
+             "BI_id": pa.array([7], pa.int32()), "BI_v": [NAME]}  # fmt: skip
+    write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(moved))
+    lake.done(row)
+    told = lake.done(row, erasing(id="7")).details
+    assert told["removed"]["before_images"] == 1
+    assert held(lake, row) == []
+    assert lake.replica(row)[70] == "moved"
+    assert [Path(path).name for path in told["files"]] == ["20240101-000000001.parquet", "LOAD00000001.parquet"]
+    again = {**moved, "seq": [6], "v": ["again"]}
+    write(Path(lake.layout(row).landing), "20240101-000000002.parquet", pa.table(again))
+    lake.done(row)
+    assert (held(lake, row), lake.replica(row)[70]) == ([], "again")
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def test_composite_keys_of_text_and_decimals(tmp_path: Path) -> None:
+    row = TableSpec(table="s.c", keys=("a", "b"), sequence_by=("seq",))
+    lake = SmallLake(tmp_path)
+    prices = pa.array([1, 1, 2], pa.decimal128(10, 2))
+    columns: dict[str, Sequence[Any]] = {"a": ["x=1", "x", "x=1"], "b": prices, "v": ["1", "2", "3"]}
+    write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
+    lake.done(row)
+    lake.done(row, erasing(a="x=1", B="1.0"))
+    left = DeltaTable(lake.layout(row).replica).to_pyarrow_table().column("v").to_pylist()
+    assert sorted(left) == ["2", "3"]
+
+
+def test_a_hashed_key_is_named_as_the_source_has_it(tmp_path: Path) -> None:
+    row = spec(mask={"id": "hash"})
+    lake = SmallLake(tmp_path)
+    lake.load(row, 8)
+    lake.done(row)
+    told = lake.done(row, erasing(id="7")).details
+    assert (told["removed"]["replica"], len(told["files"])) == (1, 1)
+    lake.done(row, REFRESH)
+    assert DeltaTable(lake.layout(row).replica).to_pyarrow_table().num_rows == 7
+
+
+@pytest.mark.parametrize("key", [{}, {"other": "7"}, {"id": "seven"}, {"id": "7", "v": "x"}])
+def test_a_key_that_is_none_is_refused_without_a_word_of_its_value(key: dict[str, str], tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    found = lake.run(row, erasing(**key))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == "ERASE_KEY_INVALID"
+    assert "seven" not in found.result.error.message
+    assert not Path(lake.layout(row).erased).exists()
+
+
+def test_a_lost_salt_stops_the_table(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.done(row, erasing(id="7"))
+    (Path(lake.layout(row).erased).parents[1] / "salt.json").unlink()
+    lake.change(row, 5, [("U", 7, NAME)])
+    found = lake.run(row)
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == "ERASURE_SALT_MISSING"
+
+
+def test_samples_in_records_of_runs_lose_it(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.change(row, 5, [("U", 7, NAME), ("U", 8, "a")])
+    again = Path(lake.layout(row).landing, "20240101-000000006.parquet")
+    ties = {"Op": ["U", "U"], "seq": [500, 501], "id": pa.array([7, 8], pa.int32()), "v": ["tie", "tie"]}
+    write(again.parent, again.name, pa.table(ties))
+    lake.done(row)
+    records = [p.read_text() for p in Path(lake.layout(row).runs).glob("*.json")]
+    assert any('{\\"id\\":7}' in text for text in records)
+    lake.done(row, erasing(id="7"))
+    records = [p.read_text() for p in Path(lake.layout(row).runs).glob("*.json")]
+    assert not any('{\\"id\\":7}' in text for text in records)
+    assert any('{\\"id\\":8}' in text for text in records)
+
+
+def test_maintenance_removes_it_from_storage_after_its_time(tmp_path: Path) -> None:
+    def long_ago() -> datetime:
+        return datetime.now(UTC) - timedelta(days=8)
+
+    row = spec()
+    lake = SmallLake(tmp_path)
+    for n in (1, 2):
+        lake.change(row, n, [("I", 7, f"{NAME} {n}"), ("I", 7 + n, "other")])
+        lake.done(row, clock=long_ago)
+    lake.done(row, erasing(id="7"), long_ago)
+    week = time.time() - 8 * 86400
+    for file in Path(lake.roots.lake).rglob("*.parquet"):
+        os.utime(file, (week, week))
+    lake.done(row, JobOptions(action="maintain"))
+    left = [f for f in Path(lake.roots.lake, "s").rglob("*.parquet") if "_delta_log" not in f.parts]
+    assert left
+    assert [f for f in left if NAME in str(pq.read_table(f).to_pylist())] == []

@@ -1,0 +1,224 @@
+"""Maintenance: fewer files and less of what is old; the same rows, versions and transactions, whatever happens."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.claim import Claim
+from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.maintain import RUNS_KEPT
+from spark_jobs.runtime import Clock, utc_now
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import TableOutcome
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.spark.children import killed_child
+
+MAINTAIN = JobOptions(action="maintain")
+VERIFY = JobOptions(action="verify")
+BATCHES = 6
+
+
+def days_ago(days: float) -> Clock:
+    return lambda: datetime.now(UTC) - timedelta(days=days)
+
+
+def rows(path: str) -> list[Any]:
+    """All rows of a table, in an order that doesn't depend on files."""
+    found = pa.table(DeltaTable(path).scan())
+    assert found is not None  # DuckDB finds it by its name
+    return duckdb.sql("SELECT * FROM found ORDER BY ALL").fetchall()
+
+
+def files(path: str) -> int:
+    return len(DeltaTable(path).file_uris())
+
+
+def filled(root: Path, spec: TableSpec, clock: Clock = utc_now) -> SmallLake:
+    """A load and some batches, each of which inserts, updates and deletes."""
+    lake = SmallLake(root)
+    lake.load(spec, 20)
+    lake.done(spec, clock=clock)
+    for n in range(1, BATCHES):
+        lake.change(spec, n, [("U", 0, f"v{n}"), ("I", 100 + n, "new"), ("D", n, None)])
+        lake.done(spec, clock=clock)
+    return lake
+
+
+def test_small_files_are_joined_and_nothing_else_changes(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    layout = lake.layout(spec)
+    changes, replica = rows(layout.changes), rows(layout.replica)
+    made = DeltaTable(layout.changes).transaction_version("gddl:append")
+    told = lake.done(spec, MAINTAIN).details
+    assert told["compacted"]["changes"] == {"files_before": BATCHES, "files_after": 1}
+    assert (files(layout.changes), rows(layout.changes), rows(layout.replica)) == (1, changes, replica)
+    assert DeltaTable(layout.changes).transaction_version("gddl:append") == made
+    assert lake.done(spec, MAINTAIN).details["compacted"] == {}, "a second one finds nothing to do"
+
+
+def test_who_follows_the_table_sees_no_change_and_ranges_stay_known(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    lake.done(spec, MAINTAIN)
+    path = lake.layout(spec).changes
+    newest = max(Path(path, "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in newest.read_text().splitlines()]
+    moved = [a.get("add") or a.get("remove") for a in actions if "add" in a or "remove" in a]
+    assert len(moved) == BATCHES + 1
+    assert not any(m["dataChange"] for m in moved)
+    file = Tables(Storage(), utc_now).existing(path).files[0]
+    assert (file.low["_gddl"]["sequence"], file.high["_gddl"]["sequence"]) == (100, 100 * (BATCHES - 1) + 2)
+
+
+def test_batches_go_on_after_it(tmp_path: Path) -> None:
+    """Repeated changes are still known, and the transactions of later batches are later."""
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    lake.done(spec, MAINTAIN)
+    lake.change(spec, 50, [("U", 0, "again")])
+    again = Path(lake.layout(spec).landing, "20240101-000000001.parquet")
+    again.with_name("20240101-000000051.parquet").write_bytes(again.read_bytes())
+    done = lake.done(spec)
+    assert (done.changes_written, done.redelivered) == (1, 3)
+    assert lake.replica(spec)[0] == "again"
+    assert lake.done(spec, VERIFY).details["verdict"] == "equal"
+
+
+def test_a_checkpoint_alone_still_knows_the_transactions(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    lake.done(spec, MAINTAIN)
+    path = lake.layout(spec).changes
+    made = DeltaTable(path).transaction_version("gddl:append")
+    DeltaTable(path).create_checkpoint()
+    for commit in Path(path, "_delta_log").glob("*.json"):
+        commit.unlink()
+    assert DeltaTable(path).transaction_version("gddl:append") == made
+
+
+def test_old_files_go_and_young_ones_stay(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec, days_ago(8))
+    lake.change(spec, 60, [("U", 0, "today")])
+    lake.done(spec)
+    replica = lake.layout(spec).replica
+    before, there = rows(replica), set(Path(replica).glob("*.parquet"))
+    told = lake.done(spec, MAINTAIN).details
+    gone = there - set(Path(replica).glob("*.parquet"))
+    assert told["files_removed"] >= len(gone) > 0
+    assert rows(replica) == before
+    young = DeltaTable(replica, version=DeltaTable(replica).version())
+    assert young.to_pyarrow_table().num_rows == len(before)
+    last_but_one = {Path(uri) for uri in _files_before_today(replica)}
+    assert last_but_one <= set(Path(replica).glob("*.parquet")), "replaced today, and still there for who reads it"
+
+
+def _files_before_today(path: str) -> list[str]:
+    """Of the newest version that was made with a clock in the past."""
+    table = DeltaTable(path)
+    today = next(h["version"] for h in table.history() if h.get("operation") == "WRITE")
+    return DeltaTable(path, version=today - 1).file_uris()
+
+
+def test_tombstones_go_after_their_time(tmp_path: Path) -> None:
+    spec = spec_of(tombstone_retention="7d")
+    lake = filled(tmp_path, spec, days_ago(8))
+    lake.change(spec, 60, [("D", 12, None)])
+    lake.done(spec)
+    assert len(rows(lake.layout(spec).tombstones)) <= BATCHES
+    lake.done(spec, MAINTAIN)
+    assert [row[0] for row in rows(lake.layout(spec).tombstones)] == [12]
+    assert lake.done(spec, VERIFY).details["verdict"] == "equal"
+
+
+def test_changes_stay_for_ever_unless_the_row_says_otherwise(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec, days_ago(1000))
+    before = rows(lake.layout(spec).changes)
+    assert lake.done(spec, MAINTAIN).details["changes_cut"] == 0
+    assert rows(lake.layout(spec).changes) == before
+
+
+def test_superseded_changes_are_cut_and_verify_knows(tmp_path: Path) -> None:
+    spec = spec_of(changes_retention="30d")
+    lake = filled(tmp_path, spec, days_ago(40))
+    lake.change(spec, 60, [("U", 7, "younger")])
+    lake.done(spec)
+    replica = lake.replica(spec)
+    told = lake.done(spec, MAINTAIN).details
+    # Load rows of five deleted keys and of 0 and 7, and all updates of 0 but the last.
+    assert told["changes_cut"] == (BATCHES - 1) + 2 + (BATCHES - 2)
+    ids = DeltaTable(lake.layout(spec).changes).to_pyarrow_table().column("id").to_pylist()
+    assert sorted(ids) == sorted(set(replica) | set(range(1, BATCHES))), "each key keeps its last change"
+    found = lake.done(spec, VERIFY).details
+    assert (found["verdict"], lake.replica(spec)) == ("equal", replica)
+    assert datetime.now(UTC) - datetime.fromisoformat(found["changes_cut_before"]) > timedelta(days=29)
+
+
+def test_a_dry_run_tells_and_leaves_all_as_it_is(tmp_path: Path) -> None:
+    spec = spec_of(changes_retention="30d")
+    lake = filled(tmp_path, spec, days_ago(40))
+    there = {p: p.stat().st_mtime_ns for p in Path(lake.roots.lake).rglob("*") if p.is_file()}
+    told = lake.done(spec, JobOptions(action="maintain", dry_run=True)).details
+    assert told["dry_run"]
+    assert min(told["changes_cut"], told["files_removed"], told["tombstones_removed"], len(told["compacted"])) > 0
+    assert {p: p.stat().st_mtime_ns for p in Path(lake.roots.lake).rglob("*") if p.is_file()} == there
+
+
+def test_leftovers_of_a_dead_refresh_and_old_records_go(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    layout = lake.layout(spec)
+    left = Path(layout.state, "refresh", "000000000009r-1", "changes", "part.parquet")
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"x")
+    for n in range(RUNS_KEPT + 10):
+        Path(layout.runs, f"20200101T0000000000{n:02d}-old.json").write_text("{}")
+    told = lake.done(spec, MAINTAIN).details
+    assert (told["leftovers_removed"], told["runs_removed"]) == (1, 10 + BATCHES)
+    assert not left.exists()
+    assert len(list(Path(layout.runs).iterdir())) == RUNS_KEPT
+
+
+def test_it_waits_for_nobody_and_disturbs_no_run(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    with Claim.acquire(Storage(), lake.layout(spec).state, "a-load", utc_now):
+        found = lake.run(spec, MAINTAIN)
+    assert isinstance(found, TableOutcome)
+    assert found.passing
+    assert found.result.error is not None
+    assert found.result.error.code == "TABLE_BUSY"
+
+
+def test_a_retention_below_the_least_is_refused(tmp_path: Path) -> None:
+    spec = spec_of(vacuum_retention="12h")
+    lake = SmallLake(tmp_path)
+    found = lake.run(spec, MAINTAIN)
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == "RETENTION_TOO_SHORT"
+
+
+@pytest.mark.parametrize("step", ["tombstones", "cut", "compact", "vacuum", "leftovers"])
+def test_killed_after_any_step_it_is_simply_run_again(step: str, tmp_path: Path) -> None:
+    spec = spec_of(changes_retention="30d")
+    lake = filled(tmp_path, spec, days_ago(40))
+    replica = rows(lake.layout(spec).replica)
+    assert killed_child(lake.job([spec], MAINTAIN, run_id="dies"), step).status == -9
+    assert rows(lake.layout(spec).replica) == replica
+    lake.done(spec, MAINTAIN)
+    assert rows(lake.layout(spec).replica) == replica
+    assert (files(lake.layout(spec).changes), lake.done(spec, VERIFY).details["verdict"]) == (1, "equal")
+    lake.change(spec, 70, [("I", 500, "after")])
+    assert lake.done(spec).changes_written == 1

@@ -1,0 +1,298 @@
+"""The replica against a real PostgreSQL: what is equal, what is on its way, what is wrong, and what can't be told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.runtime import Runtime
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.table_run import TableRun
+from spark_jobs.worker import NoSpark
+from tests.delta_rs.postgres import postgres
+from tests.delta_rs.small_lake import SmallLake
+from tests.landing import write
+
+SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": "SHOP_DB"})
+VERIFY = JobOptions(action="verify")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[sa.Engine]:
+    with postgres() as engine:
+        yield engine
+
+
+@pytest.fixture
+def source(server: sa.Engine) -> sa.Engine:
+    run(server, "DROP SCHEMA IF EXISTS s CASCADE", "CREATE SCHEMA s")
+    return server
+
+
+def run(engine: sa.Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+def verify(lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions = VERIFY) -> JobResult:
+    environ = {"SHOP_DB": engine.url.render_as_string(hide_password=False)}
+    return verified(lake, environ, spec, options)
+
+
+def verified(
+    lake: SmallLake, environ: dict[str, str], spec: TableSpec = SPEC, options: JobOptions = VERIFY
+) -> JobResult:
+    job = lake.job([spec], options)
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=environ)
+    found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
+    assert isinstance(found, TableOutcome), found
+    return found.result
+
+
+def code(result: JobResult) -> str | None:
+    return None if result.error is None else result.error.code
+
+
+def three(root: Path, engine: sa.Engine) -> SmallLake:
+    """Three equal rows on both sides."""
+    run(
+        engine,
+        "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
+        "INSERT INTO s.t SELECT i, 'load ' || i FROM generate_series(0, 2) i",
+    )
+    lake = SmallLake(root)
+    lake.load(SPEC)
+    lake.done(SPEC)
+    return lake
+
+
+def change(lake: SmallLake, number: int, op: str, key: int, v: str, at: datetime | None = None) -> None:
+    """A change that was committed at a time, now unless told; and a run that takes it in."""
+    columns: dict[str, Any] = {
+        "Op": [op], "seq": [number], "id": pa.array([key], pa.int32()), "v": [v],
+        "dms_timestamp": pa.array([at or datetime.now(UTC)], pa.timestamp("us", tz="UTC")),
+    }  # fmt: skip
+    write(Path(lake.layout(SPEC).landing), f"20240101-{number:09d}.parquet", pa.table(columns))
+    lake.done(SPEC)
+
+
+SPRING = datetime.fromisoformat("2024-03-31 02:30:00.000001")
+OLD = datetime.fromisoformat("1969-12-31 23:59:59.999999")
+COLUMNS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
+    "id": ("int PRIMARY KEY", pa.int32(), [1, 2, 3]),
+    "big": ("bigint", pa.int64(), [2**62, -1, None]),
+    "price": ("numeric(10,2)", pa.decimal128(10, 2), [Decimal("1.50"), Decimal("0.00"), None]),
+    "v": ("text", pa.string(), ["  Grüße\n\\ '\" 😀 ", "", None]),
+    "code": ("varchar(9)", pa.string(), ["NULL", "x ", None]),
+    "ok": ("boolean", pa.bool_(), [True, False, None]),
+    "d": ("date", pa.date32(), [date(1, 1, 1), date(9999, 12, 31), None]),
+    "at": ("timestamptz", pa.timestamp("us", tz="UTC"), [SPRING.replace(tzinfo=UTC), OLD.replace(tzinfo=UTC), None]),
+    "local_at": ("timestamp", pa.timestamp("us"), [SPRING, OLD, None]),
+    "f": ("double precision", pa.float64(), [0.1, float("nan"), None]),
+    "r": ("real", pa.float32(), [0.1, -0.0, None]),
+    "raw": ("bytea", pa.binary(), [b"\x00\xff", b"", None]),
+    "fixed": ("char(5)", pa.string(), ["ab", "c", None]),
+    "doc": ("jsonb", pa.string(), ['{"a": 1}', "{}", None]),
+    "any_number": ("numeric", pa.decimal128(38, 10), [Decimal("0.1"), Decimal(2), None]),
+}  # fmt: skip
+
+
+def test_values_of_all_sorts_compare_and_others_are_named(source: sa.Engine, tmp_path: Path) -> None:
+    run(
+        source, f"CREATE TABLE s.t ({', '.join(f'{name} {kind[0]}' for name, kind in COLUMNS.items())}, only_there int)"
+    )
+    with source.begin() as connection:
+        table = sa.Table("t", sa.MetaData(), schema="s", autoload_with=connection)
+        for i in range(3):
+            row = {name: values[i] for name, (_, _, values) in COLUMNS.items()}
+            connection.execute(table.insert(), {**row, "doc": sa.null() if row["doc"] is None else {"a": 1}})
+    lake = SmallLake(tmp_path)
+    arrays = {name: pa.array(values, kind) for name, (_, kind, values) in COLUMNS.items()}
+    write(Path(lake.layout(SPEC).landing), "LOAD00000001.parquet", pa.table(arrays))
+    lake.done(SPEC)
+    result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
+    told = result.details["source"]
+    assert (code(result), told["different"], told["keys"]) == (None, 0, ())
+    left_out = {"fixed", "doc", "any_number", "only_there"}
+    assert set(told["not_compared"]) == left_out
+    assert set(told["compared"]) == set(COLUMNS) - left_out
+    assert told["not_compared"]["only_there"] == "not in the lake"
+
+
+@pytest.mark.parametrize("column", [name for name in COLUMNS if name not in ("id", "fixed", "doc", "any_number")])
+def test_a_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp_path: Path) -> None:
+    kind, arrow, values = COLUMNS[column]
+    run(source, f"CREATE TABLE s.t (id int PRIMARY KEY, {column} {kind})")
+    with source.begin() as connection:
+        table = sa.Table("t", sa.MetaData(), schema="s", autoload_with=connection)
+        connection.execute(table.insert(), [{"id": i, column: values[i]} for i in range(3)])
+    lake = SmallLake(tmp_path)
+    turned = [values[0], values[2], values[1]]
+    write(
+        Path(lake.layout(SPEC).landing),
+        "LOAD00000001.parquet",
+        pa.table({"id": pa.array([0, 1, 2], pa.int32()), column: pa.array(turned, arrow)}),
+    )
+    lake.done(SPEC)
+    result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
+    assert [k["key"] for k in result.details["source"]["keys"]] == ['{"id": "1"}', '{"id": "2"}']
+
+
+def test_a_change_on_its_way_is_no_difference(source: sa.Engine, tmp_path: Path) -> None:
+    lake = three(tmp_path, source)
+    assert verify(lake, source).details["source"]["different"] == 0
+    run(source, "UPDATE s.t SET v = 'new' WHERE id = 1")
+    result = verify(lake, source)
+    told = result.details["source"]
+    assert (code(result), told["different"], told["unsettled"]) == (None, 0, 1)
+    assert told["keys"] == ({"key": '{"id": "1"}', "state": "different", "settled": False},)
+    assert [(w.code, w.count) for w in result.warnings] == [("SOURCE_UNSETTLED", 1)]
+    change(lake, 1, "U", 1, "new")
+    told = verify(lake, source).details["source"]
+    assert (told["different"], told["unsettled"]) == (0, 0)
+
+
+def test_a_lost_change_is_told_once_a_later_commit_has_arrived(source: sa.Engine, tmp_path: Path) -> None:
+    lake = three(tmp_path, source)
+    run(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
+    assert verify(lake, source).details["source"]["unsettled"] == 1
+    earlier = datetime.now(UTC) - timedelta(hours=1)
+    run(source, "UPDATE s.t SET v = 'w' WHERE id = 2")
+    change(lake, 1, "U", 2, "w", earlier)
+    assert code(verify(lake, source)) is None, "what has arrived was committed before the look"
+    change(lake, 2, "U", 2, "w", datetime.now(UTC) + timedelta(seconds=5))
+    result = verify(lake, source)
+    assert code(result) == "SOURCE_DIFFERENT"
+    assert result.details["source"]["keys"] == ({"key": '{"id": "1"}', "state": "different", "settled": True},)
+    assert result.error is not None
+    assert "gddl run --table s.t" in result.error.message
+
+
+def test_a_quiet_source_settles_by_time(source: sa.Engine, tmp_path: Path) -> None:
+    lake = three(tmp_path, source)
+    run(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
+    soon = replace(VERIFY, settle_seconds=0.2)
+    assert code(verify(lake, source, options=soon)) is None
+    Event().wait(0.3)
+    assert code(verify(lake, source, options=soon)) == "SOURCE_DIFFERENT"
+
+
+def test_missing_extra_and_different(source: sa.Engine, tmp_path: Path) -> None:
+    lake = three(tmp_path, source)
+    run(
+        source,
+        "DELETE FROM s.t WHERE id = 0",
+        "UPDATE s.t SET v = NULL WHERE id = 1",
+        "INSERT INTO s.t VALUES (9, 'x')",
+    )
+    told = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
+    assert [(k["key"], k["state"]) for k in told["keys"]] == [
+        ('{"id": "0"}', "extra"), ('{"id": "1"}', "different"), ('{"id": "9"}', "missing")
+    ]  # fmt: skip
+    assert (told["rows"], told["source_rows"], told["different"]) == (3, 3, 3)
+
+
+def test_a_wrong_replica_is_told_apart_from_a_wrong_source(source: sa.Engine, tmp_path: Path) -> None:
+    lake = three(tmp_path, source)
+    replica = lake.layout(SPEC).replica
+    DeltaTable(replica).delete("id = 2")
+    result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
+    assert (code(result), result.details["source"]["different"]) == ("VERIFY_DIFFERENT", 1)
+    assert result.error is not None
+    assert "gddl resync --table s.t" in result.error.message
+
+
+def test_only_ranges_that_differ_are_looked_into(source: sa.Engine, tmp_path: Path) -> None:
+    count = 25_000
+    rows = f"INSERT INTO s.t SELECT i, 'load ' || i FROM generate_series(0, {count - 1}) i"  # noqa: S608 - a number
+    run(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
+        rows,
+        "UPDATE s.t SET v = 'x' WHERE id = 20000", "INSERT INTO s.t VALUES (-5, 'below')")  # fmt: skip
+    lake = SmallLake(tmp_path)
+    lake.load(SPEC, count)
+    lake.done(SPEC)
+    told = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
+    assert (told["ranges"], told["ranges_different"], told["different"]) == (3, 2, 2)
+    assert [k["state"] for k in told["keys"]] == ["missing", "different"]
+
+
+def test_rows_marked_as_deleted_are_not_in_the_source(source: sa.Engine, tmp_path: Path) -> None:
+    soft = replace(SPEC, delete="soft")
+    lake = three(tmp_path, source)
+    run(source, "DELETE FROM s.t WHERE id = 1")
+    fresh = SmallLake(tmp_path / "soft")
+    fresh.load(soft)
+    fresh.change(soft, 1, [("D", 1, None)])
+    fresh.done(soft)
+    told = verify(fresh, source, soft, replace(VERIFY, settle_seconds=0)).details["source"]
+    assert (told["different"], told["rows"]) == (0, 2)
+    assert lake.replica(SPEC).keys() == {0, 1, 2}
+
+
+def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
+    spec = replace(SPEC, keys=("a", "b"))
+    run(source, 'CREATE TABLE s.t ("A" text, b int, v text, PRIMARY KEY ("A", b))',
+        "INSERT INTO s.t VALUES ('ä', 1, 'x'), ('z', 1, 'y'), ('Z', 1, 'changed')")  # fmt: skip
+    lake = SmallLake(tmp_path)
+    columns = {"a": ["ä", "z", "Z"], "b": pa.array([1, 1, 1], pa.int32()), "v": ["x", "y", "z"]}
+    write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
+    lake.done(spec)
+    told = verify(lake, source, spec, replace(VERIFY, settle_seconds=0)).details["source"]
+    assert [k["key"] for k in told["keys"]] == ['{"a": "Z", "b": "1"}']
+
+
+def test_masked_keys_can_not_be_matched(source: sa.Engine, tmp_path: Path) -> None:
+    three(tmp_path, source)
+    masked = replace(SPEC, mask={"id": "hash"})
+    lake = SmallLake(tmp_path / "masked")
+    lake.load(masked)
+    lake.done(masked)
+    assert code(verify(lake, source, masked)) == "SOURCE_KEYS_NOT_COMPARABLE"
+
+
+SECRET = "hunter2"  # noqa: S105 - it opens nothing
+AS_JSON = json.dumps({"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "password": SECRET})
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, "SOURCE_CONNECTION_MISSING"),
+        ({"SHOP_DB": f"no url {SECRET}"}, "SOURCE_CONNECTION_MISSING"),
+        ({"SHOP_DB": f"postgresql+psycopg2://u:{SECRET}@127.0.0.1:1/db"}, "SOURCE_UNREACHABLE"),
+        ({"AIRFLOW_CONN_SHOP_DB": f"postgres://u:{SECRET}@127.0.0.1:1/db"}, "SOURCE_UNREACHABLE"),
+        ({"AIRFLOW_CONN_SHOP_DB": AS_JSON}, "SOURCE_UNREACHABLE"),
+        ({"SHOP_DB": f"nosuch://u:{SECRET}@h/db"}, "SOURCE_DRIVER_MISSING"),
+    ],
+)  # fmt: skip
+def test_a_source_that_does_not_answer_is_told_without_its_secret(
+    environ: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    lake = SmallLake(tmp_path)
+    lake.load(SPEC)
+    lake.done(SPEC)
+    result = verified(lake, environ)
+    assert code(result) == expected
+    assert SECRET not in str(result)
+
+
+def test_a_source_without_the_table(source: sa.Engine, tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    lake.load(SPEC)
+    lake.done(SPEC)
+    assert code(verify(lake, source)) == "SOURCE_TABLE_MISSING"

@@ -1,0 +1,55 @@
+"""Maintenance on Spark, with deletion vectors: the same rows and transactions, and what was deleted stays deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
+from spark_jobs.job import run_job
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake, spec_of
+
+TIER = replace(DEFAULT_TIERS["small"], engine="spark", deletion_vectors=True)
+
+
+def done(lake: SmallLake, spec: TableSpec, options: JobOptions, port: LocalPort, days: float = 0) -> JobResult:
+    """The result of a job as if so many days ago."""
+    runtime = replace(port.runtime, clock=lambda: datetime.now(UTC) - timedelta(days=days))
+    (outcome,) = run_job(lake.job([spec], options), runtime, lambda _: None)
+    assert outcome.result.error is None, outcome.result.error
+    return outcome.result
+
+
+def rows(port: LocalPort, path: str) -> list[str]:
+    return sorted(map(str, port.read(path)))
+
+
+def transaction(port: LocalPort, path: str) -> int:
+    from spark_jobs.engines.delta_commits import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
+    from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - Spark starts with the first test that asks
+
+    return Tables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
+
+
+def test_with_deletion_vectors(tmp_path: Path) -> None:
+    port, spec = LocalPort("spark"), spec_of(changes_retention="30d")
+    lake = SmallLake(tmp_path, TIER)
+    lake.load(spec, 1000)
+    done(lake, spec, JobOptions(), port, 40)
+    for n in range(1, 4):
+        lake.change(spec, n, [("U", 0, f"v{n}"), ("I", 2000 + n, "new"), ("D", n, None)])
+        done(lake, spec, JobOptions(), port, 40)
+    layout = lake.layout(spec)
+    before, made = rows(port, layout.replica), transaction(port, layout.replica)
+    told: dict[str, Any] = done(lake, spec, JobOptions(action="maintain"), port).details
+    assert told["changes_cut"] == 3 + 1 + 2, "load rows of the deleted keys and of 0, and all updates of 0 but the last"
+    assert told["tombstones_removed"] == 3
+    assert told["compacted"]["changes"]["files_after"] == 1
+    assert (rows(port, layout.replica), transaction(port, layout.replica)) == (before, made)
+    assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
+    lake.change(spec, 9, [("U", 5, "after")])
+    assert done(lake, spec, JobOptions(), port).main.updated == 1

@@ -1,0 +1,86 @@
+"""`gddl maintain`, `erase`, `resync`, and what `verify` says of a source."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.test_cli import Shop, shop
+
+__all__ = ["shop"]
+
+KEPT = {
+    "compacted": {"changes": {"files_before": 40, "files_after": 2}, "replica": {"files_before": 5, "files_after": 1}},
+    "files_removed": 1200, "tombstones_removed": 3, "changes_cut": 0, "runs_removed": 7, "leftovers_removed": 0,
+    "dry_run": True,
+}  # fmt: skip
+
+
+def test_maintain_shows_what_was_done(shop: Shop) -> None:
+    answer = shop.gddl("maintain", "--table", "sales.orders", "--dry-run", results={"sales.orders": {"details": KEPT}})
+    assert answer.status == 0
+    assert (shop.order["options"]["action"], shop.order["options"]["dry_run"]) == ("maintain", True)
+    assert "sales.orders succeeded 42 1,200 3 0 7 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
+
+
+ERASED = {
+    "hash": "ab12", "table": "sales.orders", "removed": {"changes": 4, "replica": 1}, "files": ["/landing/x.parquet"],
+    "stored_until": "2024-01-09T00:00:00+00:00", "done_at": "2024-01-02T00:00:00+00:00",
+}  # fmt: skip
+
+
+def test_erase_sends_the_whole_key_and_says_what_is_left(shop: Shop) -> None:
+    results = {"sales.orders": {"details": ERASED}}
+    answer = shop.gddl("erase", "--table", "sales.orders", "--key", "id=5", "--key", "b=x=y", results=results)
+    assert answer.status == 0
+    options = shop.order["options"]
+    assert (options["action"], options["key"]) == ("erase", {"id": "5", "b": "x=y"})
+    assert options["asked_by"]
+    assert "erased; rows removed: changes 4, replica 1" in answer.out
+    assert "after 2024-01-09T00:00:00+00:00" in answer.out
+    assert "still in the landing file /landing/x.parquet" in answer.out
+
+
+@pytest.mark.parametrize("parts", [["secret-value"], ["=5"], ["id=5", "id=6"]])
+def test_a_key_that_is_none_is_refused_without_its_value(parts: list[str], shop: Shop) -> None:
+    keys = [argument for part in parts for argument in ("--key", part)]
+    answer = shop.gddl("erase", "--table", "sales.orders", *keys)
+    assert answer.status == 2
+    assert "ERASE_KEY_INVALID" in answer.err
+    assert "secret-value" not in answer.err
+    assert not (shop.folder / "order.json").exists()
+
+
+def test_resync_is_a_checked_refresh(shop: Shop) -> None:
+    checked = {"rows": 5000, "appear": 1, "vanish": 0, "change": 2, "far_before": 3, "far_after": 0}
+    results = {"sales.orders": {"details": {"resync": checked}}}
+    answer = shop.gddl("resync", "--table", "sales.orders", "--source-connection", "SHOP_DB", results=results)
+    assert answer.status == 0
+    options = shop.order["options"]
+    assert (options["action"], options["full_refresh"], options["resync"]) == ("run", True, True)
+    assert options["source_connection"] == "SHOP_DB"
+    assert "sales.orders succeeded 5,000 1 0 2 3 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
+
+
+def test_resync_names_its_tables(shop: Shop) -> None:
+    assert shop.gddl("resync").status == 2
+
+
+@pytest.mark.parametrize("command", ["verify", "resync"])
+def test_a_url_is_no_name_of_a_connection_and_is_not_shown(command: str, shop: Shop) -> None:
+    url = "postgresql://u:hunter2@h/db"
+    answer = shop.gddl(command, "--table", "sales.orders", "--source-connection", url)
+    assert answer.status == 2
+    assert "CONNECTION_INVALID" in answer.err
+    assert "hunter2" not in answer.err + answer.out
+
+
+def test_verify_shows_keys_that_differ_from_the_source(shop: Shop) -> None:
+    key = {"key": '{"id": "7"}', "state": "missing", "settled": True}
+    source = {"rows": 4, "source_rows": 5, "different": 1, "unsettled": 0, "keys": [key]}
+    details = {"verdict": "different", "rows": 4, "expected_rows": 4, "keys": [], "source": source}
+    answer = shop.gddl("verify", "--settle", "60", results={"sales.orders": {"details": details}})
+    assert answer.status == 1
+    assert shop.order["options"]["settle_seconds"] == 60
+    (row,) = [line for line in answer.out.splitlines() if line.startswith("sales.orders")]
+    assert row.split()[:5] == ["sales.orders", "different", "4", "4", "5"]
+    assert '{"id": "7"} missing' in row

@@ -1,0 +1,168 @@
+"""Figures of jobs: what they say, that tables are bounded, and that jobs side by side lose none."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from spark_jobs.json_log import JsonFormatter, WorkAtHand
+from spark_jobs.metrics import METRICS, Point, bounded, points_of
+from spark_jobs.metrics_file import _read, add, rendered
+from spark_jobs.metrics_otel import send
+from spark_jobs.metrics_publish import publish
+from spark_jobs.runtime import Step, silent
+
+DASHBOARD = Path(__file__).parents[2] / "dashboards" / "grafana.json"
+
+
+def result(table: str = "s.t", **fields: Any) -> JobResult:
+    return replace(JobResult(table=table, status="succeeded", rows_read=5, bytes_read=900, seconds=0.5), **fields)
+
+
+def job(tables: Sequence[str] = ("s.t",), **options: Any) -> JobSpec:
+    specs = tuple(TableSpec(table=name, keys=("id",), size="large") for name in tables)
+    return JobSpec(run_id="r", roots=Roots(landing="/l", lake="/k"), tables=specs, options=JobOptions(**options))
+
+
+def values(path: Path) -> dict[str, float]:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_counters_grow_and_gauges_are_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "gddl.prom"
+    environ = {"GDDL_METRICS_FILE": str(path)}
+    warned = (RunWarning(code="SEQUENCE_TIE", message="m", count=3),)
+    first = result(warnings=warned, freshness=Freshness(lag_seconds=12.5), main=MainCounts(rows=7), quarantined=2)
+    publish(job(), [first], 1000.0, environ)
+    publish(job(), [result(status="failed", freshness=Freshness(lag_seconds=3.0))], 2000.0, environ)
+    found, own = values(path), 'table="s.t",tier="large"'
+    assert found[f"gddl_rows_read_total{{{own}}}"] == 10
+    assert found[f"gddl_bytes_read_total{{{own}}}"] == 1800
+    assert found[f"gddl_seconds_total{{{own}}}"] == 1.0
+    assert found[f"gddl_quarantined_total{{{own}}}"] == 2
+    assert found[f'gddl_warnings_total{{{own},code="SEQUENCE_TIE"}}'] == 3
+    assert (
+        found[f'gddl_runs_total{{{own},status="succeeded"}}'] == found[f'gddl_runs_total{{{own},status="failed"}}'] == 1
+    )
+    assert (found[f"gddl_lag_seconds{{{own}}}"], found[f"gddl_last_run_failed{{{own}}}"]) == (3.0, 1)
+    assert (found[f"gddl_replica_rows{{{own}}}"], found[f"gddl_last_run_timestamp_seconds{{{own}}}"]) == (7, 2000)
+
+
+def test_the_text_is_prometheus_s(tmp_path: Path) -> None:
+    text = rendered(points_of(result('s."t\\\n'), "small", 5.0))
+    assert '# TYPE gddl_rows_read_total counter\ngddl_rows_read_total{table="s.\\"t\\\\\\n",tier="small"} 5\n' in text
+    assert "# TYPE gddl_last_run_failed gauge\n" in text
+    path = tmp_path / "x.prom"
+    path.write_text(text)
+    assert rendered(_read(path)) == text
+
+
+def test_tables_are_bounded_and_keep_their_names(tmp_path: Path) -> None:
+    path = str(tmp_path / "gddl.prom")
+    for name in ("s.a", "s.b", "s.c", "s.d", "s.a"):
+        add(path, points_of(result(name, freshness=Freshness(lag_seconds=len(name) + ord(name[-1]))), "small", 1.0), 2)
+    found = values(Path(path))
+    read = {name.split('"')[1]: value for name, value in found.items() if name.startswith("gddl_rows_read")}
+    assert read == {"s.a": 10, "s.b": 5, "other": 10}
+
+
+def test_of_the_others_gauges_the_worst_counts() -> None:
+    points = [p for n, lag in (("s.a", 1.0), ("s.b", 9.0), ("s.c", 4.0))
+              for p in points_of(result(n, freshness=Freshness(lag_seconds=lag)), "small", 1.0)]  # fmt: skip
+    found = {p.labels[0][1]: p.value for p in bounded(points, (), 1) if p.metric == "gddl_lag_seconds"}
+    assert found == {"s.a": 1.0, "other": 9.0}
+
+
+def test_jobs_side_by_side_lose_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "gddl.prom")
+
+    def many() -> None:
+        for _ in range(20):
+            add(path, points_of(result(), "small", 1.0), 10)
+
+    threads = [threading.Thread(target=many) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values(Path(path))['gddl_rows_read_total{table="s.t",tier="small"}'] == 4 * 20 * 5
+
+
+def test_a_file_that_can_t_be_written_fails_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    publish(job(), [result()], 1.0, {"GDDL_METRICS_FILE": str(tmp_path / "no" / "x.prom")})
+    assert "metrics could not be handed on" in caplog.text
+
+
+def test_upkeep_leaves_no_figures(tmp_path: Path) -> None:
+    path = tmp_path / "gddl.prom"
+    publish(job(action="verify"), [result()], 1.0, {"GDDL_METRICS_FILE": str(path)})
+    assert not path.exists()
+
+
+def test_opentelemetry_gets_the_same() -> None:
+    export = pytest.importorskip("opentelemetry.sdk.metrics.export")
+    seen: list[Any] = []
+
+    class Kept(export.MetricExporter):  # type: ignore[misc, name-defined]  # the package may be absent
+        def export(self, metrics_data: Any, *_: Any, **__: Any) -> Any:
+            seen.append(json.loads(metrics_data.to_json()))
+            return export.MetricExportResult.SUCCESS
+
+        def shutdown(self, *_: Any, **__: Any) -> None: ...
+
+        def force_flush(self, *_: Any) -> bool:
+            return True
+
+    send(points_of(result(), "small", 5.0), Kept())
+    scope = seen[0]["resource_metrics"][0]["scope_metrics"][0]
+    told = {m["name"]: m["data"]["data_points"][0] for m in scope["metrics"]}
+    assert told["gddl.rows_read"]["value"] == 5
+    assert told["gddl.rows_read"]["attributes"] == {"table": "s.t", "tier": "small"}
+    assert told["gddl.last_run_failed"]["value"] == 0
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    board = json.loads(DASHBOARD.read_text())
+    asked = " ".join(t["expr"] for panel in board["panels"] for t in panel.get("targets", []))
+    names = {f"{m.name}_total" if m.kind == "counter" else m.name for m in METRICS}
+    used = set(re.findall(r"gddl_[a-z_]+", asked))
+    assert used <= names
+    assert used >= {"gddl_lag_seconds", "gddl_quarantined_total", "gddl_rows_read_total", "gddl_runs_total"}
+
+
+def test_a_line_of_the_log_names_run_table_and_batch() -> None:
+    at_hand = WorkAtHand("run-1")
+    observe = at_hand.observing(silent)
+    formatter = JsonFormatter(at_hand)
+
+    def line() -> dict[str, Any]:
+        record = logging.LogRecord("x", logging.WARNING, __file__, 1, "what %s", ("it says\n",), None)
+        found: dict[str, Any] = json.loads(formatter.format(record))
+        return found
+
+    assert (line()["table"], line()["batch"]) == (None, None)
+    observe(Step(table="s.t", step="merge", batch=7))
+    assert (line()["run"], line()["table"], line()["batch"], line()["message"]) == ("run-1", "s.t", 7, "what it says\n")
+    other: list[Any] = []
+    thread = threading.Thread(target=lambda: other.append(line()["table"]))
+    thread.start()
+    thread.join()
+    assert other == [None], "another thread works on another table"
+    observe(Step(table="s.t", step="done"))
+    assert line()["table"] is None
+
+
+def test_points_are_of_metrics_that_are_declared() -> None:
+    found: list[Point] = points_of(result(freshness=Freshness(lag_seconds=1.0), main=MainCounts(rows=1)), "small", 1.0)
+    assert {p.metric for p in found} == {m.name for m in METRICS} - {"gddl_warnings"}
