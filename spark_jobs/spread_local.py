@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -49,7 +48,8 @@ class LocalSpread:
         """Each table's outcome as soon as it is done; tables that this engine can't take come as declined."""
         if not specs:
             return
-        pool = _Pool(replace(job, tables=()), _processes(job, specs), self)
+        sizes = frozenset(spec.size for spec in specs)
+        pool = _Pool(replace(job, tables=()), sizes, _processes(job, specs), self)
         try:
             costs: dict[str, int] = dict.fromkeys((s.table for s in specs), 0)
             if job.options.action == "run" and not job.options.full_refresh and len(specs) > 1:
@@ -101,18 +101,20 @@ class _Pool:
 
     Attributes:
         job: without its tables.
+        sizes: tiers of its tables.
         most: processes at once.
     """
 
     job: JobSpec
+    sizes: frozenset[str]
     most: int
     spread: LocalSpread
     staff: list[_Worker] = field(default_factory=list)
 
-    @cached_property
-    def memory(self) -> int:
-        """Bytes that a table may take."""
-        return max(size_bytes(t.delta_rs_memory) for t in self.job.tiers.values() if t.engine == "delta_rs")
+    def memory(self, specs: Iterable[TableSpec] = ()) -> int:
+        """Bytes that these tables may take each; without any, the most that a table of the job may."""
+        sizes = {spec.size for spec in specs} or self.sizes
+        return max(size_bytes(self.job.tiers[size].delta_rs_memory) for size in sizes)
 
     def work_off(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Tasks in their order, answers as they come. A task whose worker dies is given to one other."""
@@ -152,7 +154,7 @@ class _Pool:
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        process = context.Process(target=self.spread.target, args=(theirs, self.job, self.memory), daemon=True)
+        process = context.Process(target=self.spread.target, args=(theirs, self.job, self.memory()), daemon=True)
         process.start()
         theirs.close()
         worker = _Worker(process, mine)
@@ -172,7 +174,8 @@ class _Pool:
         """Whether it holds more than the memory of a table."""
         if worker.own_bytes is None:
             return False
-        return resident_bytes(worker.process.pid or 0) - worker.own_bytes > share * self.memory
+        allowed = self.memory(worker.task.specs if worker.task else ())
+        return resident_bytes(worker.process.pid or 0) - worker.own_bytes > share * allowed
 
     def _receive(self, worker: _Worker) -> Answer | None:
         """The answer to its task, `_DIED`, or null where it only told a step; out of time or memory it is killed."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.spec import JobOptions
+from spark_jobs.storage import Storage
 from spark_jobs.table_job import Declined, TableOutcome
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.scenarios.delta_log import commits
@@ -32,7 +33,7 @@ def grown(tmp_path: Path, **fields: Any) -> SmallLake:
 def add_commit(table: str, *actions: Mapping[str, Any]) -> None:
     """By hand, as another writer would."""
     log = Path(table, "_delta_log")
-    number = commits(table)
+    number = commits(Storage(), table)
     lines = [json.dumps(a) for a in ({"commitInfo": {"operation": "test"}}, *actions)]
     (log / f"{number:020d}.json").write_text("\n".join(lines))
 
@@ -68,11 +69,11 @@ def test_a_table_feature_that_it_does_not_know(feature: str, table: str, tmp_pat
     lake = grown(tmp_path)
     path = getattr(lake.layout(SPEC), table)
     add_commit(path, protocol(*FEATURES[feature]))
-    before = commits(lake.layout(SPEC).replica)
+    before = commits(Storage(), lake.layout(SPEC).replica)
     done = lake.run(SPEC)
     assert isinstance(done, Declined)
     assert feature in done.reason or "deltalake can't open it" in done.reason
-    assert commits(lake.layout(SPEC).replica) == before
+    assert commits(Storage(), lake.layout(SPEC).replica) == before
 
 
 SETTINGS = {
@@ -92,7 +93,7 @@ def test_a_setting_that_asks_more_of_a_writer(setting: str, tmp_path: Path) -> N
     done = lake.run(SPEC)
     assert isinstance(done, Declined)
     assert setting in done.reason or "deltalake can't open it" in done.reason
-    assert commits(path) == 3, "it was written to"
+    assert commits(Storage(), path) == 3, "it was written to"
 
 
 def test_a_column_that_may_not_be_null(tmp_path: Path) -> None:
