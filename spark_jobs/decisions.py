@@ -39,7 +39,12 @@ def require_sound(spec: TableSpec, intake: Intake, state: TableState) -> None:
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:
     """Whether batch and table are so small that planning costs more than the work."""
-    return sum(f.size for f in plan.files) < _SMALL_BYTES and state.rows < _SMALL_ROWS
+    return sum(f.size for f in plan.files) < _SMALL_BYTES and has_few_rows(state)
+
+
+def has_few_rows(state: TableState) -> bool:
+    """The same of a table at rest."""
+    return state.rows < _SMALL_ROWS
 
 
 def schema_changes(intake: Intake, state: TableState) -> bool:

@@ -20,6 +20,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult, RunWarning
 from spark_jobs.actions import shape_of
+from spark_jobs.decisions import has_few_rows
 from spark_jobs.desk import Desk
 from spark_jobs.engines.shape import Shape
 from spark_jobs.erased_keys import key_text
@@ -44,6 +45,7 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
     with run.claim():
         ledger, desk = run.ledger(), run.desk()
         _require_idle(run, ledger)
+        desk = replace(desk, engine=desk.engine.suited(few_rows=has_few_rows(ledger.state)))
         shape = shape_of(desk, ledger.state)
         wanted = _Wanted.of(run, shape)
         done, unread = _Erasing(run, desk, shape, wanted).carry_out(started)

@@ -18,6 +18,7 @@ from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.actions import shape_of
 from spark_jobs.cut_mark import Cut, CutMark
+from spark_jobs.decisions import has_few_rows
 from spark_jobs.desk import Desk
 from spark_jobs.engines.figures import Compacted
 from spark_jobs.ledger import Ledger
@@ -83,7 +84,9 @@ class _Maintenance:
     def work_off(self, now: datetime) -> Kept:
         ledger, kept = self.run.ledger(), Kept()
         if ledger.state.keys is not None:
-            self._tables(self.run.desk(), ledger, now, kept)
+            desk = self.run.desk()
+            desk = replace(desk, engine=desk.engine.suited(few_rows=has_few_rows(ledger.state)))
+            self._tables(desk, ledger, now, kept)
         kept.leftovers_removed = self._leftovers(ledger, now)
         self.run.tell("leftovers", rows=kept.leftovers_removed)
         kept.runs_removed = self._old_runs(now)

@@ -93,15 +93,6 @@ class SourceTable:
         moment = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
-    def extent(self, key: str) -> tuple[int, Any, Any]:
-        """Rows, and least and greatest value of a column."""
-        sa = _sqlalchemy()
-        column = self.table.c[key]
-        row = self.connection.execute(
-            sa.select(sa.func.count(), sa.func.min(column), sa.func.max(column)).select_from(self.table)
-        ).one()
-        return int(row[0]), row[1], row[2]
-
     def rows(self, columns: Sequence[str], key: str, within: Range) -> Iterator[tuple[Any, ...]]:
         sa = _sqlalchemy()
         low, high = within

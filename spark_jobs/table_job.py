@@ -14,7 +14,6 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs import actions, notices
 from spark_jobs.engines.base import DeclinedError
-from spark_jobs.erase import erase
 from spark_jobs.faults import translated
 from spark_jobs.maintain import maintain
 from spark_jobs.outcome import Outcome
@@ -118,6 +117,8 @@ def act(run: TableRun, totals: Outcome) -> JobResult:
         case "verify":
             return actions.verify(run, totals)
         case "erase":
+            from spark_jobs.erase import erase  # noqa: PLC0415 - seldom asked for, and it reads files: others start sooner
+
             return erase(run, totals)
         case "maintain":
             return maintain(run, totals)

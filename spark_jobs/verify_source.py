@@ -88,39 +88,51 @@ class _Comparing:
 
     def verdict(self) -> SourceVerdict:
         # The replica is read before the source, so that what differs is newer there.
-        lake = list(self._lake())
-        looked_at, first = self.table.now(), self.columns.source[0]
-        count, low, high = self.table.extent(first)
-        ranges = ranges_of(count, low, high)
-        there = [0] * len(ranges), [0] * len(ranges)
-        for row in lake:
-            _count(there, _at(ranges, row[0]), self.columns.digest(row))
-        wrong, source_rows = [], 0
+        ranges = ranges_of(*self._extent())
+        counts, sums = [0] * len(ranges), [0] * len(ranges)
+        for row in self._lake(self.columns.lake):
+            at = range_of(ranges, row[0])
+            counts[at], sums[at] = counts[at] + 1, sums[at] + self.columns.digest(row)
+        looked_at, wrong, source_rows = self.table.now(), [], 0
         for number, within in enumerate(ranges):
-            rows, total = 0, 0
-            for row in self.table.rows(self.columns.source, first, within):
-                rows, total = rows + 1, total + self.columns.digest(row)
+            rows, total = self._of_source(within)
             source_rows += rows
-            if (rows, total) != (there[0][number], there[1][number]):
+            if (rows, total) != (counts[number], sums[number]):
                 wrong.append(number)
-        found = self._differing(lake, ranges, wrong)
+        found = self._differing(ranges, wrong)
         settled = self._settled(found, looked_at)
         return SourceVerdict(
-            rows=len(lake), source_rows=source_rows, ranges=len(ranges), ranges_different=len(wrong),
+            rows=sum(counts), source_rows=source_rows, ranges=len(ranges), ranges_different=len(wrong),
             compared=self.columns.lake, not_compared=self.columns.left_out, different=len(settled),
             unsettled=len(found) - len(settled), keys=self._named(found, settled), looked_at=iso(looked_at),
         )  # fmt: skip
 
-    def _lake(self) -> Iterable[tuple[Any, ...]]:
-        return self.desk.engine.live_rows(self.desk.layout.replica, self.shape, self.columns.lake)
+    def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        return self.desk.engine.live_rows(self.desk.layout.replica, self.shape, columns)
 
-    def _differing(
-        self, lake: Iterable[tuple[Any, ...]], ranges: Sequence[Range], wrong: Sequence[int]
-    ) -> dict[tuple[str, ...], Hashes]:
+    def _extent(self) -> tuple[int, Any, Any]:
+        """Rows of the replica, and least and greatest value of the first key column where it is a whole number."""
+        count, low, high = 0, None, None
+        for (value,) in self._lake(self.columns.lake[:1]):
+            count += 1
+            if isinstance(value, int):
+                low = value if low is None else min(low, value)
+                high = value if high is None else max(high, value)
+        return count, low, high
+
+    def _of_source(self, within: Range) -> tuple[int, int]:
+        """Rows of a range, and the sum of their hashes."""
+        rows, total = 0, 0
+        for row in self.table.rows(self.columns.source, self.columns.source[0], within):
+            rows, total = rows + 1, total + self.columns.digest(row)
+        return rows, total
+
+    def _differing(self, ranges: Sequence[Range], wrong: Sequence[int]) -> dict[tuple[str, ...], Hashes]:
         """Keys of the ranges that differ, with the hashes of both rows."""
-        chosen, here = set(wrong), {}
-        for row in lake if wrong else ():
-            if _at(ranges, row[0]) in chosen:
+        chosen = set(wrong)
+        here: dict[tuple[str, ...], int] = {}
+        for row in self._lake(self.columns.lake) if wrong else ():
+            if range_of(ranges, row[0]) in chosen:
                 here[self.columns.key(row)] = self.columns.digest(row)
         found: dict[tuple[str, ...], Hashes] = {}
         for number in wrong:
@@ -186,7 +198,7 @@ def ranges_of(count: int, low: Any, high: Any) -> list[Range]:
     return list(zip([None, *ends], [*ends, None], strict=True))
 
 
-def _at(ranges: Sequence[Range], value: Any) -> int:
+def range_of(ranges: Sequence[Range], value: Any) -> int:
     """Number of the range that a value of the first key column is in."""
     if len(ranges) == 1:
         return 0
@@ -199,11 +211,6 @@ def _at(ranges: Sequence[Range], value: Any) -> int:
         else:
             high = middle
     return low
-
-
-def _count(sums: tuple[list[int], list[int]], at: int, value: int) -> None:
-    sums[0][at] += 1
-    sums[1][at] += value
 
 
 def _state(hashes: Hashes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.spec import JobOptions, Roots
 from spark_jobs.runtime import Runtime
 from spark_jobs.storage import Storage
 from spark_jobs.table_job import TableOutcome, attempt, totals_of
@@ -21,6 +22,8 @@ from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.s3_server import Bucket, serving
 
 SPEC = spec_of(history=True)
+MAINTAIN, VERIFY = JobOptions(action="maintain"), JobOptions(action="verify")
+ERASE = JobOptions(action="erase", key={"id": "3"})
 
 
 def parquet(rows: dict[str, list[object]]) -> bytes:
@@ -55,3 +58,10 @@ def test_a_table_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         again = attempt(TableRun(job=job, spec=SPEC, runtime=run.runtime), totals_of(job))
         assert isinstance(again, TableOutcome)
         assert again.result.status == "skipped"
+        for options in (MAINTAIN, ERASE, MAINTAIN, VERIFY):
+            kept = attempt(TableRun(job=replace(job, options=options), spec=SPEC, runtime=run.runtime), totals_of(job))
+            assert isinstance(kept, TableOutcome)
+            assert kept.result.status == "succeeded", kept.result.error
+        rows = pa.table(DeltaTable(Layout.of(roots, SPEC).replica).scan()).to_pylist()
+        assert {r["id"]: r["v"] for r in rows} == {1: "new"}
+        assert [name for name in bucket.objects if name.startswith("lake/_gddl/erased/s/t/")]

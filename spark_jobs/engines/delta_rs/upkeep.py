@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.desk import Desk
+from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.fold import with_segment
 from spark_jobs.engines.delta_rs.intake import change_schema
@@ -58,6 +59,9 @@ class DeltaRsUpkeep:
 
     def cut_changes(self, desk: Desk, shape: Shape, before: datetime, swept: int, *, dry_run: bool) -> int:
         path = desk.layout.changes
+        size, most = self.tables.existing(path).size, desk.tier.delta_rs_max_bytes
+        if size > most:
+            raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
         rows = by_name(self.tables.read(path), change_schema(shape))
         old = rows.filter(applied_before(before)(rows))
         places = _superseded(rows, shape, swept) & _places(old)

@@ -29,6 +29,8 @@ from spark_jobs.plan.types import ScalarType, parse_type
 
 # A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33
+# Names that no column of a table can have.
+_LANDED, _PLACE, _MINE = (f"{GDDL}__{n}" for n in ("landed", "place", "mine"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +101,9 @@ class Rebuild:
         """Living changes whose files are no longer there."""
         if not self.tables.exists(self.living.changes):
             return None
-        landed = self.tables.read(self.beside.changes).select(F.col(GDDL)["source_file"].alias("f")).distinct()
+        landed = self.tables.read(self.beside.changes).select(F.col(GDDL)["source_file"].alias(_LANDED)).distinct()
         rows = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
-        return rows.join(F.broadcast(landed), F.col(f"{GDDL}.source_file") == F.col("f"), "left_anti")
+        return rows.join(F.broadcast(landed), F.col(GDDL)["source_file"] == F.col(_LANDED), "left_anti")
 
     def _compatible(self) -> bool:
         """Whether the living change table can hold the rebuilt changes beside its own."""
@@ -151,9 +153,9 @@ class Rebuild:
             gddl["source_file"], _row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"],
             F.struct(F.lit(0), *map(name, self.shape.keys)),
         )  # fmt: skip
-        places = stored.select(place.alias("place"))
-        mine = fresh.withColumn("_gddl__place", place)
-        unplaced = mine.join(places, F.col("_gddl__place").eqNullSafe(F.col("place")), "left_anti").drop("_gddl__place")
+        places = stored.select(place.alias(_PLACE))
+        mine = fresh.withColumn(_MINE, place)
+        unplaced = mine.join(places, F.col(_MINE).eqNullSafe(F.col(_PLACE)), "left_anti").drop(_MINE)
         return not_yet_stored(unplaced, stored, self.shape)
 
     def _source(self) -> DataFrame:

@@ -74,8 +74,9 @@ class SparkUpkeep:
         doomed = self.tables.keep(doomed)
         count = doomed.count()
         if count and not dry_run:
-            same = f"t.{GDDL}.batch_id = s.b AND t.{GDDL}.position = s.p"
-            self.tables.handle(path).alias("t").merge(doomed.alias("s"), same).whenMatchedDelete().execute()
+            t, s = f"{GDDL}__t", f"{GDDL}__s"
+            same = f"{t}.{GDDL}.batch_id = {s}.b AND {t}.{GDDL}.position = {s}.p"
+            self.tables.handle(path).alias(t).merge(doomed.alias(s), same).whenMatchedDelete().execute()
         return count
 
     def _remove(self, path: str, where: Column, *, dry_run: bool) -> int:

@@ -1,0 +1,54 @@
+"""A key that was erased by one engine is known to the other: both hash it to the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs.engines.spark.erasing import hash_of
+from spark_jobs.erased_keys import ErasedKeys, key_text, texts_of
+from spark_jobs.plan.types import parse_type
+from tests.conftest import LocalPort
+
+NAIVE = datetime.fromisoformat("2024-03-31 02:30:00.000100")
+VALUES: dict[str, list[Any]] = {
+    "int": [0, -7, 2**31 - 1],
+    "bigint": [2**63 - 1],
+    "decimal(10,2)": [Decimal("1.50"), Decimal("0.00"), Decimal("-0.01")],
+    "decimal(38,10)": [Decimal("0E-10"), Decimal("1E-10"), Decimal(9999999999999999999999999999)],
+    "string": ["", " a ", "5:x", "Grüße 😀", "\n'\"\\"],
+    "date": [date(1, 1, 1), date(2024, 2, 29)],
+    "timestamp": [NAIVE.replace(tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)],
+    "timestamp_ntz": [NAIVE, datetime.fromisoformat("2024-01-01")],
+    "boolean": [True, False],
+}
+
+
+@pytest.fixture(scope="module")
+def port() -> LocalPort:
+    return LocalPort("spark")
+
+
+def test_every_type_of_key(port: LocalPort) -> None:
+    spark = port.spark.for_table()
+    erased = ErasedKeys(table="s.t", salt=bytes(range(32)), hashes=frozenset({"-"}))
+    for kind, values in VALUES.items():
+        rows = spark.createDataFrame([(str(v), v) for v in values], f"told string, k {kind}")
+        texts = [F.col("k").cast("string"), F.lit("é")]
+        found = {row["told"]: row["h"] for row in rows.select("told", hash_of(texts, erased).alias("h")).collect()}
+        for value in values:
+            text = key_text(value, parse_type(kind))
+            assert text is not None
+            assert found[str(value)] == erased.hash_of([text, "é"]), (kind, value)
+
+
+def test_a_null_part_is_no_key(port: LocalPort) -> None:
+    erased = ErasedKeys(table="s.t", salt=b"x" * 32, hashes=frozenset({"-"}))
+    rows = port.spark.for_table().createDataFrame([(1, None)], "a int, b string")
+    (row,) = rows.select(hash_of([F.col("a").cast("string"), F.col("b")], erased).alias("h")).collect()
+    assert row["h"] is None
+    assert not erased.holds(texts_of({"a": 1, "b": None}, {"a": parse_type("int"), "b": parse_type("string")}))

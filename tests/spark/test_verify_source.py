@@ -1,0 +1,61 @@
+"""Spark's replicas against a real PostgreSQL, and a resync that it decides about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import sqlalchemy as sa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
+from spark_jobs.job import run_job
+from tests.conftest import LocalPort
+from tests.delta_rs.postgres import postgres
+from tests.delta_rs.small_lake import SmallLake
+from tests.delta_rs.test_verify_source import COLUMNS, SPEC
+from tests.landing import write
+
+TIER = replace(DEFAULT_TIERS["small"], engine="spark")
+QUIET = JobOptions(action="verify", settle_seconds=0)
+
+
+def test_values_of_all_sorts_and_a_resync(tmp_path: Path) -> None:
+    lake, port = SmallLake(tmp_path, TIER), LocalPort("spark")
+    with postgres() as engine:
+        fill(engine)
+        environ = {"SHOP_DB": engine.url.render_as_string(hide_password=False)}
+        runtime = replace(port.runtime, environ=environ)
+
+        def result(options: JobOptions) -> JobResult:
+            (outcome,) = run_job(lake.job([SPEC], options), runtime, lambda _: None)
+            return outcome.result
+
+        arrays = {name: pa.array(values, kind) for name, (_, kind, values) in COLUMNS.items()}
+        write(Path(lake.layout(SPEC).landing), "LOAD00000001.parquet", pa.table(arrays))
+        assert result(JobOptions()).error is None
+        told = result(QUIET)
+        assert told.error is None, told.details
+        assert set(told.details["source"]["not_compared"]) == {"fixed", "doc", "any_number"}
+        DeltaTable(lake.layout(SPEC).replica).delete("id = 2")
+        told = result(QUIET)
+        assert told.error is not None
+        assert [(k["key"], k["state"]) for k in told.details["source"]["keys"]] == [('{"id": "2"}', "missing")]
+        mended = result(JobOptions(full_refresh=True, resync=True))
+        assert mended.details["resync"] == {
+            "rows": 3, "appear": 1, "vanish": 0, "change": 0, "far_before": 1, "far_after": 0
+        }  # fmt: skip
+        assert result(QUIET).error is None
+
+
+def fill(engine: sa.Engine) -> None:
+    columns = ", ".join(f"{name} {kind[0]}" for name, kind in COLUMNS.items())
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE SCHEMA s"))
+        connection.execute(sa.text(f"CREATE TABLE s.t ({columns})"))
+        table = sa.Table("t", sa.MetaData(), schema="s", autoload_with=connection)
+        for i in range(3):
+            row = {name: values[i] for name, (_, _, values) in COLUMNS.items()}
+            connection.execute(table.insert(), {**row, "doc": sa.null() if row["doc"] is None else {"a": 1}})

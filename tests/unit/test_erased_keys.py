@@ -1,0 +1,63 @@
+"""Keys as text, and hashes that tell keys apart."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.erased_keys import ErasedKeys, key_text, message_of
+from spark_jobs.erasure_book import Erasure, ErasureBook
+from spark_jobs.plan.types import parse_type
+from spark_jobs.storage import Storage
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("5", "int", "5"), (5, "bigint", "5"), ("05", "int", "5"), (Decimal("5.0"), "int", "5"), ("5.5", "int", None),
+        ("five", "int", None), ("1.5", "decimal(10,2)", "1.50"), ("1.555", "decimal(10,2)", None),
+        ("1E-10", "decimal(38,10)", "0.0000000001"), (" a ", "string", " a "), (7, "string", "7"),
+        ("2024-02-29", "date", "2024-02-29"), (date(2024, 2, 29), "date", "2024-02-29"), ("2024-02-30", "date", None),
+        ("2024-03-31T02:30:00.5+02:00", "timestamp", "2024-03-31 00:30:00.5"),
+        ("2024-03-31 02:30:00", "timestamp_ntz", "2024-03-31 02:30:00"), ("TRUE", "boolean", "true"),
+        ("yes", "boolean", None), (1.5, "double", None), (b"x", "binary", None), (None, "int", None),
+    ],
+)  # fmt: skip
+def test_a_value_or_its_text_is_the_text_of_its_type(value: Any, kind: str, text: str | None) -> None:
+    assert key_text(value, parse_type(kind)) == text
+
+
+def test_no_two_keys_are_hashed_alike() -> None:
+    told = [("a", ["1", "2"]), ("a", ["12"]), ("a", ["1:2"]), ("a", ["", "12"]), ("a\n1", ["2"]), ("a", ["1", "2", ""])]
+    assert len({message_of(table, texts) for table, texts in told}) == len(told)
+
+
+def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:
+    books = [ErasureBook(Storage(), str(tmp_path / "erased" / "s" / name), f"s.{name}") for name in ("a", "b")]
+    assert not books[0].keys()
+    salts = {book.salted().salt for book in (*books, *books)}
+    assert len(salts) == 1
+    first = books[0].salted().hash_of(["1"])
+    assert first != books[1].salted().hash_of(["1"])
+    assert first != ErasedKeys(table="s.a", salt=b"other").hash_of(["1"])
+
+
+def test_a_book_knows_what_was_written_and_nothing_without_its_salt(tmp_path: Path) -> None:
+    book = ErasureBook(Storage(), str(tmp_path / "erased" / "s" / "a"), "s.a")
+    key_hash = book.salted().hash_of(["1"])
+    when = datetime(2024, 1, 1).isoformat()  # noqa: DTZ001 - any text
+    erasure = Erasure(hash=key_hash, table="s.a", asked_at=when, by="me", run_id="r", removed={"changes": 1})
+    book.write(erasure)
+    assert book.read(key_hash) == erasure
+    assert book.read("0" * 64) is None
+    assert book.keys().holds(["1"])
+    assert not book.keys().holds(["2"])
+    assert not book.keys().holds([None])
+    (tmp_path / "erased" / "salt.json").unlink()
+    with pytest.raises(FatalError, match="ERASURE_SALT_MISSING"):
+        book.keys()
