@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from spark_jobs.engines.delta_rs.value_text import as_text
+from spark_jobs.engines.delta_rs.value_text import WIDE, as_text
 from spark_jobs.plan.types import DecimalType, SqlType
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -68,7 +68,7 @@ def _text(value: Any, kind: SqlType) -> str | None:
     name = str(kind)
     if isinstance(kind, DecimalType):
         given = Decimal(str(value))
-        fitted = given.quantize(Decimal(1).scaleb(-kind.scale))
+        fitted = given.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
         return as_text(fitted, kind) if fitted == given else None
     if name in _WHOLE:
         number = Decimal(str(value))

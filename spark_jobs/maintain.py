@@ -6,6 +6,7 @@ tombstones ─► superseded changes ─► small files ─► old files ─► 
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.actions import shape_of
 from spark_jobs.cut_mark import Cut, CutMark
 from spark_jobs.decisions import has_few_rows
@@ -28,6 +30,9 @@ from spark_jobs.table_run import TableRun
 RUNS_KEPT, RUN_DAYS = 50, 90
 """Records of runs that stay whatever their age, and days that the others stay."""
 _LEFTOVER = timedelta(days=1)
+_DELETED_FILES = "delta.deletedfileretentionduration"
+_INTERVAL = re.compile(r"interval (\d+) (hour|day|week)s?")
+_HOURS = {"hour": 1, "day": 24, "week": 168}
 
 
 @dataclass(kw_only=True)
@@ -102,7 +107,7 @@ class _Maintenance:
             self.run.tell("tombstones", rows=kept.tombstones_removed)
         if ledger.plan() is None:  # a batch under way may be in the change table in part
             kept.changes_cut = self._cut(desk, ledger, now)
-        hours = vacuum_seconds(spec) // 3600
+        hours = vacuum_hours(spec)
         for name, path in tables_of(layout).items():
             if not engine.exists(path):
                 continue
@@ -149,6 +154,14 @@ class _Maintenance:
         for path in paths if not self._dry else ():
             self.run.runtime.storage.delete(path)
         return len(paths)
+
+
+def vacuum_hours(spec: TableSpec) -> int:
+    """By `vacuum_retention`, or Delta's own setting where the row's `table_properties` ask for longer."""
+    asked = {key.lower(): value for key, value in spec.table_properties.items()}.get(_DELETED_FILES, "")
+    match = _INTERVAL.fullmatch(asked.strip().lower())
+    own = int(match[1]) * _HOURS[match[2]] if match else 0
+    return max(own, vacuum_seconds(spec) // 3600)
 
 
 def tables_of(layout: Layout) -> dict[str, str]:

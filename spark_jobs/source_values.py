@@ -54,8 +54,9 @@ def _whole(value: Any) -> str:
 
 
 def _decimal(value: Any) -> str:
-    number = Decimal(value)
-    return "0" if not number else format(number.normalize(), "f")
+    text = format(Decimal(value), "f")  # all digits, where `normalize` would round to 28 of them
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
 
 
 def _double(value: Any) -> str:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.engines.delta_rs.tables import Tables
-from spark_jobs.maintain import RUNS_KEPT
+from spark_jobs.maintain import RUNS_KEPT, vacuum_hours
 from spark_jobs.runtime import Clock, utc_now
 from spark_jobs.storage import Storage
 from spark_jobs.table_job import TableOutcome
@@ -128,6 +128,15 @@ def _files_before_today(path: str) -> list[str]:
     table = DeltaTable(path)
     today = next(h["version"] for h in table.history() if h.get("operation") == "WRITE")
     return DeltaTable(path, version=today - 1).file_uris()
+
+
+@pytest.mark.parametrize(
+    ("asked", "hours"),
+    [("interval 30 days", 720), ("INTERVAL 2 weeks", 336), ("interval 1 hour", 168), ("soon", 168), (None, 168)],
+)
+def test_a_longer_time_of_delta_s_own_is_kept_to(asked: str | None, hours: int) -> None:
+    properties = {} if asked is None else {"delta.deletedFileRetentionDuration": asked}
+    assert vacuum_hours(spec_of(table_properties=properties)) == hours
 
 
 def test_tombstones_go_after_their_time(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, cast
 
 import pyarrow as pa
 
 from spark_jobs.plan.types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructType
 
+WIDE = Context(prec=80)
+"""For decimals of 38 digits; Python's usual context has 28."""
 MICROS, MILLIS = "microseconds", "milliseconds"
 
 
@@ -135,7 +137,7 @@ def read_json(value: Any, kind: SqlType) -> Any:
 
 def _read_scalar(value: Any, kind: SqlType) -> Any:
     if isinstance(kind, DecimalType):
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
     readers: dict[str, Callable[[Any], Any]] = {
         "float": float,
         "double": float,
