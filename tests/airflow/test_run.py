@@ -123,7 +123,7 @@ def test_a11_three_of_fifty_fail_and_the_retry_takes_those_three(
     stage.order(fail=dict.fromkeys(BAD, trouble), fail_jobs=1)
     assert run() == DONE
     assert stage.loaded == [names, list(BAD)]
-    said = "".join(capfd.readouterr())
+    said = re.sub(r"[\s│]+", " ", "".join(capfd.readouterr()))  # some versions print errors in a narrow box
     assert "3 of 50 tables failed" in said
     named = re.search(r"- (shop\.\w+(?:, shop\.\w+)*): \[SCHEMA_REFUSED\] n is text now\. Remedy: widen it\.", said)
     assert named is not None
