@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
+from airflow_gddl.capabilities import CronTriggerTimetable
 from airflow_gddl.dag_factory import schedule_of
 from airflow_gddl.form import params
 from airflow_gddl.notifications.webhook import GddlNotifier
@@ -16,7 +18,6 @@ from airflow_gddl.operators.upkeep import GddlUpkeepOperator, Upkeep
 from airflow_gddl.topology import Pipeline, Timing
 from airflow_gddl.topology.schedules import timing
 
-_START = datetime(2024, 1, 1, tzinfo=UTC)
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (
         "maintain",
@@ -54,8 +55,7 @@ def _dag(dag_id: str, metadata: str, tiers: dict[str, Pipeline]) -> DAG:
     written = configuration.text("maintenance_schedule" if action == "maintain" else "verify_schedule")
     with DAG(
         dag_id=dag_id,
-        schedule=schedule_of(timing(written, dag_id) if written else Timing(kind="never")),
-        start_date=_START,
+        schedule=_schedule(timing(written, dag_id) if written else Timing(kind="never")),
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
@@ -76,3 +76,10 @@ def _dag(dag_id: str, metadata: str, tiers: dict[str, Pipeline]) -> DAG:
     # As in `dag_factory.build_dag`: tasks have no copies of it.
     object.__setattr__(dag, "params", ParamsDict({"tables": params()["tables"]}))
     return dag
+
+
+def _schedule(when: Timing) -> Any:
+    """As tables have it, but that a new DAG's first run is the next one, not the one that would have been before."""
+    if when.kind != "cron":
+        return schedule_of(when)
+    return CronTriggerTimetable(schedule_of(when), timezone="UTC", run_immediately=timedelta(0))

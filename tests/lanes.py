@@ -30,7 +30,18 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
 _LONG_ON_SPARK = {
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
     "test_histories": ("test_engine_and_oracle_agree",),
+    "test_bounded_batches": ("test_killed_in_the_middle_of_many_batches",),
+    "test_tiers": (
+        "test_a_small_table_is_one_that_any_reader_takes",
+        "test_nothing_new_starts_no_spark",
+    ),
+    "test_jobs": (  # of a cluster
+        "test_two_tasks_never_work_on_one_table",
+        "test_a_job_stopped_and_a_driver_killed_are_gone_on_with",
+        "test_a_cluster_that_is_too_small_is_waited_for_and_told_of",
+    ),
 }
+_LONG_MODULES_ON_SPARK = ("test_dead_refresh",)
 
 
 _LONG = ("test_environments", "test_native")
@@ -40,11 +51,14 @@ _LONG = ("test_environments", "test_native")
 def is_deep(item: pytest.Item) -> bool:
     """Costs minutes on Spark, seconds on the engine that the same pipeline drives.
 
-    What is left of it each time: every scenario as it is written, and random histories on both engines side by side.
+    What is left of it each time: every scenario as it is written, SIGKILL at every step of a batch, and random
+    histories on both engines side by side.
     """
-    return item.path.stem in _LONG or (
-        _engine(item) == "spark" and _function(item) in _LONG_ON_SPARK.get(item.path.stem, ())
-    )
+    name = item.path.stem
+    if name in _LONG:
+        return True
+    long = name in _LONG_MODULES_ON_SPARK or _function(item) in _LONG_ON_SPARK.get(name, ())
+    return _engine(item) == "spark" and long
 
 
 def _function(item: pytest.Item) -> str:

@@ -23,10 +23,19 @@ def parse(folder: Path = ROOT / "dags") -> Any:
 
 def serialised(dag: Any) -> str:
     """The DAG as JSON, as Airflow compares it with the version it has."""
-    module = importlib.import_module("airflow.serialization.serialized_objects")
-    codec = getattr(module, "DagSerialization", None) or module.SerializedDAG
+    codec = _codec()
     # Airflow itself iterates over sets of field names; it sorts the keys before it compares two versions.
     return json.dumps(codec.to_dict(dag), sort_keys=True)
+
+
+def kept(dag: Any) -> Any:
+    """The DAG as the scheduler reads it."""
+    return _codec().from_dict(json.loads(serialised(dag)))
+
+
+def _codec() -> Any:
+    module = importlib.import_module("airflow.serialization.serialized_objects")
+    return getattr(module, "DagSerialization", None) or module.SerializedDAG
 
 
 if __name__ == "__main__":

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.timetables.base import TimeRestriction
 
 from airflow_gddl.capabilities import AirflowException, AirflowSkipException
 from airflow_gddl.operators.upkeep import GddlUpkeepOperator
 from airflow_gddl.upkeep_dags import build_upkeep_dags
-from tests.airflow.bag import serialised
+from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage
 
 
@@ -50,6 +52,16 @@ def test_schedules_are_settings(shop: Stage, monkeypatch: pytest.MonkeyPatch) ->
     dags = build_upkeep_dags()
     assert json.loads(serialised(dags["gddl_maintenance"]))["dag"]["timetable"]["__type"].endswith("NullTimetable")
     assert "5 4 * * *" in serialised(dags["gddl_verify"])
+
+
+def test_the_first_run_is_not_at_once(shop: Stage) -> None:
+    """New DAGs would else have every table maintained and verified beside their first load."""
+    dag = kept(build_upkeep_dags()["gddl_verify"])
+    found = dag.timetable.next_dagrun_info(
+        last_automated_data_interval=None, restriction=TimeRestriction(dag.start_date, None, catchup=False)
+    )
+    assert found is not None
+    assert found.run_after > datetime.now(UTC)
 
 
 def test_without_tables_there_is_nothing_to_keep_up(stage: Stage) -> None:

@@ -354,12 +354,16 @@ def test_the_state_is_kept_by_runs_and_made_again_from_their_records(shop: Shop)
 
 
 def test_status_is_shown_again_until_it_is_stopped(shop: Shop) -> None:
-    command = [sys.executable, "-m", "airflow_gddl.cli.main", "status", "--watch", "--json"]
+    # Where the tests run in the background SIGINT is ignored, which a child would inherit.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeding}; from airflow_gddl.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "status", "--watch", "--json"]
     with subprocess.Popen(command, cwd=shop.folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         shown = [json.loads(process.stdout.readline())["table"] for _ in range(4)]
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        rest = process.communicate(timeout=60)[0]  # read, lest it wait for room in the pipe
+        assert process.returncode == 130, rest
     assert sorted(shown) == ["sales.lines", "sales.lines", "sales.orders", "sales.orders"]
 
 
