@@ -41,7 +41,7 @@ _LONG_ON_SPARK = {
         "test_a_cluster_that_is_too_small_is_waited_for_and_told_of",
     ),
 }
-_LONG_MODULES_ON_SPARK = ("test_dead_refresh",)
+_LONG_MODULES_ON_SPARK = ("test_dead_refresh", "test_jobs")
 
 
 _LONG = ("test_environments", "test_native")
