@@ -1,0 +1,36 @@
+"""What to change, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """One thing to change.
+
+    Attributes:
+        code: stable, see docs/codes.md.
+        level: `limit`: as it is, it does not fit; `advice`: it runs, but worse than it could.
+        message: what was found, with its numbers.
+        change: the field of a row, the setting or the option to change, and to what.
+        tables: some of the tables it is about; empty: all.
+        count: how many tables it is about; 0: all.
+    """
+
+    code: str
+    level: Literal["limit", "advice"]
+    message: str
+    change: str
+    tables: tuple[str, ...] = ()
+    count: int = 0
+
+
+def sample(tables: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    """The first of them by name, and how many there are."""
+    names = sorted(tables)
+    return tuple(names[:_SHOWN]), len(names)
