@@ -34,9 +34,10 @@ def show(screen: Screen, plan: Plan) -> None:
     screen.say(f"{plan.runs:,} runs on {plan.day}, by the minute (UTC)", "bold")
     for line in histogram(plan.runs_per_minute, _limit(plan)):
         screen.spans(line)
+    screen.say("")
     for peak in plan.peaks:
         schedules = ", ".join(f"{many:,} of {schedule}" for schedule, many in list(peak.schedules.items())[:3])
-        screen.say(f"{peak.minute}  {count(peak.runs):>5}  {schedules}")
+        screen.say(f"{peak.minute}  {count(peak.runs):>5} runs: {schedules}")
     _advice(screen, plan)
 
 
@@ -67,10 +68,10 @@ def _table(screen: Screen, heads: Sequence[str], rows: list[list[Cell | str]]) -
 
 
 def _figure(figure: Figure) -> list[Cell | str]:
-    verdict = "" if figure.limit is None else "fits" if figure.fits else "TOO MUCH"
-    style = "green" if figure.fits else "bold red"
+    above = ("tight", "yellow") if figure.soft else ("TOO MUCH", "bold red")
+    verdict, style = ("fits", "green") if figure.fits else above
     limit = "" if figure.limit is None else count(round(figure.limit))
-    return [figure.text, count(round(figure.planned)), limit, Cell(verdict, style)]
+    return [figure.text, count(round(figure.planned)), limit, Cell(verdict if figure.limit is not None else "", style)]
 
 
 def _pool(pool: PoolUse) -> list[Cell | str]:

@@ -17,6 +17,7 @@ from airflow_gddl.planning.limits import (
 
 REMOTE = ("databricks", "emr_serverless")
 """Runners whose loads are deferred: two brief tasks of a worker, and a trigger in between."""
+_SOFT = ("starts", "worker_cpu", "worker_tasks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,14 @@ class Figure:
         name: stable, e.g. `dags`.
         limit: null where nobody says.
         text: what is counted.
+        soft: above the limit things take longer, and nothing breaks.
     """
 
     name: str
     planned: float
     limit: float | None
     text: str
+    soft: bool = False
 
     @property
     def fits(self) -> bool:
@@ -91,4 +94,4 @@ def vcpus_of(day: Day, tier: str) -> int:
 
 
 def _figure(name: str, planned: float, limit: float | None, text: str) -> Figure:
-    return Figure(name=name, planned=planned, limit=limit, text=text)
+    return Figure(name=name, planned=planned, limit=limit, text=text, soft=name in _SOFT)

@@ -86,8 +86,8 @@ def _starts(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator
     yield Advice(
         code="STARTS_CROWDED",
         level="advice",
-        message=f"{found.planned:,.0f} runs start at {minute // 60:02d}:{minute % 60:02d}, and {crowded:,} minutes of"
-        f" the day have more than the {found.limit:,.0f} that {limits.schedulers} schedulers take up at once",
+        message=f"{found.planned:,.0f} runs start at {minute // 60:02d}:{minute % 60:02d}, and {crowded:,} of the"
+        f" day's minutes have more than the {found.limit:,.0f} that schedulers ({limits.schedulers}) take up at once",
         change=f"schedule {schedule!r} of {many:,} runs: {_spread(schedule)}",
         tables=shown,
         count=count,

@@ -44,7 +44,7 @@ def test_a_folder_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "[DAGS_OVER_CLASS] 62 DAGs, and mw1.small is documented for 50" in shown
     assert "shop.t000, shop.t001, shop.t002, shop.t003, shop.t004 and 55 more" in shown
-    assert "06:00     60  60 of 0 6 * * *" in shown
+    assert "06:00     60 runs: 60 of 0 6 * * *" in shown
     assert "as it is, this does not fit" in shown
 
 
