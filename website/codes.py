@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 _ROW = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \|", re.MULTILINE)
@@ -42,6 +42,6 @@ def linked(page: str, codes: Collection[str], uri: str) -> str:
     return "".join([*parts, _outside(page[last:], link)])
 
 
-def _outside(text: str, link: object) -> str:
+def _outside(text: str, link: Callable[[re.Match[str]], str]) -> str:
     lines = text.split("\n")
-    return "\n".join(line if line.startswith("#") else _NAMED.sub(link, line) for line in lines)  # type: ignore[arg-type]
+    return "\n".join(line if line.startswith("#") else _NAMED.sub(link, line) for line in lines)

@@ -11,6 +11,7 @@ _FENCE = re.compile(r"^ *(```|~~~)")
 _ROW = re.compile(r"^ *\|")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _MARK = re.compile(r"^<!-- (run|file: \S+) -->\n", re.MULTILINE)
+_OPTION = re.compile(r"(?<!`)`(--[a-z][a-z-]*)`(?!`)")
 _STEP = 4
 BETTER = {"design.md#7-rules-of-correctness": "rules.md", "../metadata/schema": "fields.md"}
 """Links that on GitHub lead to a text, and here to the page that is made of it and of the code."""
@@ -51,7 +52,8 @@ def _spaced(lines: list[str]) -> Iterator[str]:
             item = _ITEM.match(line)
             if _opens(line, before, parted=parted):
                 yield ""
-            yield _shifted(line, widths)
+            # A class of its own, since browsers would break an option after each hyphen.
+            yield _OPTION.sub(r"`\1`{ .option }", _shifted(line, widths))
             fence = marked[1] if marked else ""
             # Below an item that holds more than its own lines the next one needs a gap, else it is taken for text.
             parted = not item and (parted or not line.strip() or bool(_ROW.match(line)))

@@ -19,6 +19,8 @@ from tests.unit.pages import DOCS, ROOT, rows
 from website import codes, fields, rules
 from website.github import for_site
 
+# It is built once, whatever process its tests come to.
+pytestmark = pytest.mark.xdist_group("site")
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 
@@ -134,6 +136,7 @@ def test_every_rule_has_its_proofs() -> None:
         ("```\nText:\n- a\n```", "```\nText:\n- a\n```"),
         ("[x](../metadata) [y](cli.md#a)", "x [y](cli.md#a)"),
         ("[r](design.md#7-rules-of-correctness)", "[r](rules.md)"),
+        ("use `--wait` or\n```sh\n`--wait`\n```", "use `--wait`{ .option } or\n\n```sh\n`--wait`\n```"),
         ("<!-- run -->\n```sh\nx\n```", "```sh\nx\n```"),
     ],
 )
