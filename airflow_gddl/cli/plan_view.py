@@ -92,16 +92,15 @@ def _limit(plan: Plan) -> float:
 
 
 def histogram(per_minute: Sequence[int], limit: float) -> Iterator[list[Cell]]:
-    """A line for each hour: a bar for each minute, full at the limit or at the fullest minute, red above the limit.
+    """A line for each hour: a bar for each minute, full at the limit, red above it.
 
     Args:
         per_minute: of the 1,440 minutes of a day.
     """
-    full = max(limit, *per_minute)
     yield [Cell(_RULER, "dim")]
     for hour in range(24):
         minutes = per_minute[60 * hour : 60 * hour + 60]
-        bars = [Cell(_bar(runs, full), _style(runs, limit)) for runs in minutes]
+        bars = [Cell(_bar(runs, limit), _style(runs, limit)) for runs in minutes]
         yield [Cell(f"{hour:02d}h  ", "dim"), *bars, Cell(f"  {sum(minutes):>7,}")]
 
 

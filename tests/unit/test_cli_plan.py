@@ -12,6 +12,10 @@ import pytest
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.plan_view import histogram
 from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.state.facts import TableRecord
+from airflow_gddl.stores import open_store
 from tests.unit.metadata_folder import row_file, write
 
 AROUND = Surroundings(
@@ -21,7 +25,7 @@ MANY = [f"{{table: shop.t{n:03d}, keys: [id], size: large, schedule: '0 6 * * *'
 
 
 def gddl(folder: Path, *arguments: str) -> int:
-    return invoke(["plan", "--metadata", str(folder), *arguments], replace(AROUND))
+    return invoke(["plan", "--metadata", str(folder), *arguments], AROUND)
 
 
 @pytest.fixture
@@ -58,6 +62,21 @@ def test_json_is_one_line_that_adds_up(small: Path, capsys: pytest.CaptureFixtur
         ("small", 0.05, "benchmarks"),
     ]
     assert set(made["advice"][0] if made["advice"] else {}) <= {"code", "level", "message", "change", "tables", "count"}
+
+
+def test_times_are_those_of_former_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"shop.t{n}" for n in range(5)]
+    folder = write(tmp_path, {"tables/t.yaml": row_file(*(f"{{table: {name}, keys: [id]}}" for name in names))})
+    lake = str(folder / "lake")
+    results = [JobResult(table=name, status="succeeded", started_at="2026-10-31", seconds=7.0) for name in names]
+    records = {result.table: TableRecord().after(result, 0.0) for result in results}
+    path = place(lake, "by-hand", "runs")
+    update_runs(open_store(lake), path, lambda before: replace(before, tables=records), RunsDocument)
+    assert gddl(folder, "--json") == 0
+    (tier,) = json.loads(capsys.readouterr().out)["tiers"]
+    assert (tier["table_seconds"], tier["basis"]) == (7.0, "records")
+    assert gddl(folder, "--json", "--no-records") == 0
+    assert json.loads(capsys.readouterr().out)["tiers"][0]["basis"] == "benchmarks"
 
 
 def test_what_airflow_bears_can_be_told(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,5 +126,5 @@ def test_the_histogram_has_a_bar_for_each_minute() -> None:
     assert [len(line) for line in (six, seven, eight)] == [62, 62, 62]
     assert (six[31].text, six[31].style, six[-1].text.strip()) == ("█", "bold red", "80")
     assert (seven[1].text, seven[1].style) == ("▁", "green")
-    assert (eight[1].text, eight[1].style) == ("▂", "yellow")
+    assert (eight[1].text, eight[1].style) == ("▅", "yellow")
     assert {cell.text for cell in six[1:31]} == {"·"}
