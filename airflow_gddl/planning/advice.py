@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+Level = Literal["limit", "advice"]
 _SHOWN = 5
 
 
@@ -23,14 +24,19 @@ class Advice:
     """
 
     code: str
-    level: Literal["limit", "advice"]
+    level: Level
     message: str
     change: str
     tables: tuple[str, ...] = ()
     count: int = 0
 
 
-def sample(tables: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """The first of them by name, and how many there are."""
+def advice(*, code: str, level: Level, message: str, change: str, tables: Iterable[str] = ()) -> Advice:
+    """
+    Args:
+        tables: all that it is about.
+    """
     names = sorted(tables)
-    return tuple(names[:_SHOWN]), len(names)
+    return Advice(
+        code=code, level=level, message=message, change=change, tables=tuple(names[:_SHOWN]), count=len(names)
+    )

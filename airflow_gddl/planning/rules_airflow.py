@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from airflow_gddl.planning.advice import Advice, sample
+from airflow_gddl.planning.advice import Advice, advice
 from airflow_gddl.planning.day import Day
 from airflow_gddl.planning.figures import REMOTE, Figure
 from airflow_gddl.planning.limits import MWAA, Limits, smallest_class
@@ -25,17 +25,15 @@ def _dags(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator[A
         own = f"; or tiers.{tier}.tables_per_job above 1: {many:,} tables have a DAG each" if tier else ""
         instead = f"--mwaa-class {fitting}" if fitting else "a second environment, with half of the sources"
         message = f"{found.planned:,.0f} DAGs, and {limits.name} is documented for {found.limit:,.0f}"
-        tables = sample(p.tables[0] for p in day.metadata.pipelines if p.kind == "table" and p.tier == tier)
-        yield Advice(
+        yield advice(
             code="DAGS_OVER_CLASS",
             level="limit",
             message=message,
             change=instead + own,
-            tables=tables[0],
-            count=tables[1],
+            tables=(p.tables[0] for p in day.metadata.pipelines if p.kind == "table" and p.tier == tier),
         )
     elif limits.name in MWAA and fitting != limits.name:
-        yield Advice(
+        yield advice(
             code="CLASS_LARGER_THAN_NEEDED",
             level="advice",
             message=f"{found.planned:,.0f} DAGs fit into {fitting} as documented; look at workers and starts before",
@@ -56,15 +54,13 @@ def _packs(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Iterato
     schedules = len({str(day.metadata.rows[pack.tables[0]].schedule) for pack in packs})
     priorities = len({pack.priority for pack in packs})
     sources = len({pack.source for pack in packs})
-    shown, many = sample(table for pack in small for table in pack.tables)
-    yield Advice(
+    yield advice(
         code="PACKS_SCATTERED",
         level="advice",
         message=f"{len(packs):,} packs where {least:,} would do, {len(small):,} of them of one table: {sources}"
         f" sources, {schedules} schedules and {priorities} priorities are kept apart",
         change="schedule (a preset instead of cron lines of its own), priority, source: fewer different ones",
-        tables=shown,
-        count=many,
+        tables=(table for pack in small for table in pack.tables),
     )
 
 
@@ -81,16 +77,14 @@ def _starts(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator
         for table in pipeline.tables
         if str(day.metadata.rows[table].schedule) == schedule
     ]
-    shown, count = sample(tables)
     crowded = sum(number > (found.limit or 0) for number in day.starts.per_minute)
-    yield Advice(
+    yield advice(
         code="STARTS_CROWDED",
         level="advice",
         message=f"{found.planned:,.0f} runs start at {minute // 60:02d}:{minute % 60:02d}, and {crowded:,} of the"
         f" day's minutes have more than the {found.limit:,.0f} that schedulers ({limits.schedulers}) take up at once",
         change=f"schedule {schedule!r} of {many:,} runs: {_spread(schedule)}",
-        tables=shown,
-        count=count,
+        tables=tables,
     )
 
 
@@ -104,43 +98,29 @@ def _spread(schedule: str) -> str:
 
 def _pools(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
     for pool in day.pools:
-        tiers = sorted(day.tiers_by_pool[pool.pool])
-        shown, count = sample(
-            table for pipeline in day.metadata.pipelines if pipeline.pool == pool.pool for table in pipeline.tables
-        )
+        tier = min(day.tiers_by_pool[pool.pool])
+        change = f"tiers.{tier}.slots: {pool.slots:,} → {pool.needed:,}; or a schedule that is less often"
+        tables = (table for p in day.metadata.pipelines if p.pool == pool.pool for table in p.tables)
         if pool.busy > 1:
             hours = pool.busy * pool.slots * DAY_SECONDS / 3600
             message = f"pool {pool.pool} is asked for {hours:,.0f} hours of work a day, and has {24 * pool.slots:,}"
-            code, level = "POOL_OVERLOADED", "limit"
+            yield advice(code="POOL_OVERLOADED", level="limit", message=message, change=change, tables=tables)
         elif pool.needed > pool.slots:
             message = f"in pool {pool.pool} a run waits {pool.longest_wait / 60:,.0f} minutes for a slot ({pool.waits})"
-            code, level = "POOL_SHORT", "advice"
-        else:
-            continue
-        change = f"tiers.{tiers[0]}.slots: {pool.slots:,} → {pool.needed:,}; or a schedule that is less often"
-        yield Advice(
-            code=code,
-            level="limit" if level == "limit" else "advice",
-            message=message,
-            change=change,
-            tables=shown,
-            count=count,
-        )
+            yield advice(code="POOL_SHORT", level="advice", message=message, change=change, tables=tables)
 
 
 def _triggers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
     found = figures["triggers"]
     if not found.fits:
         continuous = [p for p in day.metadata.pipelines if p.timing.kind == "continuous"]
-        shown, count = sample(table for pipeline in continuous for table in pipeline.tables)
-        yield Advice(
+        yield advice(
             code="TRIGGERS_OVER_CAPACITY",
             level="limit",
             message=f"{found.planned:,.0f} triggers at once, {len(continuous):,} of them for `continuous` pipelines;"
             f" the triggerers of {limits.name} serve {found.limit:,.0f}",
             change=f"--triggerers {math.ceil(found.planned / 1000)}, or schedule `*/5 * * * *` instead of `continuous`",
-            tables=shown,
-            count=count,
+            tables=(table for pipeline in continuous for table in pipeline.tables),
         )
 
 
@@ -148,7 +128,7 @@ def _workers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterato
     loads, cpu = figures.get("worker_tasks"), figures["worker_cpu"]
     if loads is not None and not loads.fits:
         slots = ", ".join(f"tiers.{min(day.tiers_by_pool[p.pool])}.slots: {p.slots:,}" for p in day.pools)
-        yield Advice(
+        yield advice(
             code="WORKERS_SHORT",
             level="advice",
             message=f"the pools let {loads.planned:,.0f} loads run at once, the workers of {limits.name}"
@@ -156,7 +136,7 @@ def _workers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterato
             change=f"more workers (--workers, [core] parallelism), or fewer slots ({slots})",
         )
     if not cpu.fits:
-        yield Advice(
+        yield advice(
             code="WORKERS_SHORT",
             level="advice",
             message=f"the fullest minute takes {cpu.planned:,.0f} CPU seconds to start tasks, and has"
@@ -164,7 +144,7 @@ def _workers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterato
             change="more workers (--workers), or schedules that are spread",
         )
     if limits.name in MWAA and day.metadata.runner not in REMOTE:
-        yield Advice(
+        yield advice(
             code="JOBS_ON_MWAA",
             level="limit",
             message=f"runner {day.metadata.runner} runs jobs on MWAA's own workers, which have neither Spark nor"

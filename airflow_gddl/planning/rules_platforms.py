@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from airflow_gddl.planning.advice import Advice
+from airflow_gddl.planning.advice import Advice, advice
 from airflow_gddl.planning.day import Day
 from airflow_gddl.planning.figures import Figure, vcpus_of
 from airflow_gddl.planning.limits import Limits
@@ -16,7 +16,7 @@ def _databricks(_day: Day, _limits: Limits, figures: Mapping[str, Figure]) -> It
     for name in _DATABRICKS:
         found = figures.get(name)
         if found is not None and not found.fits:
-            yield Advice(
+            yield advice(
                 code="DATABRICKS_OVER_LIMIT",
                 level="limit",
                 message=f"{found.text}: {found.planned:,.0f}, where a workspace takes {found.limit:,.0f}",
@@ -32,7 +32,7 @@ def _queued(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Iterat
     for pool in day.pools:
         tiers = sorted(day.tiers_by_pool[pool.pool])
         if pool.at_once > most * len(tiers):
-            yield Advice(
+            yield advice(
                 code="RUNS_QUEUED",
                 level="advice",
                 message=f"pool {pool.pool} lets {pool.at_once:,} runs start, and Databricks queues all but {most:,}"
@@ -50,7 +50,7 @@ def _emr(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator[Ad
     for pool in day.pools:
         tier = max(sorted(day.tiers_by_pool[pool.pool]), key=lambda name: vcpus_of(day, name))
         parts.append(f"{pool.at_once:,} of {tier} with {vcpus_of(day, tier):,} each")
-    yield Advice(
+    yield advice(
         code="EMR_OVER_QUOTA",
         level="limit",
         message=f"job runs ask for {found.planned:,.0f} vCPUs at once ({', '.join(parts)}); the account has"

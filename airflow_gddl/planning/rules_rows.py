@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from airflow_gddl.contract import durations
-from airflow_gddl.planning.advice import Advice, sample
+from airflow_gddl.planning.advice import Advice, advice
 from airflow_gddl.planning.day import Day
 from airflow_gddl.planning.figures import Figure
 from airflow_gddl.planning.limits import Limits
@@ -26,20 +26,18 @@ def _overruns(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Iter
             late.setdefault(pipeline.tier, []).extend(pipeline.tables)
             worst[pipeline.tier] = max(worst.get(pipeline.tier, (share, pipeline)), (share, pipeline), key=_share)
     for tier, (share, pipeline) in sorted(worst.items()):
-        shown, count = sample(late[tier])
         spec = day.metadata.tiers[tier]
         fewer = max(1, math.floor(len(pipeline.tables) / share))
         many = len(pipeline.tables)
         packs = f", tiers.{tier}.tables_per_job: {spec.tables_per_job:,} → {fewer:,}" if many > 1 else ""
-        yield Advice(
+        yield advice(
             code="RUN_OUTLASTS_INTERVAL",
             level="advice",
             message=f"a run of {pipeline.dag_id} takes {day.seconds_of(pipeline) / 60:,.0f} minutes where all its"
             f" {many:,} tables have news, and the next is due before: runs are skipped",
             change=f"schedule {day.metadata.rows[pipeline.tables[0]].schedule!r}: less often{packs},"
             f" tiers.{tier}.cores, or a larger size",
-            tables=shown,
-            count=count,
+            tables=late[tier],
         )
 
 
@@ -59,15 +57,13 @@ def _freshness(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Ite
             if row.freshness is not None and durations.seconds(row.freshness) < least:
                 broken.setdefault(str(row.schedule), []).append(table)
     for schedule, tables in sorted(broken.items()):
-        shown, count = sample(tables)
-        yield Advice(
+        yield advice(
             code="FRESHNESS_TOO_SHORT",
             level="advice",
-            message=f"`freshness` of {count:,} rows with schedule {schedule} is shorter than the time between two runs"
-            " and a run itself: they will be late in between",
+            message=f"`freshness` of {len(tables):,} rows with schedule {schedule} is shorter than the time between two"
+            " runs and a run itself: they will be late in between",
             change="freshness: longer, or schedule: more often",
-            tables=shown,
-            count=count,
+            tables=tables,
         )
 
 

@@ -27,18 +27,8 @@ from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
-CARRIERS = (
-    "Error",
-    "RunWarning",
-    "ErrorInfo",
-    "Unreadable",
-    "Refused",
-    "_refused",
-    "roblem",
-    "__init__",
-    "Bundle",
-    "Advice",
-)
+CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "Bundle")
+CARRIERS += ("advice",)  # of a plan
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
