@@ -69,7 +69,6 @@ class Day:
     starts: Starts
     paces: Mapping[str, Pace]
     pools: tuple[PoolUse, ...]
-    asked: Mapping[str, tuple[Asked, ...]]
 
     @cached_property
     def tiers_by_pool(self) -> Mapping[str, frozenset[str]]:
@@ -95,18 +94,18 @@ class Day:
 def day_of(metadata: Metadata, day: date) -> Day:
     starts = starts_on(metadata.pipelines, day)
     paces = _paces(metadata)
-    asked: defaultdict[str, list[Asked]] = defaultdict(list)
     slots: dict[str, int] = {}
+    alike: defaultdict[tuple[str, tuple[int, ...], int, float], list[str]] = defaultdict(list)
     for pipeline in metadata.pipelines:
         slots[pipeline.pool] = max(pipeline.slots, slots.get(pipeline.pool, 0))
         seconds = paces[pipeline.tier].run_seconds(len(pipeline.tables))
-        asked[pipeline.pool] += [
-            Asked(60.0 * minute, -pipeline.weight, pipeline.dag_id, seconds)
-            for minute in starts.of.get(pipeline.dag_id, ())
-        ]
-    ordered = {pool: tuple(sorted(asked[pool])) for pool in sorted(slots)}
-    uses = tuple(pool_use(pool, slots[pool], runs) for pool, runs in ordered.items())
-    return Day(metadata=metadata, starts=starts, paces=paces, pools=uses, asked=ordered)
+        minutes = starts.of.get(pipeline.dag_id, ())
+        alike[pipeline.pool, minutes, -pipeline.weight, seconds].append(pipeline.dag_id)
+    asked: defaultdict[str, list[Asked]] = defaultdict(list)
+    for (pool, minutes, rank, seconds), dags in alike.items():
+        asked[pool] += [Asked(60.0 * minute, rank, min(dags), seconds, len(dags)) for minute in minutes]
+    uses = tuple(pool_use(pool, slots[pool], sorted(asked[pool])) for pool in sorted(slots))
+    return Day(metadata=metadata, starts=starts, paces=paces, pools=uses)
 
 
 def _paces(metadata: Metadata) -> dict[str, Pace]:

@@ -14,18 +14,21 @@ DAY_SECONDS = 86_400.0
 
 
 class Asked(NamedTuple):
-    """A run that wants a slot; of two that start together the one with the smaller `rank` goes first.
+    """Runs that want a slot each; of two that start together the one with the smaller `rank` goes first.
 
     Attributes:
         start: second of the day.
         rank: minus the priority weight.
-        seconds: how long it holds the slot.
+        dag_id: of one of them.
+        seconds: how long each holds its slot.
+        runs: how many are alike.
     """
 
     start: float
     rank: int
     dag_id: str
     seconds: float
+    runs: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,7 @@ def serve(asked: Sequence[Asked], slots: int) -> Served:
         slots: from 1 up.
     """
     pool = _worked_off(asked, slots)
-    busy = sum(run.seconds for run in asked)
+    busy = busy_seconds(asked)
     return Served(demand=demand_of(asked), busy_seconds=busy, longest_wait=pool.longest, waits=pool.waits)
 
 
@@ -65,7 +68,7 @@ def _worked_off(asked: Sequence[Asked], slots: int, patience: float = math.inf) 
         if pool.longest > patience:
             return pool
         for run in together:
-            heapq.heappush(pool.queue, (run.rank, run.start, run.dag_id, run.seconds))
+            heapq.heappush(pool.queue, (run.rank, run.start, run.dag_id, run.seconds, run.runs))
         pool.fill(start)
     pool.go_on(math.inf)
     return pool
@@ -75,30 +78,39 @@ class _Pool:
     """Slots that are held, and the runs that wait for one."""
 
     def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self.ends: list[float] = []
-        self.queue: list[tuple[int, float, str, float]] = []
+        self.free = slots
+        self.ends: list[tuple[float, int]] = []
+        self.queue: list[tuple[int, float, str, float, int]] = []
         self.longest, self.waits = 0.0, ""
 
     def go_on(self, until: float) -> None:
         """Give out what becomes free before then; what does at that very moment is for those who come then, too."""
-        while self.ends and self.ends[0] < until:
-            self.fill(self.ends[0])
+        while self.ends and self.ends[0][0] < until:
+            self.fill(self.ends[0][0])
 
     def fill(self, now: float) -> None:
         """Give slots that are free to who waits, the most urgent first."""
-        while self.ends and self.ends[0] <= now:
-            heapq.heappop(self.ends)
-        while self.queue and len(self.ends) < self.slots:
-            _, start, dag_id, seconds = heapq.heappop(self.queue)
-            heapq.heappush(self.ends, now + seconds)
+        while self.ends and self.ends[0][0] <= now:
+            self.free += heapq.heappop(self.ends)[1]
+        while self.queue and self.free:
+            rank, start, dag_id, seconds, runs = heapq.heappop(self.queue)
+            taken = min(runs, self.free)
+            self.free -= taken
+            heapq.heappush(self.ends, (now + seconds, taken))
+            if runs > taken:
+                heapq.heappush(self.queue, (rank, start, dag_id, seconds, runs - taken))
             if now - start > self.longest:
                 self.longest, self.waits = now - start, dag_id
 
 
+def busy_seconds(asked: Sequence[Asked]) -> float:
+    """All runs' seconds together."""
+    return sum(run.seconds * run.runs for run in asked)
+
+
 def demand_of(asked: Sequence[Asked]) -> int:
     """The most of these that would run at once if nobody waited. Ends go before starts of the same moment."""
-    moments = sorted([(run.start, 1) for run in asked] + [(run.start + run.seconds, -1) for run in asked])
+    moments = sorted([(run.start, run.runs) for run in asked] + [(run.start + run.seconds, -run.runs) for run in asked])
     now = most = 0
     for _, step in moments:
         now += step
@@ -113,7 +125,7 @@ def slots_needed(asked: Sequence[Asked], patience: float, few: int, enough: int)
         few: known to be too few.
         enough: known to be enough.
     """
-    few = max(few, math.ceil(sum(run.seconds for run in asked) / (DAY_SECONDS + patience)) - 1)
+    few = max(few, math.ceil(busy_seconds(asked) / (DAY_SECONDS + patience)) - 1)
     while few + 1 < enough and enough > 1.1 * few:
         middle = (few + enough) // 2
         if _worked_off(asked, middle, patience).longest <= patience:

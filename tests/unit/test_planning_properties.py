@@ -85,7 +85,8 @@ def slowly(asked: list[Asked], slots: int) -> float:
     """The longest wait, by a clock that ticks every second."""
     waiting: list[Asked] = []
     ends: list[float] = []
-    todo, now, longest = sorted(asked), 0.0, 0.0
+    todo = sorted(run._replace(runs=1) for run in asked for _ in range(run.runs))
+    now, longest = 0.0, 0.0
     while todo or waiting:
         ends = [end for end in ends if end > now]
         waiting += [run for run in todo if run.start == now]
@@ -106,6 +107,7 @@ RUNS = st.lists(
         st.sampled_from([-10, -1]),
         st.sampled_from("abc"),
         st.integers(1, 9).map(float),
+        st.integers(1, 3),
     ),
     min_size=1,
     max_size=12,
