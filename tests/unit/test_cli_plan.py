@@ -12,11 +12,14 @@ import pytest
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.plan_view import histogram
 from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.planning.advice import advice
 from airflow_gddl.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.state.facts import TableRecord
 from airflow_gddl.stores import open_store
 from tests.unit.metadata_folder import row_file, write
+from tests.unit.pages import section
 
 AROUND = Surroundings(
     environ={}, now=lambda: datetime(2026, 11, 1, 12, tzinfo=UTC), new_id=lambda: "aa", job_command=()
@@ -61,7 +64,9 @@ def test_json_is_one_line_that_adds_up(small: Path, capsys: pytest.CaptureFixtur
         ("medium", 4.0, "given"),
         ("small", 0.05, "benchmarks"),
     ]
-    assert set(made["advice"][0] if made["advice"] else {}) <= {"code", "level", "message", "change", "tables", "count"}
+    told = section("cli.md", "Plan")
+    parts = (made, made["figures"][0], plain(advice(code="A", level="limit", message="m", change="c")))
+    assert [key for part in parts for key in part if f"`{key}`" not in told] == []
 
 
 def test_times_are_those_of_former_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from dataclasses import fields as fields_of
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from mkdocs.structure.files import File, Files
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from tests.unit.pages import DOCS, ROOT, rows
-from website import codes, fields, rules
+from website import codes, fields, hooks, rules
 from website.github import for_site
 
 # It is built once, whatever process its tests come to.
@@ -76,6 +78,14 @@ def test_every_page_can_be_reached(site: Path) -> None:
     made = {str(path.relative_to(site)) for path, _ in pages(site)} - {"index.html"}
     assert made - {link.partition("#")[0] for link in linked} == set()
     assert {"rules.html", "fields.html", "changelog.html", "benchmarks.html"} <= made
+
+
+def test_a_page_that_nobody_named_is_not_lost() -> None:
+    config = SimpleNamespace(nav=["cli.md", {"Project": ["design.md"]}])
+    names = ("cli.md", "design.md", "new.md", "decisions/001-a.md")
+    hooks._complete(config, Files([File(name, "docs", "site", use_directory_urls=False) for name in names]))
+    project = {"Project": ["design.md", {"Decisions": ["decisions/001-a.md"]}]}
+    assert config.nav == ["cli.md", project, {"More": ["new.md"]}]
 
 
 def test_lists_tables_and_blocks_come_out_as_such(site: Path) -> None:
