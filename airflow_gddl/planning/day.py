@@ -78,6 +78,11 @@ class Day:
             found[pipeline.pool].add(pipeline.tier)
         return {pool: frozenset(tiers) for pool, tiers in found.items()}
 
+    @cached_property
+    def continuous(self) -> tuple[Pipeline, ...]:
+        """Pipelines that are taken to be at work all the time: as everywhere, each look finds news."""
+        return tuple(pipeline for pipeline in self.metadata.pipelines if pipeline.timing.kind == "continuous")
+
     def seconds_of(self, pipeline: Pipeline) -> float:
         """Of a run in which all its tables have news."""
         return self.paces[pipeline.tier].run_seconds(len(pipeline.tables))

@@ -49,14 +49,13 @@ def figures_of(day: Day, limits: Limits, dags: int) -> tuple[Figure, ...]:
     """
     peak = max(day.starts.per_minute)
     remote = day.metadata.runner in REMOTE
-    at_once = sum(pool.at_once for pool in day.pools)
-    waiting = sum(pipeline.timing.kind == "continuous" for pipeline in day.metadata.pipelines)
+    at_once = sum(pool.at_once for pool in day.pools) + len(day.continuous)
     cpu = peak * TASK_CPU_SECONDS * (2 if remote else 1)
     made = [
         _figure("dags", dags, limits.dags, f"DAGs ({limits.name})"),
         _figure("tasks_per_day", 3 * day.starts.runs, None, "task instances of the day"),
         _figure("starts", peak, RUNS_PER_LOOP * limits.schedulers, "runs that start in the fullest minute"),
-        _figure("triggers", peak + waiting + (at_once if remote else 0), limits.triggers, "triggers at once"),
+        _figure("triggers", peak + (at_once if remote else len(day.continuous)), limits.triggers, "triggers at once"),
         _figure("worker_cpu", cpu, None if limits.cpus is None else 60 * limits.cpus, "CPU seconds of that minute"),
     ]
     if not remote:
@@ -70,6 +69,7 @@ def _of_platform(day: Day, limits: Limits) -> list[Figure]:
     if day.metadata.runner == "emr_serverless":
         sizes = {pool: max(vcpus_of(day, tier) for tier in tiers) for pool, tiers in day.tiers_by_pool.items()}
         vcpus = sum(pool.at_once * sizes[pool.pool] for pool in day.pools)
+        vcpus += sum(vcpus_of(day, pipeline.tier) for pipeline in day.continuous)
         return [_figure("emr_vcpus", vcpus, limits.emr_vcpus, "vCPUs of EMR Serverless at once")]
     return []
 
@@ -77,6 +77,7 @@ def _of_platform(day: Day, limits: Limits) -> list[Figure]:
 def _of_databricks(day: Day) -> list[Figure]:
     most = day.metadata.databricks.max_concurrent_runs
     tasks = sum(min(pool.at_once, most * len(day.tiers_by_pool[pool.pool])) for pool in day.pools)
+    tasks += len(day.continuous)
     per_hour = max(sum(day.starts.per_minute[60 * hour : 60 * hour + 60]) for hour in range(24))
     per_minute = 60 * DATABRICKS_RUN_NOW_PER_SECOND
     return [

@@ -113,14 +113,13 @@ def _pools(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Iterato
 def _triggers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
     found = figures["triggers"]
     if not found.fits:
-        continuous = [p for p in day.metadata.pipelines if p.timing.kind == "continuous"]
         yield advice(
             code="TRIGGERS_OVER_CAPACITY",
             level="limit",
-            message=f"{found.planned:,.0f} triggers at once, {len(continuous):,} of them for `continuous` pipelines;"
-            f" the triggerers of {limits.name} serve {found.limit:,.0f}",
+            message=f"{found.planned:,.0f} triggers at once, {len(day.continuous):,} of them for `continuous`"
+            f" pipelines; the triggerers of {limits.name} serve {found.limit:,.0f}",
             change=f"--triggerers {math.ceil(found.planned / 1000)}, or schedule `*/5 * * * *` instead of `continuous`",
-            tables=(table for pipeline in continuous for table in pipeline.tables),
+            tables=(table for pipeline in day.continuous for table in pipeline.tables),
         )
 
 
@@ -131,8 +130,8 @@ def _workers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterato
         yield advice(
             code="WORKERS_SHORT",
             level="advice",
-            message=f"the pools let {loads.planned:,.0f} loads run at once, the workers of {limits.name}"
-            f" {loads.limit:,.0f} tasks of any kind",
+            message=f"pools and {len(day.continuous):,} continuous pipelines let {loads.planned:,.0f} loads run at"
+            f" once, the workers of {limits.name} {loads.limit:,.0f} tasks of any kind",
             change=f"more workers (--workers, [core] parallelism), or fewer slots ({slots})",
         )
     if not cpu.fits:

@@ -50,6 +50,8 @@ def _emr(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator[Ad
     for pool in day.pools:
         tier = max(sorted(day.tiers_by_pool[pool.pool]), key=lambda name: vcpus_of(day, name))
         parts.append(f"{pool.at_once:,} of {tier} with {vcpus_of(day, tier):,} each")
+    if day.continuous:
+        parts.append(f"{len(day.continuous):,} continuous ones")
     yield advice(
         code="EMR_OVER_QUOTA",
         level="limit",

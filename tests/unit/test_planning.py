@@ -183,6 +183,15 @@ def test_triggers_of_pipelines_that_never_stop_waiting() -> None:
     assert "TRIGGERS_OVER_CAPACITY" not in codes(planned(rows, replace(AIRFLOW, triggers=2000)))
 
 
+def test_continuous_pipelines_are_at_work_all_the_time() -> None:
+    rows = [*tables(3, size="large", schedule="continuous"), table(9, size="large", schedule="0 6 * * *")]
+    assert figure(planned(rows), "worker_tasks") == (4, 32)
+    elsewhere = planned(rows, runner="emr_serverless", settings=EMR)
+    # Four jobs of a driver and an executor, two cores each; four triggers that wait for them, and one that looks.
+    assert (figure(elsewhere, "emr_vcpus"), figure(elsewhere, "triggers")) == ((16, 16), (5, 1000))
+    assert figure(planned(rows, runner="databricks", settings={"wheel": "/V/a.whl"}), "databricks_tasks") == (4, 2000)
+
+
 def test_loads_beyond_the_workers() -> None:
     tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], slots=64)}
     plan = planned(tables(64, size="medium", schedule="0 6 * * *"), tiers=tiers)
