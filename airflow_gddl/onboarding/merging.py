@@ -1,0 +1,139 @@
+"""Three-way merge: what was proposed last time, what stands in the files now, what is proposed today. Pure.
+
+A value that a person wrote, changed or removed is a person's from then on: it is kept, and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from airflow_gddl.onboarding.rules import Proposal
+
+Kind = Literal["new_table", "dropped_table", "changed"]
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Stands where no value is written; its default holds there."""
+
+    def __repr__(self) -> str:
+        return "(not set)"
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Present:
+    """A table's row and keys as they stand in the files.
+
+    Attributes:
+        fields: the row's own, nested ones by path (`options.op_column`); `table` and `keys` not among them.
+        keys: null: none are written.
+        keys_here: the keys are in the keys file of this source, or nowhere; else another place has them, which no merge
+            touches.
+        fixed: fields that `defaults` set: somebody decided for all tables.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] | None = None
+    keys_here: bool = True
+    fixed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One value to write, or to take out. `field` is a path, or `keys`; `old` and `new` may be `ABSENT`."""
+
+    table: str
+    field: str
+    old: Any
+    new: Any
+    evidence: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A person's value that the proposal differs from."""
+
+    table: str
+    field: str
+    value: Any
+    proposed: Any
+    evidence: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRow:
+    """A table that has no row yet; `fixed` are fields that `defaults` set for it."""
+
+    proposal: Proposal
+    fixed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What is to be written, and what is left as people have it."""
+
+    rows: tuple[NewRow, ...] = ()
+    changes: tuple[Change, ...] = ()
+    kept: tuple[Kept, ...] = ()
+
+
+def merge(before: Proposal | None, present: Present | None, today: Proposal, fixed: frozenset[str]) -> Merged:
+    """One table.
+
+    Args:
+        before: null: never proposed.
+        present: null: no file has a row of it.
+        fixed: fields that `defaults` would set for a new row.
+    """
+    if present is None and before is None:
+        return Merged(rows=(NewRow(proposal=today, fixed=fixed),))
+    if present is None:
+        return Merged(kept=(Kept(table=today.table, field="table", value=ABSENT, proposed=today.table),))
+    changes: list[Change] = []
+    kept: list[Kept] = []
+    for step in (*_fields(before, present, today), *_keys(before, present, today)):
+        (changes if isinstance(step, Change) else kept).append(step)  # type: ignore[arg-type] # by its class
+    return Merged(changes=tuple(changes), kept=tuple(kept))
+
+
+def _fields(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:
+    base: Mapping[str, Any] = {} if before is None else before.fields
+    for name in dict.fromkeys((*today.fields, *base)):
+        if name in present.fixed and name != "enabled":
+            continue
+        if name == "enabled" and (before is None or (today.keys is None and present.keys)):
+            continue  # a row that a person wrote, or gave the keys that were missing, runs as that person said
+        mine, new = present.fields.get(name, ABSENT), today.fields.get(name, ABSENT)
+        yield from _step(today, name, (base.get(name, ABSENT), mine, new))
+
+
+def _keys(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:
+    mine = ABSENT if present.keys is None else present.keys
+    new = ABSENT if today.keys is None else today.keys
+    base = ABSENT if before is None else before.keys or ()  # without a key, `[]` was written
+    if isinstance(new, Absent):
+        return  # that nothing was found takes no key away
+    if not present.keys_here and mine != new:
+        yield Kept(table=today.table, field="keys", value=mine, proposed=new, evidence=today.evidence.get("keys", ""))
+        return
+    yield from _step(today, "keys", (base, mine, new))
+
+
+def _step(today: Proposal, name: str, values: tuple[Any, Any, Any]) -> Iterator[Change | Kept]:
+    base, mine, new = values
+    evidence = today.evidence.get(name, "")
+    if _same(mine, new):
+        return
+    if _same(mine, base):
+        yield Change(table=today.table, field=name, old=mine, new=new, evidence=evidence)
+    else:
+        yield Kept(table=today.table, field=name, value=mine, proposed=new, evidence=evidence)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
