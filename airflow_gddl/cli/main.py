@@ -15,6 +15,7 @@ from airflow_gddl.cli.bundle import bundle
 from airflow_gddl.cli.demo import demo
 from airflow_gddl.cli.erase import erase
 from airflow_gddl.cli.fake_databricks import fake_databricks
+from airflow_gddl.cli.inspect import inspect
 from airflow_gddl.cli.maintain import maintain
 from airflow_gddl.cli.onboard import onboard
 from airflow_gddl.cli.pools import pools
@@ -34,7 +35,22 @@ Exit status: 0 all succeeded; 1 some table failed (the others are done); 2 wrong
 fault, try again. With --debug, anywhere, an error shows its traceback."""
 
 app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (onboard, validate, run, status, verify, maintain, erase, resync, simulate, demo, pools, bundle, fake_databricks):
+for command in (
+    onboard,
+    inspect,
+    validate,
+    run,
+    status,
+    verify,
+    maintain,
+    erase,
+    resync,
+    simulate,
+    demo,
+    pools,
+    bundle,
+    fake_databricks,
+):
     app.command()(command)
 app.add_typer(errors.app, name="errors")
 app.add_typer(deploy.app, name="deploy")

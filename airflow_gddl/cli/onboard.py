@@ -9,10 +9,14 @@ import typer
 from airflow_gddl.cli import exits, options, surroundings
 from airflow_gddl.cli.simulate import require_pyarrow
 
-_Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Short name: of the files, and of the packs in Airflow.")]
+_Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="Short name: of the files, and of the packs in Airflow.")
+]
 _Connection = Annotated[
     str,
-    typer.Option("--connection", metavar="NAME", help="Read this database: a variable with a URL, or AIRFLOW_CONN_NAME."),
+    typer.Option(
+        "--connection", metavar="NAME", help="Read this database: a variable with a URL, or AIRFLOW_CONN_NAME."
+    ),
 ]
 _Landing = Annotated[
     str, typer.Option("--landing", metavar="ROOT", help="Where files land; for a folder without gddl.yaml.")
@@ -37,7 +41,7 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     write: _Write = False,
     json: options.Json = False,
 ) -> None:
-    """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 when one is left unwritten."""
+    """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if it is left unwritten."""
     if not connection:
         require_pyarrow("landing files are read with")
     from airflow_gddl.cli.onboarding import Wish, carry_out  # noqa: PLC0415 - needs pyarrow, for landing folders

@@ -146,7 +146,9 @@ def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: boo
     found: list[dict[str, Any]] = []
     for row in plan.merged.rows:
         one = row.proposal
-        found.append({"kind": "new_table", "table": one.table, "keys": one.keys, "fields": one.fields, "evidence": one.evidence})
+        found.append(
+            {"kind": "new_table", "table": one.table, "keys": one.keys, "fields": one.fields, "evidence": one.evidence}
+        )
     for change in plan.merged.changes:
         kind = "dropped_table" if change.table in plan.dropped and change.field == "enabled" else "change"
         value = {"old": _value(change.old), "new": _value(change.new), "evidence": change.evidence}
@@ -154,11 +156,11 @@ def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: boo
     for kept in plan.merged.kept:
         value = {"value": _value(kept.value), "proposed": _value(kept.proposed), "evidence": kept.evidence}
         found.append({"kind": "kept", "table": kept.table, "field": kept.field, **value})
-    for notice in plan.notices:
-        found.append({"kind": "notice", **vars(notice)})
-    for file in files:
-        found.append({"kind": "file", "file": file.name, "written": written, "diff": "".join(diff(file))})
-    return found
+    found += [{"kind": "notice", **vars(notice)} for notice in plan.notices]
+    return [
+        *found,
+        *({"kind": "file", "file": f.name, "written": written, "diff": "".join(diff(f))} for f in files),
+    ]
 
 
 def _value(value: Any) -> Any:

@@ -33,7 +33,9 @@ def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan)
     _show_notices(screen, plan.notices)
     merged = plan.merged
     parts = ((len(merged.rows), "new"), (len(plan.dropped), "dropped"), (len(merged.changes), "values changed"))
-    screen.warn(", ".join(f"{count(number)} {what}" for number, what in (*parts, (len(merged.kept), "values kept"))), "bold")
+    screen.warn(
+        ", ".join(f"{count(number)} {what}" for number, what in (*parts, (len(merged.kept), "values kept"))), "bold"
+    )
 
 
 def diff(file: FileChange) -> Iterator[str]:
@@ -62,7 +64,9 @@ def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
     for notice in notices:
         by_code.setdefault(notice.code, []).append(notice)
     for code, found in sorted(by_code.items()):
-        screen.warn(f"[{code}] {count(len(found))} tables{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}", "yellow")
+        screen.warn(
+            f"[{code}] {count(len(found))} tables{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}", "yellow"
+        )
         columns = [Column("table"), Column("what")]
         rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
         more = [["…", f"and {count(len(found) - _MOST)} more; --json lists all"]] if len(found) > _MOST else []

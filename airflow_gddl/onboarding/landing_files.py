@@ -125,9 +125,7 @@ class Landing:
                 footers.append(self.footer(folder.table, file))
             except (OSError, EOFError, pa.ArrowException, ValueError) as error:
                 unreadable[file.name] = f"{type(error).__name__}: {error}"[:200]
-        return TableFolder(
-            table=folder.table, files=folder.files, footers=tuple(footers), unreadable=unreadable
-        )
+        return TableFolder(table=folder.table, files=folder.files, footers=tuple(footers), unreadable=unreadable)
 
     def footer(self, table: str, file: LandedName) -> Footer:
         """

@@ -17,7 +17,15 @@ SERVICE = ("Op", *TOTAL_ORDER, *COMMIT_TIMES, "AR_H_OPERATION", "AR_H_STREAM_POS
 """Columns that the CDC service adds, or a task's rules do."""
 BEFORE_PREFIXES = ("BI_", "bi_", "BEFORE_", "before_image_")
 OPERATIONS = ("operation", "cdc_operation", "dml_type", "op_type", "__op", "AR_H_OPERATION", "AR_H_CHANGE_OPER")
-_TIMES = ("commit_timestamp", "commit_time", "commit_ts", "committed_at", "dms_commit_timestamp", "cdc_timestamp", "dms_ts")
+_TIMES = (
+    "commit_timestamp",
+    "commit_time",
+    "commit_ts",
+    "committed_at",
+    "dms_commit_timestamp",
+    "cdc_timestamp",
+    "dms_ts",
+)
 _SEQUENCE = re.compile(r"(^|_)(change_?seq|seq|sequence|scn|lsn|change_number)$", re.IGNORECASE)
 _DATED = re.compile(r"\d{4}(?P<by>[-_/]?)\d\d(?P<day>(?P=by)\d\d)?(?P<hour>(?P=by)\d\d)?")
 _DELIMITERS = {"/": "slash", "-": "dash", "_": "underscore", "": "none"}
@@ -55,7 +63,9 @@ def notices_of(folder: TableFolder) -> Iterable[Notice]:
         yield Notice(table=folder.table, code="ONBOARD_CSV", message=message, remedy=remedy)
     for name, why in list(folder.unreadable.items())[:1]:
         message = f"{len(folder.unreadable)} of the files looked into can't be read, e.g. {name}: {why}"
-        yield Notice(table=folder.table, code="ONBOARD_FILE_UNREADABLE", message=message, remedy="have it written again")
+        yield Notice(
+            table=folder.table, code="ONBOARD_FILE_UNREADABLE", message=message, remedy="have it written again"
+        )
 
 
 def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:

@@ -47,7 +47,9 @@ class Overlay:
         return self.files[name].encode() if name in self.files else self.below.read(name)
 
 
-def make_plan(folder: Folder, settings: Settings, source: str, facts: SourceFacts, environ: Mapping[str, str]) -> OnboardingPlan:
+def make_plan(
+    folder: Folder, settings: Settings, source: str, facts: SourceFacts, environ: Mapping[str, str]
+) -> OnboardingPlan:
     """Nothing is written.
 
     Raises:
@@ -65,7 +67,9 @@ def make_plan(folder: Folder, settings: Settings, source: str, facts: SourceFact
     raise MetadataError("ONBOARD_REFUSED", f"the files would not be sound: {found[0]}", remedy=found[0].remedy)
 
 
-def _attempt(files: SourceFiles, source: str, facts: SourceFacts, bounds: Bounds, left_out: Mapping[str, Notice]) -> OnboardingPlan:
+def _attempt(
+    files: SourceFiles, source: str, facts: SourceFacts, bounds: Bounds, left_out: Mapping[str, Notice]
+) -> OnboardingPlan:
     notices = list(facts.notices)
     proposals: dict[str, Proposal] = {}
     seen: dict[str, str] = {}
@@ -77,7 +81,9 @@ def _attempt(files: SourceFiles, source: str, facts: SourceFacts, bounds: Bounds
         seen.setdefault(table.table.lower(), table.table)
     gone, told = _gone(files, facts, set(seen))
     proposals |= gone
-    merged = _all(merge(files.before.get(t), files.present.get(t.lower()), p, files.fixed) for t, p in proposals.items())
+    merged = _all(
+        merge(files.before.get(t), files.present.get(t.lower()), p, files.fixed) for t, p in proposals.items()
+    )
     notices += [*told, *_keyless(proposals, files), *_rekeyed(merged)]
     changes = write_out(files, source, merged, proposals)
     return OnboardingPlan(files=changes, merged=merged, dropped=tuple(gone), notices=tuple(notices))
@@ -87,10 +93,14 @@ def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) ->
     """Why a table gets no row here; null: it gets one."""
     name = table.table
     if fault := table_name_fault(name):
-        return Notice(table=name, code="TABLE_NAME_INVALID", message=fault, remedy="rename it with a rule of the CDC task")
+        return Notice(
+            table=name, code="TABLE_NAME_INVALID", message=fault, remedy="rename it with a rule of the CDC task"
+        )
     if other := seen.get(name.lower()):
         message = f"differs from {other} by case alone; their folders and tables would be the same to some readers"
-        return Notice(table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task")
+        return Notice(
+            table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task"
+        )
     if place := files.elsewhere.get(name.lower()):
         message = f"has its row in {place}, which is left as it is"
         return Notice(table=name, code="ONBOARD_ROW_ELSEWHERE", message=message)
@@ -120,7 +130,9 @@ def _rekeyed(merged: Merged) -> Iterable[Notice]:
     for change in merged.changes:
         if change.field == "keys" and not isinstance(change.old, Absent) and change.old:
             message = f"its key was {list(change.old)} and is {list(change.new)} now ({change.evidence})"
-            remedy = f"once this is written: gddl run --full-refresh --table {change.table!r}; runs are refused until then"
+            remedy = (
+                f"once this is written: gddl run --full-refresh --table {change.table!r}; runs are refused until then"
+            )
             yield Notice(table=change.table, code="ONBOARD_KEYS_CHANGED", message=message, remedy=remedy)
 
 

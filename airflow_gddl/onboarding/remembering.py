@@ -45,7 +45,9 @@ def parse(text: str, where: str) -> dict[str, Proposal]:
     try:
         document = decode(_Document, json.loads(text))
     except (json.JSONDecodeError, FatalError) as error:
-        raise MetadataError("ONBOARD_MEMORY_INVALID", f"not what was written: {error}", where=where, remedy=remedy) from error
+        raise MetadataError(
+            "ONBOARD_MEMORY_INVALID", f"not what was written: {error}", where=where, remedy=remedy
+        ) from error
     return {table: _proposal(table, entry) for table, entry in document.tables.items()}
 
 
@@ -63,16 +65,20 @@ def remembered(before: Mapping[str, Proposal], today: Mapping[str, Proposal]) ->
     kept = dict(before)
     for table, proposal in today.items():
         old = before.get(table)
-        if old is None or (old.keys, dict(old.fields)) != (proposal.keys, dict(proposal.fields)):
-            kept[table] = proposal
-        elif old.observed is None and proposal.observed is not None:
+        if (
+            old is None
+            or (old.keys, dict(old.fields)) != (proposal.keys, dict(proposal.fields))
+            or (old.observed is None and proposal.observed is not None)
+        ):
             kept[table] = proposal
     return kept
 
 
 def _proposal(table: str, entry: _Entry) -> Proposal:
     evidence = {"keys": entry.key_evidence} if entry.key_evidence else {}
-    return Proposal(table=table, keys=entry.keys, fields=_frozen(entry.fields), evidence=evidence, observed=entry.observed)
+    return Proposal(
+        table=table, keys=entry.keys, fields=_frozen(entry.fields), evidence=evidence, observed=entry.observed
+    )
 
 
 def _frozen(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +93,11 @@ def _plain(proposal: Proposal) -> dict[str, Any]:
         key_evidence=proposal.evidence.get("keys", ""),
         observed=proposal.observed,
     )
-    return {name: value for name, value in plain(entry).items() if value not in ({}, "") and (value is not None or name == "keys")}
+    return {
+        name: value
+        for name, value in plain(entry).items()
+        if value not in ({}, "") and (value is not None or name == "keys")
+    }
 
 
 def _json(value: object) -> str:

@@ -37,7 +37,9 @@ class FileChange:
     new: str
 
 
-def write_out(files: SourceFiles, source: str, merged: Merged, proposals: Mapping[str, Proposal]) -> tuple[FileChange, ...]:
+def write_out(
+    files: SourceFiles, source: str, merged: Merged, proposals: Mapping[str, Proposal]
+) -> tuple[FileChange, ...]:
     """The files that change, none where nothing does.
 
     Raises:
@@ -74,14 +76,16 @@ def _edited(files: SourceFiles, name: str, head: str, edits: Sequence[Edit]) -> 
     except (UneditableError, DocumentError) as error:
         why = str(error)
     remedy = "write it with a line for each row, as `gddl onboard` itself would"
-    raise MetadataError("ONBOARD_UNEDITABLE", f"{name} is written in a way that can't be added to: {why}", remedy=remedy)
+    raise MetadataError(
+        "ONBOARD_UNEDITABLE", f"{name} is written in a way that can't be added to: {why}", remedy=remedy
+    )
 
 
 def _table_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
     edits: list[Edit] = []
     for change in merged.changes:
         if change.field != "keys":
-            path = ("tables", files.rows[change.table.lower()], *change.field.split("."))
+            path: Path = ("tables", files.rows[change.table.lower()], *change.field.split("."))
             edits.append(_removing(path) if isinstance(change.new, Absent) else _setting(path, change.new))
     if merged.rows:
         rows = [(_row(row), row.proposal.evidence.get("size", "")) for row in merged.rows]
@@ -106,7 +110,11 @@ def _row(new: NewRow) -> dict[str, Any]:
 def _key_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
     edits: list[Edit] = []
     added = [
-        (files.spelled.get(new.proposal.table.lower(), new.proposal.table), new.proposal.keys or (), new.proposal.evidence.get("keys", ""))
+        (
+            files.spelled.get(new.proposal.table.lower(), new.proposal.table),
+            new.proposal.keys or (),
+            new.proposal.evidence.get("keys", ""),
+        )
         for new in merged.rows
     ]
     for change in merged.changes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,8 +53,9 @@ class YamlText:
         if pair is None:
             added = self._added.setdefault(id(node), (node, {}))[1]
             there = added.get(str(path[-1]))
-            both = isinstance(there, dict) and isinstance(value, dict)
-            added[str(path[-1])] = {**there, **value} if both else value
+            if isinstance(there, dict) and isinstance(value, dict):
+                value = {**there, **value}
+            added[str(path[-1])] = value
         else:
             self._edits.append((pair[0].end_mark.index, self._end(pair[1]), f": {flow(value)}"))
 
@@ -82,7 +83,7 @@ class YamlText:
     def append(self, path: Path, entries: Sequence[tuple[Any, str]]) -> None:
         """Rows behind the last one of the list at `path`, each with its comment (empty: none)."""
         node = self._node(path, last=0)
-        if not isinstance(node, yaml.SequenceNode if node.value else yaml.Node) or (node.value and node.flow_style):
+        if not isinstance(node, yaml.SequenceNode if node.value else yaml.Node) or _in_one_line(node):
             raise UneditableError(f"{_shown(path)} is not a list with a line for each row")
         indent = "  " if not node.value else " " * node.start_mark.column
         lines = [f"{indent}- {flow(value)}{_remark(words)}" for value, words in entries]
@@ -91,7 +92,7 @@ class YamlText:
     def extend(self, path: Path, entries: Sequence[tuple[str, Any, str]]) -> None:
         """Names with values behind the last one of the mapping at `path`, a line each, with comments."""
         node = self._node(path, last=0)
-        if not isinstance(node, yaml.MappingNode if node.value else yaml.Node) or (node.value and node.flow_style):
+        if not isinstance(node, yaml.MappingNode if node.value else yaml.Node) or _in_one_line(node):
             raise UneditableError(f"{_shown(path)} is not a mapping with a line for each name")
         indent = "  " if not node.value else " " * node.start_mark.column
         lines = [f"{indent}{text(name)}: {flow(value)}{_remark(words)}" for name, value, words in entries]
@@ -114,7 +115,7 @@ class YamlText:
         behind, indent = self._behind(end), " " * node.start_mark.column
         return behind, behind, "".join(f"{self._newline}{indent}{pair}" for pair in pairs)
 
-    def _removals(self, node: Any, places: set[int]) -> Iterator[Edit]:
+    def _removals(self, node: Any, places: Collection[int]) -> Iterator[Edit]:
         """Runs of neighbours go together; the names that stay keep one comma between them."""
         pairs = node.value
         for first, last in _runs(sorted(places)):
@@ -182,6 +183,10 @@ def _child(node: Any, part: str | int) -> Any:
 
 def _pair(node: Any, name: str) -> tuple[Any, Any] | None:
     return next((pair for pair in node.value if pair[0].value == name), None)
+
+
+def _in_one_line(node: Any) -> bool:
+    return bool(node.value and node.flow_style)
 
 
 def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:

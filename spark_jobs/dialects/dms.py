@@ -9,6 +9,17 @@ from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 
+__all__ = [
+    "COMMIT_TIMES",
+    "TOTAL_ORDER",
+    "Order",
+    "commit_time_names",
+    "declared_types",
+    "match",
+    "resolve_sequence",
+    "sequence_type",
+]
+
 
 @dataclass(frozen=True)
 class Order:

@@ -1,4 +1,4 @@
-"""What the name of a file below a table's landing folder tells; the contract's, for whoever scans folders needs it too."""
+"""What the name of a file below a table's landing folder tells; the contract's own, which both sides need."""
 
 from airflow_gddl.contract.dms_names import change_time, classify, digits_of, is_temporary, moment
 
