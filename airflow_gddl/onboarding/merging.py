@@ -75,11 +75,12 @@ class NewRow:
 
 @dataclass(frozen=True)
 class Merged:
-    """What is to be written, and what is left as people have it."""
+    """What is to be written, what is left as people have it, and what is to be remembered of each table."""
 
     rows: tuple[NewRow, ...] = ()
     changes: tuple[Change, ...] = ()
     kept: tuple[Kept, ...] = ()
+    remembered: tuple[Proposal, ...] = ()
 
 
 def merge(before: Proposal | None, present: Present | None, today: Proposal, fixed: frozenset[str]) -> Merged:
@@ -91,14 +92,36 @@ def merge(before: Proposal | None, present: Present | None, today: Proposal, fix
         fixed: fields that `defaults` would set for a new row.
     """
     if present is None and before is None:
-        return Merged(rows=(NewRow(proposal=today, fixed=fixed),))
+        return Merged(rows=(NewRow(proposal=today, fixed=fixed),), remembered=(today,))
     if present is None:
-        return Merged(kept=(Kept(table=today.table, field="table", value=ABSENT, proposed=today.table),))
+        kept_out = Kept(table=today.table, field="table", value=ABSENT, proposed=today.table)
+        return Merged(kept=(kept_out,), remembered=() if before is None else (before,))
     changes: list[Change] = []
     kept: list[Kept] = []
     for step in (*_fields(before, present, today), *_keys(before, present, today)):
         (changes if isinstance(step, Change) else kept).append(step)  # type: ignore[arg-type] # by its class
-    return Merged(changes=tuple(changes), kept=tuple(kept))
+    return Merged(changes=tuple(changes), kept=tuple(kept), remembered=(_remembered(before, present, today),))
+
+
+def _remembered(before: Proposal | None, present: Present, today: Proposal) -> Proposal:
+    """What counts as proposed from now on: a value that a person chose is none, even if it is the same today.
+
+    Else a table that a person had stopped would run again once its source dropped it and took it up again.
+    """
+    base: Mapping[str, Any] = {} if before is None else before.fields
+    fields = {}
+    for name in dict.fromkeys((*today.fields, *base)):
+        ours = name not in present.fixed and _same(present.fields.get(name, ABSENT), base.get(name, ABSENT))
+        value = (today.fields if ours else base).get(name, ABSENT)
+        fields |= {} if isinstance(value, Absent) else {name: value}
+    had = None if before is None else before.keys
+    keys = today.keys if today.keys and _same(_written(present.keys), _written(had)) else had
+    evidence = today.evidence if keys == today.keys or before is None else before.evidence
+    return Proposal(table=today.table, keys=keys, fields=fields, evidence=evidence, observed=today.observed)
+
+
+def _written(keys: tuple[str, ...] | None) -> Any:
+    return ABSENT if keys is None else keys
 
 
 def _fields(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:
@@ -106,17 +129,16 @@ def _fields(before: Proposal | None, present: Present, today: Proposal) -> Itera
     for name in dict.fromkeys((*today.fields, *base)):
         if name in present.fixed and name != "enabled":
             continue
-        if name == "enabled" and (before is None or (today.keys is None and present.keys)):
+        if name == "enabled" and (before is None or (not today.keys and present.keys)):
             continue  # a row that a person wrote, or gave the keys that were missing, runs as that person said
         mine, new = present.fields.get(name, ABSENT), today.fields.get(name, ABSENT)
         yield from _step(today, name, (base.get(name, ABSENT), mine, new))
 
 
 def _keys(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:
-    mine = ABSENT if present.keys is None else present.keys
-    new = ABSENT if today.keys is None else today.keys
-    base = ABSENT if before is None else before.keys or ()  # without a key, `[]` was written
-    if isinstance(new, Absent):
+    mine, new = _written(present.keys), today.keys
+    base = ABSENT if before is None else _written(before.keys)
+    if not new:
         return  # that nothing was found takes no key away
     if not present.keys_here and mine != new:
         yield Kept(table=today.table, field="keys", value=mine, proposed=new, evidence=today.evidence.get("keys", ""))

@@ -63,7 +63,8 @@ def make_plan(
         found = _new_problems(had, folder, plan, environ)
         if not found:
             return replace(plan, notices=(*plan.notices, *left_out.values()))
-        left_out |= {table: _refusal(table, problem) for table, problem in _touched(plan, found)}
+        for table, problem in _touched(plan, found):
+            left_out.setdefault(table, _refusal(table, problem))
     raise MetadataError("ONBOARD_REFUSED", f"the files would not be sound: {found[0]}", remedy=found[0].remedy)
 
 
@@ -84,9 +85,9 @@ def _attempt(
     merged = _all(
         merge(files.before.get(t), files.present.get(t.lower()), p, files.fixed) for t, p in proposals.items()
     )
-    notices += [*told, *_keyless(proposals, files), *_rekeyed(merged)]
-    changes = write_out(files, source, merged, proposals)
-    return OnboardingPlan(files=changes, merged=merged, dropped=tuple(gone), notices=tuple(notices))
+    notices += [*told, *_keyless({t: p for t, p in proposals.items() if t not in gone}, files), *_rekeyed(merged)]
+    changes = write_out(files, source, merged)
+    return OnboardingPlan(files=changes, merged=merged, dropped=_stopped(merged, gone), notices=tuple(notices))
 
 
 def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) -> Notice | None:
@@ -117,10 +118,14 @@ def _gone(files: SourceFiles, facts: SourceFacts, seen: set[str]) -> tuple[dict[
     return {}, [Notice(table=table, code="ONBOARD_FOLDER_EMPTY", message=message, remedy=remedy) for table in lost]
 
 
+def _stopped(merged: Merged, gone: Mapping[str, Proposal]) -> tuple[str, ...]:
+    return tuple(change.table for change in merged.changes if change.table in gone and change.field == "enabled")
+
+
 def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[Notice]:
     for table, proposal in proposals.items():
         present = files.present.get(table.lower())
-        if proposal.keys is None and not (present and present.keys):
+        if not proposal.keys and not (present and present.keys):
             message = "no primary key, no unique index without nulls, and nothing measured: the row is not enabled"
             remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
             yield Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)
@@ -140,11 +145,13 @@ def _all(merges: Iterable[Merged]) -> Merged:
     rows: list[NewRow] = []
     changes: list[Change] = []
     kept: list[Kept] = []
+    remembered: list[Proposal] = []
     for one in merges:
         rows += one.rows
         changes += one.changes
         kept += one.kept
-    return Merged(rows=tuple(rows), changes=tuple(changes), kept=tuple(kept))
+        remembered += one.remembered
+    return Merged(rows=tuple(rows), changes=tuple(changes), kept=tuple(kept), remembered=tuple(remembered))
 
 
 def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]) -> list[Problem]:

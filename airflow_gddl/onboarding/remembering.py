@@ -6,7 +6,7 @@ Without it nobody could tell a value that a person wrote from one that was propo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,14 +57,14 @@ def render(proposals: Mapping[str, Proposal]) -> str:
     return '{"version": 1, "tables": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
-def remembered(before: Mapping[str, Proposal], today: Mapping[str, Proposal]) -> dict[str, Proposal]:
+def remembered(before: Mapping[str, Proposal], today: Iterable[Proposal]) -> dict[str, Proposal]:
     """What to keep: today's proposals over earlier ones.
 
     An entry that differs only by how often its table had changed stays as it was: else every look would be a change.
     """
     kept = dict(before)
-    for table, proposal in today.items():
-        old = before.get(table)
+    for proposal in today:
+        table, old = proposal.table, before.get(proposal.table)
         if (
             old is None
             or (old.keys, dict(old.fields)) != (proposal.keys, dict(proposal.fields))

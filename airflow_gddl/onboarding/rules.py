@@ -34,7 +34,8 @@ class Proposal:
     """What a row should say. Fields that have their default are left out.
 
     Attributes:
-        keys: null: none are known, and the row is not enabled until a person has decided.
+        keys: empty: none were found, and the row is not enabled until a person has decided. Null, of what is remembered
+            alone: none were ever proposed.
         fields: by path (`size`, `options.op_column`), in the order in which a row shows them.
         evidence: in words, by field; `keys` among them.
     """
@@ -82,7 +83,7 @@ def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -
         evidence["keys"] = evidence["enabled"] = "no key was found"
     else:
         evidence["keys"] = facts.key.evidence
-    keys = None if facts.key is None else facts.key.columns
+    keys = () if facts.key is None else facts.key.columns
     observed = _observed(facts.activity, before)
     return Proposal(table=facts.table, keys=keys, fields=fields, evidence=evidence, observed=observed)
 

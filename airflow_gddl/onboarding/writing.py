@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +37,7 @@ class FileChange:
     new: str
 
 
-def write_out(
-    files: SourceFiles, source: str, merged: Merged, proposals: Mapping[str, Proposal]
-) -> tuple[FileChange, ...]:
+def write_out(files: SourceFiles, source: str, merged: Merged) -> tuple[FileChange, ...]:
     """The files that change, none where nothing does.
 
     Raises:
@@ -47,8 +45,12 @@ def write_out(
     """
     tables = _edited(files, files.tables, _TABLES_HEAD.format(source=source), _table_edits(files, merged))
     keys = _edited(files, files.keys, _KEYS_HEAD.format(source=source), _key_edits(files, merged))
-    memory = remembering.render(remembering.remembered(files.before, proposals))
-    texts = {files.tables: tables, files.keys: keys, files.memory: memory if proposals or files.before else None}
+    memory = remembering.render(remembering.remembered(files.before, merged.remembered))
+    texts = {
+        files.tables: tables,
+        files.keys: keys,
+        files.memory: memory if merged.remembered or files.before else None,
+    }
     return tuple(
         FileChange(name=name, old=files.texts.get(name), new=new)
         for name, new in texts.items()

@@ -83,18 +83,18 @@ class YamlText:
     def append(self, path: Path, entries: Sequence[tuple[Any, str]]) -> None:
         """Rows behind the last one of the list at `path`, each with its comment (empty: none)."""
         node = self._node(path, last=0)
-        if not isinstance(node, yaml.SequenceNode if node.value else yaml.Node) or _in_one_line(node):
+        if not _is_empty(node) and not (isinstance(node, yaml.SequenceNode) and not node.flow_style):
             raise UneditableError(f"{_shown(path)} is not a list with a line for each row")
-        indent = "  " if not node.value else " " * node.start_mark.column
+        indent = "  " if _is_empty(node) else " " * node.start_mark.column
         lines = [f"{indent}- {flow(value)}{_remark(words)}" for value, words in entries]
         self._insert_lines(node, path, lines)
 
     def extend(self, path: Path, entries: Sequence[tuple[str, Any, str]]) -> None:
         """Names with values behind the last one of the mapping at `path`, a line each, with comments."""
         node = self._node(path, last=0)
-        if not isinstance(node, yaml.MappingNode if node.value else yaml.Node) or _in_one_line(node):
+        if not _is_empty(node) and not (isinstance(node, yaml.MappingNode) and not node.flow_style):
             raise UneditableError(f"{_shown(path)} is not a mapping with a line for each name")
-        indent = "  " if not node.value else " " * node.start_mark.column
+        indent = "  " if _is_empty(node) else " " * node.start_mark.column
         lines = [f"{indent}{text(name)}: {flow(value)}{_remark(words)}" for name, value, words in entries]
         self._insert_lines(node, path, lines)
 
@@ -129,7 +129,7 @@ class YamlText:
 
     def _insert_lines(self, node: Any, path: Path, lines: Sequence[str]) -> None:
         shown = "".join(f"{self._newline}{line}" for line in lines)
-        if node.value:
+        if not _is_empty(node):
             last = node.value[-1]
             end = self._end(last[1] if isinstance(last, tuple) else last)
             behind = self._behind(end)
@@ -185,8 +185,9 @@ def _pair(node: Any, name: str) -> tuple[Any, Any] | None:
     return next((pair for pair in node.value if pair[0].value == name), None)
 
 
-def _in_one_line(node: Any) -> bool:
-    return bool(node.value and node.flow_style)
+def _is_empty(node: Any) -> bool:
+    """An empty list or mapping, or null."""
+    return not node.value or node.tag == "tag:yaml.org,2002:null"
 
 
 def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
