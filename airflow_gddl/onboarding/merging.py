@@ -109,7 +109,7 @@ def _remembered(before: Proposal | None, present: Present, today: Proposal) -> P
     Else a table that a person had stopped would run again once its source dropped it and took it up again.
     """
     base: Mapping[str, Any] = {} if before is None else before.fields
-    fields = {}
+    fields: dict[str, Any] = {}
     for name in dict.fromkeys((*today.fields, *base)):
         ours = name not in present.fixed and _same(present.fields.get(name, ABSENT), base.get(name, ABSENT))
         value = (today.fields if ours else base).get(name, ABSENT)

@@ -28,8 +28,14 @@ def sized(size: int | None, before: str | None = None) -> str:
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [(None, "small"), (0, "small"), (128 * MB, "small"), (128 * MB + 1, "medium"), (1024 * MB, "medium")]
-    + [(1024 * MB + 1, "large")],
+    [
+        (None, "small"),
+        (0, "small"),
+        (128 * MB, "small"),
+        (128 * MB + 1, "medium"),
+        (1024 * MB, "medium"),
+        (1024 * MB + 1, "large"),
+    ],
 )
 def test_the_size_is_the_smallest_tier_that_takes_the_table(size: int | None, expected: str) -> None:
     assert sized(size) == expected
@@ -37,8 +43,14 @@ def test_the_size_is_the_smallest_tier_that_takes_the_table(size: int | None, ex
 
 @pytest.mark.parametrize(
     ("size", "before", "expected"),
-    [(129 * MB, "small", "medium"), (100 * MB, "medium", "medium"), (64 * MB, "medium", "small")]
-    + [(600 * MB, "large", "large"), (512 * MB, "large", "medium"), (None, "large", "large")],
+    [
+        (129 * MB, "small", "medium"),
+        (100 * MB, "medium", "medium"),
+        (64 * MB, "medium", "small"),
+        (600 * MB, "large", "large"),
+        (512 * MB, "large", "medium"),
+        (None, "large", "large"),
+    ],
 )
 def test_an_outgrown_tier_is_left_at_once_and_a_too_large_one_only_well_below_its_bound(
     size: int | None, before: str, expected: str
