@@ -63,16 +63,16 @@ def carry_out(around: Surroundings, wish: Wish) -> bool:
     settings = read_settings(seen, around.environ)
     plan = make_plan(seen, settings, wish.source, _facts(around, wish, settings), around.environ)
     files = (*first, *plan.files)
-    write = bool(files) and (wish.write or _confirmed(around, wish, files, plan))
+    if not wish.as_json:
+        show_plan(around.screen, files, plan)
+    write = bool(files) and (wish.write or _confirmed(around, wish))
     if write:
         write_files(around, wish.metadata, files)
     if wish.as_json:
         _records(around, files, plan, written=write)
-    elif wish.write or not around.screen.out.is_terminal:
-        show_plan(around.screen, files, plan)
-    if write and not wish.as_json:
+    elif write:
         around.screen.say(f"{len(files)} files written", "green")
-    elif files and not wish.as_json:
+    elif files:
         around.screen.warn("nothing was written; --write does it", "yellow")
     return write or not files
 
@@ -120,11 +120,10 @@ def _facts(around: Surroundings, wish: Wish, settings: Settings) -> SourceFacts:
     return facts
 
 
-def _confirmed(around: Surroundings, wish: Wish, files: tuple[FileChange, ...], plan: OnboardingPlan) -> bool:
+def _confirmed(around: Surroundings, wish: Wish) -> bool:
     """What a person at a terminal answers, having seen the diff; no where nobody can be asked."""
     if wish.as_json or not around.screen.out.is_terminal:
         return False
-    show_plan(around.screen, files, plan)
     return typer.confirm("Write this?", default=False)
 
 

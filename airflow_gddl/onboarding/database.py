@@ -48,7 +48,7 @@ class Database:
                     else:
                         tables.append(found)
         return SourceFacts(
-            origin="database", tables=tuple(tables), notices=tuple(notices), schemas=frozenset(wanted), names=names
+            origin="database", tables=tuple(tables), notices=tuple(notices), schemas=schemas or None, names=names
         )
 
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.stores.s3 import client
+
+if TYPE_CHECKING:
+    from obstore import ReadableFile
+
+_READ_AHEAD = 64 * 1024
 
 
 @contextmanager
@@ -28,7 +34,38 @@ def opened(path: str, environ: Mapping[str, str] = os.environ) -> Iterator[Binar
 
     bucket, key = split(path)
     try:
-        reader = obstore.open_reader(client(bucket, environ), key)
+        remote = obstore.open_reader(client(bucket, environ), key)
     except obstore.exceptions.BaseError as error:
         raise OSError(str(error)) from error
-    yield cast("BinaryIO", reader)
+    with io.BufferedReader(_Remote(remote), _READ_AHEAD) as reader:
+        yield cast("BinaryIO", reader)
+
+
+class _Remote(io.RawIOBase):
+    """obstore's reader as a file of Python's: its own `closed` is a method, which pyarrow takes for true."""
+
+    def __init__(self, reader: ReadableFile) -> None:
+        super().__init__()
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._reader.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._reader.seek(offset, whence)
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # callers pass a memoryview; the stub's Buffer has no len before 3.12
+        from obstore.exceptions import BaseError  # noqa: PLC0415 - as above
+
+        try:
+            data = self._reader.read(len(buffer))
+        except BaseError as error:
+            raise OSError(str(error)) from error
+        buffer[: len(data)] = data
+        return len(data)

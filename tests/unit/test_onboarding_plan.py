@@ -173,6 +173,15 @@ def test_the_text_of_a_person_survives(source: Source) -> None:
     )
 
 
+def test_a_byte_order_mark_and_ends_of_lines_stay(source: Source) -> None:
+    source.apply(table("a"))
+    old = "\ufefftables:\r\n- {table: shop.a}\r\n"
+    (source.folder / TABLES).write_bytes(old.encode())
+    source.apply(table("a", size=200 * MB), table("b"))
+    new = old.replace("shop.a", "shop.a, size: medium") + "- {table: shop.b}  # 10 rows, 1 bytes\r\n"
+    assert (source.folder / TABLES).read_bytes().decode() == new
+
+
 def test_fields_that_defaults_set_are_decided_for_all(source: Source) -> None:
     (source.folder / "tables").mkdir()
     (source.folder / TABLES).write_text("defaults: {size: large, options: {op_column: x}}\ntables: []\n")
@@ -325,13 +334,19 @@ def test_a_persons_edit_of_any_field_survives_and_a_second_look_changes_nothing(
         source.apply(*facts_of(found))
         assert source.plan(*facts_of(found)).files == ()
         for name, fields in edited.items():
-            row = source.rows[name]
+            row = flat(source.rows[name])
             assert {field: row.get(field) for field in fields} == fields
         assert load(source.folder, {}).problems == ()
 
 
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries of `options` are fields of their own."""
+    options = {f"options.{name}": value for name, value in row.get("options", {}).items()}
+    return {**{name: value for name, value in row.items() if name != "options"}, **options}
+
+
 def edit_rows(source: Source, data: st.DataObject) -> dict[str, dict[str, Any]]:
-    """Change fields of some rows to what their proposal does not say; what then stands there, by table."""
+    """Change fields of some rows to what their proposal does not say; what then stands there, by table (null: nothing)."""
     edited: dict[str, dict[str, Any]] = {}
     lines = source.text(TABLES).splitlines()
     for name, row in source.rows.items():
@@ -340,6 +355,7 @@ def edit_rows(source: Source, data: st.DataObject) -> dict[str, dict[str, Any]]:
         fields = {field: value for field, value in fields.items() if row.get(field) != value}
         place = next(i for i, line in enumerate(lines) if f"table: {name}" in line)
         lines[place] = f"  - {flow({**row, **fields})}  # edited"
-        edited[name] = fields
+        gone = dict.fromkeys(flat(row).keys() - flat({**row, **fields}).keys())
+        edited[name] = {**gone, **flat(fields)}
     (source.folder / TABLES).write_text("\n".join(lines) + "\n")
     return edited
