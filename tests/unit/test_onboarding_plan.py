@@ -346,7 +346,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def edit_rows(source: Source, data: st.DataObject) -> dict[str, dict[str, Any]]:
-    """Change fields of some rows to what their proposal does not say; what then stands there, by table (null: nothing)."""
+    """Change fields of some rows; what then stands there, by table and path (null: nothing)."""
     edited: dict[str, dict[str, Any]] = {}
     lines = source.text(TABLES).splitlines()
     for name, row in source.rows.items():
