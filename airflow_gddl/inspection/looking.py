@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -52,11 +52,18 @@ def look_into(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> 
     """Reads a few files of a table, and the key columns of all of them where they are few."""
     times: dict[str, Seen] = {}
     lengths: dict[str, _Longest] = {}
+    damaged: dict[str, str] = {}
     for file in _sample(folder):
-        for column, values in _texts(landing, folder.table, file):
+        try:
+            texts = list(_texts(landing, folder.table, file))
+        except (OSError, EOFError, pa.ArrowException, ValueError) as error:
+            damaged[file.name] = f"{type(error).__name__}: {error}"[:200]
+            continue
+        for column, values in texts:
             if pt.is_string(values.type) and column not in times and (found := _time(values)) is not None:
                 times[column] = Seen(file=file.name, value=found)
             lengths.setdefault(column, _Longest()).take(file.name, values)
+    folder = replace(folder, unreadable={**folder.unreadable, **damaged})
     cut = {column: longest.seen for column, longest in lengths.items() if longest.is_cut}
     return Look(folder=folder, spec=spec, times=times, cut=cut, strangers=_strangers(landing, folder, spec))
 
@@ -114,7 +121,8 @@ def _strangers(landing: Landing, folder: TableFolder, spec: TableSpec | None) ->
     )
     files = [file for file in folder.files if file.format == "parquet"]
     rows = sum(footer.rows for footer in folder.footers)
-    if spec is None or not spec.keys or not folder.of("load") or rows > MOST_KEYED_ROWS or len(files) > 1000:
+    few = rows <= MOST_KEYED_ROWS and len(files) <= 1000
+    if spec is None or not spec.keys or not folder.of("load") or not few or folder.unreadable:
         return None
     known: set[tuple[Any, ...]] = set()
     found: list[Seen] = []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+MEASURED = "measured"
 Origin = Literal["database", "landing"]
 
 
@@ -14,11 +15,16 @@ class KeyFact:
     """Columns that identify a row, and how that is known.
 
     Attributes:
-        evidence: in words, e.g. `primary key orders_pkey`, `unique in all 12,345 rows of the full load`.
+        evidence: in words, e.g. `primary key orders_pkey`, `measured: unique in all 12,345 rows of the full load`.
     """
 
     columns: tuple[str, ...]
     evidence: str
+
+    @property
+    def is_measured(self) -> bool:
+        """Nobody declared it: it may be chance."""
+        return self.evidence.startswith(MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,8 @@ class TableFacts:
         rows: by statistics where there are any; null: not known.
         size_bytes: of the data without indexes; null: not known.
         activity: null: not known.
-        fields: other fields of the row that the source's files tell (`sequence_by`, `options.op_column`, ...).
+        fields: other fields of the row that change files tell (`sequence_by`, `options.op_column`, ...); null: none
+            were there to tell.
         evidence: in words, by field.
     """
 
@@ -58,7 +65,7 @@ class TableFacts:
     rows: int | None = None
     size_bytes: int | None = None
     activity: Activity | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -139,7 +139,7 @@ class Landing:
             return Footer(
                 file=file,
                 rows=meta.num_rows,
-                columns={name: str(schema.field(name).type) for name in dict.fromkeys(schema.names)},
+                columns={name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)},
                 nulls=_nulls(groups),
                 group_rows=tuple(group.num_rows for group in groups),
                 group_bytes=tuple(_stored(group) for group in groups),

@@ -29,7 +29,7 @@ _TIMES = (
 _SEQUENCE = re.compile(r"(^|_)(change_?seq|seq|sequence|scn|lsn|change_number)$", re.IGNORECASE)
 _DATED = re.compile(r"\d{4}(?P<by>[-_/]?)\d\d(?P<day>(?P=by)\d\d)?(?P<hour>(?P=by)\d\d)?")
 _DELIMITERS = {"/": "slash", "-": "dash", "_": "underscore", "": "none"}
-_UNFIT = re.compile(r"^(float|double|halffloat|list|large_list|map|struct|binary|large_binary|timestamp|time|bool)")
+_UNFIT = re.compile(r"^(float|double|halffloat|list|large_list|map|struct|binary|large_binary|time32|time64|bool)")
 
 
 def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts:
@@ -47,7 +47,7 @@ def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts
         rows=_rows(loads, folder.footers_of("load")),
         size_bytes=sum(file.size for file in loads) if loads else None,
         activity=_activity(folder, now),
-        fields=fields,
+        fields=fields if folder.footers_of("change") else None,
         evidence=evidence,
     )
 
@@ -69,7 +69,7 @@ def notices_of(folder: TableFolder) -> Iterable[Notice]:
 
 
 def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:
-    """Columns of the full load that may identify a row, likely ones first."""
+    """Columns of the full load that may identify a row, likely ones first; a time only beside others."""
     loads = folder.footers_of("load")
     if not loads:
         return ()
@@ -82,7 +82,14 @@ def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:
         and not _UNFIT.match(kind)
         and all(column in footer.columns and not footer.nulls.get(column, 0) for footer in loads)
     ]
-    return tuple(sorted(fit, key=lambda column: (_rank(column.lower(), name), fit.index(column)))[:most])
+    times = [column for column in fit if is_time(loads[0].columns[column])]
+    ranked = sorted((c for c in fit if c not in times), key=lambda c: (_rank(c.lower(), name), fit.index(c)))
+    return (*ranked[: most - len(times[:1])], *times[:1])
+
+
+def is_time(kind: str) -> bool:
+    """Whether an Arrow type, as text, is a date or a time stamp."""
+    return kind.startswith(("timestamp", "date"))
 
 
 def _rank(column: str, table: str) -> int:

@@ -14,7 +14,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.onboarding.facts import Notice, SourceFacts, TableFacts
 from airflow_gddl.onboarding.merging import Absent, Change, Kept, Merged, NewRow, merge
 from airflow_gddl.onboarding.present import SourceFiles, read_files
-from airflow_gddl.onboarding.rules import Bounds, Proposal, dropped, propose
+from airflow_gddl.onboarding.rules import Bounds, Proposal, dropped, kept_key, propose
 from airflow_gddl.onboarding.writing import FileChange, write_out
 
 
@@ -85,7 +85,12 @@ def _attempt(
     merged = _all(
         merge(files.before.get(t), files.present.get(t.lower()), p, files.fixed) for t, p in proposals.items()
     )
-    notices += [*told, *_keyless({t: p for t, p in proposals.items() if t not in gone}, files), *_rekeyed(merged)]
+    notices += [
+        *told,
+        *_keyless({t: p for t, p in proposals.items() if t not in gone}, files),
+        *_rekeyed(merged),
+        *_lost_keys(facts, files),
+    ]
     changes = write_out(files, source, merged)
     return OnboardingPlan(files=changes, merged=merged, dropped=_stopped(merged, gone), notices=tuple(notices))
 
@@ -129,6 +134,16 @@ def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[
             message = "no primary key, no unique index without nulls, and nothing measured: the row is not enabled"
             remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
             yield Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)
+
+
+def _lost_keys(facts: SourceFacts, files: SourceFiles) -> Iterable[Notice]:
+    """A key that the source does not show any more; not where only a measured one could have been seen."""
+    for table in facts.tables:
+        had = kept_key(None, files.before.get(table.table))
+        if table.key is None and had is not None and (facts.origin == "database" or had.is_measured):
+            message = f"{list(had.columns)} ({had.evidence}) was its key, and no key is found now; it is kept"
+            remedy = "see that it still identifies a row, and name the right one in the keys file"
+            yield Notice(table=table.table, code="ONBOARD_KEY_GONE", message=message, remedy=remedy)
 
 
 def _rekeyed(merged: Merged) -> Iterable[Notice]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.onboarding.facts import Activity, TableFacts
+from airflow_gddl.onboarding.facts import Activity, KeyFact, TableFacts
 
 DAY = 86_400.0
 BUSY = 1_000_000
@@ -17,6 +17,7 @@ QUIET_DAYS = 7
 SHRUNK = 0.5
 """A table keeps its tier until it is smaller than this part of the next lower one's bound."""
 _RHYTHMS = {"busy": ("high", "*/15 * * * *"), "usual": ("normal", "@hourly"), "quiet": ("low", "@daily")}
+_ALWAYS_TOLD = frozenset({"size", "priority", "schedule", "enabled"})
 _ORDER = ("small", "medium", "large")
 _UNITS = ((1024**4, "TB"), (1024**3, "GB"), (1024**2, "MB"), (1024, "kB"))
 
@@ -77,15 +78,31 @@ def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -
     priority, schedule = _rhythm(facts.activity, before, evidence)
     fields |= {"priority": priority} if priority != "normal" else {}
     fields |= {"schedule": schedule} if schedule != "@hourly" else {}
-    fields |= facts.fields
-    if facts.key is None:
+    fields |= _told_before(before) if facts.fields is None else facts.fields
+    key = kept_key(facts.key, before)
+    if key is None:
         fields["enabled"] = False
         evidence["keys"] = evidence["enabled"] = "no key was found"
     else:
-        evidence["keys"] = facts.key.evidence
-    keys = () if facts.key is None else facts.key.columns
+        evidence["keys"] = key.evidence
+    keys = () if key is None else key.columns
     observed = _observed(facts.activity, before)
     return Proposal(table=facts.table, keys=keys, fields=fields, evidence=evidence, observed=observed)
+
+
+def kept_key(found: KeyFact | None, before: Proposal | None) -> KeyFact | None:
+    """A key that was proposed is not given up for none, nor one that was declared for one that was only measured."""
+    if before is None or not before.keys:
+        return found
+    had = KeyFact(columns=before.keys, evidence=before.evidence.get("keys", ""))
+    return had if found is None or (found.is_measured and not had.is_measured) else found
+
+
+def _told_before(before: Proposal | None) -> dict[str, Any]:
+    """What change files told when there were some."""
+    if before is None:
+        return {}
+    return {name: value for name, value in before.fields.items() if name not in _ALWAYS_TOLD}
 
 
 def dropped(before: Proposal) -> Proposal:

@@ -63,7 +63,7 @@ def test_tables_are_known_by_their_folders_and_files(tmp_path: Path) -> None:
     one = facts.tables[1]
     assert (one.rows, list(one.columns)) == (60, ["note", "amount", "order_id", "at"])
     assert one.size_bytes == sum(path.stat().st_size for path in (tmp_path / "shop/orders").glob("LOAD*"))
-    assert dict(one.fields) == {}
+    assert one.fields == {}
     assert facts.notices == ()
 
 
@@ -73,6 +73,16 @@ def test_keys_are_measured_and_a_float_is_none(tmp_path: Path) -> None:
     assert {name: key and (key.columns, key.evidence) for name, key in keys.items()} == {
         "shop.orders": (("order_id",), told),
         "shop.lines": (("order_id", "line"), told),
+    }
+
+
+def test_a_time_is_a_key_only_beside_others(tmp_path: Path) -> None:
+    moments = pa.array([datetime(2024, 1, 1 + i // 2, tzinfo=UTC) for i in range(6)], pa.timestamp("us", "UTC"))
+    put(tmp_path, "shop/weather/LOAD00000001.parquet", pa.table({"at": moments, "origin": ["a", "b"] * 3}))
+    put(tmp_path, "shop/log/LOAD00000001.parquet", pa.table({"at": moments.take(pa.array([0, 2, 4])), "n": [1, 1, 1]}))
+    assert {one.table: one.key and one.key.columns for one in found(tmp_path).tables} == {
+        "shop.weather": ("origin", "at"),
+        "shop.log": None,
     }
 
 
@@ -113,13 +123,13 @@ def test_a_key_must_hold_over_all_files_of_the_load(tmp_path: Path) -> None:
 )
 def test_what_the_service_was_told_is_seen(tmp_path: Path, delivery: dict[str, Any], fields: dict[str, Any]) -> None:
     one = orders(landed(tmp_path, **delivery))
-    assert (dict(one.fields), one.key and one.key.columns) == (fields, ("order_id",))
+    assert (one.fields, one.key and one.key.columns) == (fields, ("order_id",))
     assert set(one.evidence) == set(fields)
 
 
 def test_an_operation_under_another_name_is_seen(tmp_path: Path) -> None:
     put(tmp_path, "shop/t/20240101-000000000.parquet", pa.table({"operation": ["I"], "id": [1], "transact_seq": ["1"]}))
-    assert dict(found(tmp_path).tables[0].fields) == {"options.op_column": "operation"}
+    assert found(tmp_path).tables[0].fields == {"options.op_column": "operation"}
 
 
 def test_activity_is_rows_of_changes_since_the_first_of_them(tmp_path: Path) -> None:

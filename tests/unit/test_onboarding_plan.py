@@ -26,7 +26,7 @@ TABLES, KEYS, MEMORY = "tables/shop.yaml", "keys/shop.yaml", "onboarding/shop.js
 
 def table(name: str, key: str | None = "id", size: int = 1, **fields: Any) -> TableFacts:
     known = None if key is None else KeyFact(columns=tuple(key.split(",")), evidence=f"primary key {name}_pkey")
-    return TableFacts(table=f"shop.{name}", key=known, rows=10, size_bytes=size, fields=fields)
+    return TableFacts(table=f"shop.{name}", key=known, rows=10, size_bytes=size, fields=fields or {})
 
 
 class Source:
@@ -137,6 +137,30 @@ def test_a_key_that_turns_up_enables_the_table(source: Source) -> None:
     plan = source.apply(table("a", "id"))
     assert (source.rows["shop.a"], codes(plan)) == ({"table": "shop.a"}, [])
     assert load(source.folder, {}).tables[0].keys == ("id",)
+
+
+def test_a_key_that_was_declared_is_not_given_up_for_a_measured_one_or_none(source: Source) -> None:
+    source.apply(table("a", "id"), table("b", "id"))
+    measured = KeyFact(columns=("no",), evidence="measured: unique in all 3 rows of the full load")
+    plan = source.apply(TableFacts(table="shop.a", key=measured), table("b", None), origin="landing")
+    assert (plan.files, codes(plan)) == ((), [])
+    plan = source.apply(table("a", "id"), table("b", None))
+    assert (plan.files, codes(plan)) == ((), [("shop.b", "ONBOARD_KEY_GONE")])
+
+
+def test_a_measured_key_gives_way_to_a_declared_one(source: Source) -> None:
+    measured = KeyFact(columns=("no",), evidence="measured: unique in all 3 rows of the full load")
+    source.apply(TableFacts(table="shop.a", key=measured), origin="landing")
+    source.apply(table("a", "id"))
+    assert source.text(KEYS).splitlines()[-1] == "  shop.a: [id]  # primary key a_pkey"
+
+
+def test_what_change_files_told_stays_where_none_are_seen(source: Source) -> None:
+    source.apply(table("a", "id", 1, **{"options.op_column": "x", "sequence_by": ("scn",)}), origin="landing")
+    unseen = TableFacts(table="shop.a", key=KeyFact(columns=("id",), evidence="primary key a_pkey"), size_bytes=1)
+    assert source.plan(unseen).files == ()
+    source.apply(table("a"), origin="landing")
+    assert source.rows["shop.a"] == {"table": "shop.a"}
 
 
 def test_a_key_that_a_person_named_is_kept_and_so_is_the_table(source: Source) -> None:
