@@ -101,7 +101,8 @@ def until_green(airflow: Standalone, catalog: Catalog) -> None:
     airflow.start()
     airflow.wait_ready()
     runs = Runs(airflow, lambda line: sys.stdout.write(f"  {line}\n") and None)
-    runs.create_pools(pools(made))
+    # A busy machine may be slow to answer just after its start; asking again is harmless.
+    airflow.wait("the pools", lambda: runs.create_pools(pools(made)) is None)
     runs.wait_for([pipeline.dag_id for pipeline in made])
     runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
 

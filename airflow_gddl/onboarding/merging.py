@@ -6,7 +6,7 @@ A value that a person wrote, changed or removed is a person's from then on: it i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.onboarding.rules import Proposal
@@ -67,10 +67,16 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class NewRow:
-    """A table that has no row yet; `fixed` are fields that `defaults` set for it."""
+    """A table that has no row yet.
+
+    Attributes:
+        fixed: fields that `defaults` set for it.
+        named: keys that some keys file has for it already; they hold. Null: none.
+    """
 
     proposal: Proposal
     fixed: frozenset[str] = frozenset()
+    named: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,24 +89,46 @@ class Merged:
     remembered: tuple[Proposal, ...] = ()
 
 
-def merge(before: Proposal | None, present: Present | None, today: Proposal, fixed: frozenset[str]) -> Merged:
+def merge(before: Proposal | None, present: Present | NewRow, today: Proposal) -> Merged:
     """One table.
 
     Args:
         before: null: never proposed.
-        present: null: no file has a row of it.
-        fixed: fields that `defaults` would set for a new row.
+        present: what the files have; a `NewRow` where they have no row of it.
     """
-    if present is None and before is None:
-        return Merged(rows=(NewRow(proposal=today, fixed=fixed),), remembered=(today,))
-    if present is None:
+    if isinstance(present, NewRow) and before is None:
+        return _new(present, today)
+    if isinstance(present, NewRow):
         kept_out = Kept(table=today.table, field="table", value=ABSENT, proposed=today.table)
         return Merged(kept=(kept_out,), remembered=() if before is None else (before,))
+    if present.keys:
+        today = _keyed(today)
     changes: list[Change] = []
     kept: list[Kept] = []
     for step in (*_fields(before, present, today), *_keys(before, present, today)):
         (changes if isinstance(step, Change) else kept).append(step)  # type: ignore[arg-type] # by its class
     return Merged(changes=tuple(changes), kept=tuple(kept), remembered=(_remembered(before, present, today),))
+
+
+def _new(row: NewRow, today: Proposal) -> Merged:
+    if row.named is None:
+        return Merged(rows=(row,), remembered=(today,))
+    today = _keyed(today) if row.named else today
+    kept = Kept(
+        table=today.table, field="keys", value=row.named, proposed=today.keys, evidence=today.evidence.get("keys", "")
+    )
+    return Merged(
+        rows=(replace(row, proposal=today),),
+        kept=(kept,) if today.keys and row.named != today.keys else (),
+        remembered=(replace(today, keys=None),),
+    )
+
+
+def _keyed(today: Proposal) -> Proposal:
+    """A table that somebody gave keys is not held back for having none."""
+    if today.keys or today.is_dropped:
+        return today
+    return replace(today, fields={name: value for name, value in today.fields.items() if name != "enabled"})
 
 
 def _remembered(before: Proposal | None, present: Present, today: Proposal) -> Proposal:
@@ -111,7 +139,8 @@ def _remembered(before: Proposal | None, present: Present, today: Proposal) -> P
     base: Mapping[str, Any] = {} if before is None else before.fields
     fields: dict[str, Any] = {}
     for name in dict.fromkeys((*today.fields, *base)):
-        ours = name not in present.fixed and _same(present.fields.get(name, ABSENT), base.get(name, ABSENT))
+        unchanged = _same(present.fields.get(name, ABSENT), base.get(name, ABSENT))
+        ours = unchanged and _is_proposed(name, before, present)
         value = (today.fields if ours else base).get(name, ABSENT)
         fields |= {} if isinstance(value, Absent) else {name: value}
     had = None if before is None else before.keys
@@ -127,12 +156,15 @@ def _written(keys: tuple[str, ...] | None) -> Any:
 def _fields(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:
     base: Mapping[str, Any] = {} if before is None else before.fields
     for name in dict.fromkeys((*today.fields, *base)):
-        if name in present.fixed and name != "enabled":
+        if not _is_proposed(name, before, present):
             continue
-        if name == "enabled" and (before is None or (not today.keys and present.keys)):
-            continue  # a row that a person wrote, or gave the keys that were missing, runs as that person said
         mine, new = present.fields.get(name, ABSENT), today.fields.get(name, ABSENT)
         yield from _step(today, name, (base.get(name, ABSENT), mine, new))
+
+
+def _is_proposed(name: str, before: Proposal | None, present: Present) -> bool:
+    """Not what `defaults` decide for all; and whether a row runs only where it was proposed."""
+    return before is not None if name == "enabled" else name not in present.fixed
 
 
 def _keys(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:

@@ -83,7 +83,8 @@ def _attempt(
     gone, told = _gone(files, facts, set(seen))
     proposals |= gone
     merged = _all(
-        merge(files.before.get(t), files.present.get(t.lower()), p, files.fixed) for t, p in proposals.items()
+        merge(files.before.get(name), files.present.get(name.lower()) or _new(files, proposal), proposal)
+        for name, proposal in proposals.items()
     )
     notices += [
         *told,
@@ -93,6 +94,10 @@ def _attempt(
     ]
     changes = write_out(files, source, merged)
     return OnboardingPlan(files=changes, merged=merged, dropped=_stopped(merged, gone), notices=tuple(notices))
+
+
+def _new(files: SourceFiles, proposal: Proposal) -> NewRow:
+    return NewRow(proposal=proposal, fixed=files.fixed, named=files.named.get(proposal.table.lower()))
 
 
 def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) -> Notice | None:
@@ -130,7 +135,7 @@ def _stopped(merged: Merged, gone: Mapping[str, Proposal]) -> tuple[str, ...]:
 def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[Notice]:
     for table, proposal in proposals.items():
         present = files.present.get(table.lower())
-        if not proposal.keys and not (present and present.keys):
+        if not proposal.keys and not files.named.get(table.lower()) and not (present and present.keys):
             message = "no primary key, no unique index without nulls, and nothing measured: the row is not enabled"
             remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
             yield Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)

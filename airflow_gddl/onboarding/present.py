@@ -29,6 +29,8 @@ class SourceFiles:
         texts: by name; a file that is not there is absent.
         rows: place of each row in the tables file, by table in lower case.
         present: by table in lower case.
+        spelled: table in lower case to its name in the keys file.
+        named: table in lower case to the keys that any keys file has.
         elsewhere: table in lower case to the file that has its row.
         before: what was proposed last time, by table.
         fixed: fields that `defaults` set for rows of the tables file.
@@ -41,6 +43,7 @@ class SourceFiles:
     rows: Mapping[str, int] = field(default_factory=dict)
     present: Mapping[str, Present] = field(default_factory=dict)
     spelled: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, Proposal] = field(default_factory=dict)
     fixed: frozenset[str] = frozenset()
@@ -68,6 +71,7 @@ def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
         rows={row["table"].lower(): place for place, row in rows},
         present={row["table"].lower(): _present(row, keys, names["keys"], fixed) for _, row in rows},
         spelled={table: entry.table for table, entry in keys.entries.items() if entry.layer.file == names["keys"]},
+        named={table: entry.keys for table, entry in keys.entries.items()},
         elsewhere=_elsewhere(folder, settings, names["tables"]),
         before=remembering.parse(texts.get(memory, ""), memory),
         fixed=fixed,

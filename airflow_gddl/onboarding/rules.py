@@ -39,6 +39,7 @@ class Proposal:
             alone: none were ever proposed.
         fields: by path (`size`, `options.op_column`), in the order in which a row shows them.
         evidence: in words, by field; `keys` among them.
+        is_dropped: the source has no such table any more.
     """
 
     table: str
@@ -46,6 +47,7 @@ class Proposal:
     fields: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, str] = field(default_factory=dict)
     observed: Observed | None = None
+    is_dropped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,7 @@ def dropped(before: Proposal) -> Proposal:
         fields={**before.fields, "enabled": False},
         evidence=evidence,
         observed=before.observed,
+        is_dropped=True,
     )
 
 

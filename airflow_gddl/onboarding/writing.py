@@ -112,12 +112,9 @@ def _row(new: NewRow) -> dict[str, Any]:
 def _key_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
     edits: list[Edit] = []
     added = [
-        (
-            files.spelled.get(new.proposal.table.lower(), new.proposal.table),
-            new.proposal.keys or (),
-            new.proposal.evidence.get("keys", ""),
-        )
+        (new.proposal.table, new.proposal.keys or (), new.proposal.evidence.get("keys", ""))
         for new in merged.rows
+        if new.named is None
     ]
     for change in merged.changes:
         if change.field == "keys":
@@ -126,10 +123,7 @@ def _key_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
                 added.append((change.table, change.new, change.evidence))
             else:
                 edits.append(_renewing(name, change, files.before.get(change.table)))
-    fresh = [entry for entry in added if entry[0].lower() not in files.spelled]
-    stale = [entry for entry in added if entry[0].lower() in files.spelled]
-    edits += [_setting(("keys", name), columns) for name, columns, _ in stale]
-    return [*edits, _extending(fresh)] if fresh else edits
+    return [*edits, _extending(added)] if added else edits
 
 
 def _setting(path: Path, new: Any) -> Edit:

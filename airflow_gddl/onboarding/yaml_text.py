@@ -45,10 +45,10 @@ class YamlText:
         Raises:
             UneditableError: the mapping is not one, or there is none.
         """
-        node = self._node(path[:-1], last=2 if len(path) > 1 else 1)
-        if node is None:
+        if len(path) > 1 and self._found(path[:-1]) is None:
             self.set(path[:-1], {path[-1]: value})
             return
+        node = self._mapping(path[:-1])
         pair = _pair(node, str(path[-1]))
         if pair is None:
             added = self._added.setdefault(id(node), (node, {}))[1]
@@ -61,7 +61,7 @@ class YamlText:
 
     def remove(self, path: Path) -> None:
         """Take a value and its name out; with the last one of a nested mapping, the mapping too."""
-        node = self._node(path[:-1], last=1)
+        node = self._mapping(path[:-1])
         place = next((i for i, (key, _) in enumerate(node.value) if key.value == path[-1]), None)
         if place is None or (len(node.value) == 1 and len(path) == 1):
             raise UneditableError(f"{_shown(path)} is not there")
@@ -72,7 +72,7 @@ class YamlText:
 
     def remark(self, path: Path, old: str, new: str) -> None:
         """Replace the comment behind a value, if it is `old` to the letter; a person's stays."""
-        node = self._node(path[:-1], last=1)
+        node = self._mapping(path[:-1])
         pair = _pair(node, str(path[-1]))
         end = self._end(pair[1]) if pair is not None else len(self.source)
         behind = f"  # {comment(old)}"
@@ -82,8 +82,8 @@ class YamlText:
 
     def append(self, path: Path, entries: Sequence[tuple[Any, str]]) -> None:
         """Rows behind the last one of the list at `path`, each with its comment (empty: none)."""
-        node = self._node(path, last=0)
-        if not _is_empty(node) and not (isinstance(node, yaml.SequenceNode) and not node.flow_style):
+        node = self._found(path)
+        if not _takes_lines(node, yaml.SequenceNode):
             raise UneditableError(f"{_shown(path)} is not a list with a line for each row")
         indent = "  " if _is_empty(node) else " " * node.start_mark.column
         lines = [f"{indent}- {flow(value)}{_remark(words)}" for value, words in entries]
@@ -91,8 +91,8 @@ class YamlText:
 
     def extend(self, path: Path, entries: Sequence[tuple[str, Any, str]]) -> None:
         """Names with values behind the last one of the mapping at `path`, a line each, with comments."""
-        node = self._node(path, last=0)
-        if not _is_empty(node) and not (isinstance(node, yaml.MappingNode) and not node.flow_style):
+        node = self._found(path)
+        if not _takes_lines(node, yaml.MappingNode):
             raise UneditableError(f"{_shown(path)} is not a mapping with a line for each name")
         indent = "  " if _is_empty(node) else " " * node.start_mark.column
         lines = [f"{indent}{text(name)}: {flow(value)}{_remark(words)}" for name, value, words in entries]
@@ -135,7 +135,7 @@ class YamlText:
             behind = self._behind(end)
             self._edits.append((behind, behind, shown))
         else:  # `tables: []`
-            pair = _pair(self._node(path[:-1], last=0), str(path[-1]))
+            pair = _pair(self._mapping(path[:-1]), str(path[-1]))
             if pair is None:
                 raise UneditableError(f"{_shown(path)} is not there")
             self._edits.append((pair[0].end_mark.index, self._end(node), f":{shown}"))
@@ -160,16 +160,16 @@ class YamlText:
         after = self.source.find("\n", self._behind(end))
         return first, len(self.source) if after < 0 else after + 1
 
-    def _node(self, path: Path, last: int) -> Any:
-        """The node at a path. `last`: 0: whatever it is; 1: a mapping; 2: a mapping, or null where it is absent."""
+    def _found(self, path: Path) -> Any:
+        """The node at a path; null: there is none."""
         node = self._root
         for part in path:
-            node = _child(node, part)
-            if node is None:
-                break
-        if node is None and last == 2:
-            return None
-        if node is None or (last and not isinstance(node, yaml.MappingNode)):
+            node = None if node is None else _child(node, part)
+        return node
+
+    def _mapping(self, path: Path) -> Any:
+        node = self._found(path)
+        if not isinstance(node, yaml.MappingNode):
             raise UneditableError(f"{_shown(path)} is not a mapping")
         return node
 
@@ -183,6 +183,10 @@ def _child(node: Any, part: str | int) -> Any:
 
 def _pair(node: Any, name: str) -> tuple[Any, Any] | None:
     return next((pair for pair in node.value if pair[0].value == name), None)
+
+
+def _takes_lines(node: Any, sort: type[yaml.CollectionNode]) -> bool:
+    return node is not None and (_is_empty(node) or (isinstance(node, sort) and not node.flow_style))
 
 
 def _is_empty(node: Any) -> bool:

@@ -167,8 +167,19 @@ def test_a_key_that_a_person_named_is_kept_and_so_is_the_table(source: Source) -
     source.apply(table("a", None))
     source.edit(KEYS, "shop.a: []", "shop.a: [x]")
     source.edit(TABLES, ", enabled: false", "")
-    plan = source.plan(table("a", None))
-    assert (plan.files, plan.merged.kept, codes(plan)) == ((), (), [])
+    plan = source.apply(table("a", None))
+    assert (plan.merged.changes, plan.merged.kept, codes(plan)) == ((), (), [])
+    assert source.plan(table("a", None)).files == ()
+
+
+def test_a_table_that_a_person_gave_its_keys_runs_until_it_is_dropped(source: Source) -> None:
+    source.apply(table("a", None), table("b"))
+    source.edit(KEYS, "shop.a: []", "shop.a: [x]")
+    states = []
+    for found in ([table("a", None)], [], [table("a", None)]):
+        source.apply(*found, table("b"))
+        states.append(source.rows["shop.a"].get("enabled", True))
+    assert states == [True, False, True]
 
 
 def test_a_row_that_a_person_removed_stays_away(source: Source) -> None:
@@ -232,6 +243,25 @@ def test_keys_in_the_row_or_in_another_file_are_not_written_twice(tmp_path: Path
         ("shop.b", ("y",), ("id",)),
     ]
     assert [change.name for change in plan.files] == [MEMORY]
+
+
+@pytest.mark.parametrize("file", [KEYS, "keys/found.yaml"])
+def test_keys_that_a_file_has_before_the_row_are_taken_as_they_are(tmp_path: Path, file: str) -> None:
+    text = "keys:\n  shop.A: [x]  # mine\n  shop.b: [id]\n  shop.c: [y]\n"
+    source = Source(tmp_path, {file: text})
+    plan = source.apply(table("A"), table("b"), table("c", None), table("d"))
+    assert [(kept.table, kept.value, kept.proposed) for kept in plan.merged.kept] == [("shop.A", ("x",), ("id",))]
+    assert codes(plan) == []
+    assert source.text(file).startswith(text)
+    catalog = load(source.folder, {})
+    assert catalog.problems == ()
+    assert {t.table: (t.keys, t.enabled) for t in catalog.tables} == {
+        "shop.A": (("x",), True),
+        "shop.b": (("id",), True),
+        "shop.c": (("y",), True),
+        "shop.d": (("id",), True),
+    }
+    assert source.plan(table("A", "no"), table("b", "no"), table("c", None), table("d")).files == ()
 
 
 @pytest.mark.parametrize(
@@ -354,13 +384,27 @@ def test_a_persons_edit_of_any_field_survives_and_a_second_look_changes_nothing(
     source = Source(tmp_path_factory.mktemp("m"), {"gddl.yaml": SETTINGS})
     source.apply(*facts_of(first))
     edited = edit_rows(source, data) if first else {}
+    keyed = edit_keys(source, data) if first else {}
     for found in later:
         source.apply(*facts_of(found))
         assert source.plan(*facts_of(found)).files == ()
         for name, fields in edited.items():
             row = flat(source.rows[name])
             assert {field: row.get(field) for field in fields} == fields
+        entries = yaml_file.read(source.text(KEYS))["keys"] if keyed else {}
+        assert {name: entries[name] for name in keyed} == keyed
         assert load(source.folder, {}).problems == ()
+
+
+def edit_keys(source: Source, data: st.DataObject) -> dict[str, list[str]]:
+    """Other keys for some tables; which."""
+    edited: dict[str, list[str]] = {}
+    for name, keys in yaml_file.read(source.text(KEYS))["keys"].items():
+        mine = data.draw(st.sampled_from([keys, [], ["mine"], ["no", "id"]]))
+        if mine != keys:
+            source.edit(KEYS, f"{name}: {flow(keys)}", f"{name}: {flow(mine)}")
+            edited[name] = mine
+    return edited
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
