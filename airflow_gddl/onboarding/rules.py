@@ -15,7 +15,7 @@ BUSY = 1_000_000
 QUIET_DAYS = 7
 """Without a change for so long, once a day is enough."""
 SHRUNK = 0.5
-"""A table keeps its tier until it is smaller than this part of the next lower one's bound."""
+"""A table keeps its tier, and its rhythm, until it is below this part of the bound; else it would go to and fro."""
 _RHYTHMS = {"busy": ("high", "*/15 * * * *"), "usual": ("normal", "@hourly"), "quiet": ("low", "@daily")}
 _ALWAYS_TOLD = frozenset({"size", "priority", "schedule", "enabled"})
 _ORDER = ("small", "medium", "large")
@@ -149,8 +149,9 @@ def _rhythm(activity: Activity | None, before: Proposal | None, evidence: dict[s
         fields: Mapping[str, Any] = {} if before is None else before.fields
         return str(fields.get("priority", "normal")), str(fields.get("schedule", "@hourly"))
     changes, days = window
-    a_day = changes / days
-    kind = "busy" if a_day >= BUSY else "quiet" if not changes and days >= QUIET_DAYS else "usual"
+    was_busy = before is not None and before.fields.get("schedule") == _RHYTHMS["busy"][1]
+    is_busy = changes / days >= BUSY * (SHRUNK if was_busy else 1)
+    kind = "busy" if is_busy else "quiet" if not changes and days >= QUIET_DAYS else "usual"
     evidence["schedule"] = evidence["priority"] = f"{changes:,} changes in {days:.1f} days"
     return _RHYTHMS[kind]
 

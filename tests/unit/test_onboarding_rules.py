@@ -105,6 +105,12 @@ def test_what_was_proposed_stays_while_nothing_new_can_be_told() -> None:
     assert rhythm(None, before) == ("high", "*/15 * * * *")
 
 
+@pytest.mark.parametrize(("a_day", "expected"), [(500_000, "*/15 * * * *"), (499_999, None)])
+def test_a_busy_table_stays_busy_until_it_is_well_below_the_bound(a_day: int, expected: str | None) -> None:
+    before = Proposal(table="shop.t", keys=("id",), fields={"priority": "high", "schedule": "*/15 * * * *"})
+    assert rhythm(Activity(changes=10 * a_day, since=NOW - 10 * DAY, until=NOW), before)[1] == expected
+
+
 def test_a_table_without_a_key_is_not_enabled() -> None:
     made = propose(facts(key=None), BOUNDS)
     assert (made.keys, dict(made.fields)) == ((), {"enabled": False})
