@@ -36,8 +36,10 @@ class Database:
             wanted = self._schemas(inspector, schemas or frozenset(name.partition(".")[0] for name in names))
             tables: list[TableFacts] = []
             notices: list[Notice] = []
+            shown: set[str] = set()
             for schema in wanted:
                 for found in _tables(connection, inspector, schema):
+                    shown.add(schema)
                     if names and found.table not in names:
                         continue
                     if fault := table_name_fault(found.table):
@@ -48,7 +50,12 @@ class Database:
                     else:
                         tables.append(found)
         return SourceFacts(
-            origin="database", tables=tuple(tables), notices=tuple(notices), schemas=schemas or None, names=names
+            origin="database",
+            tables=tuple(tables),
+            notices=tuple(notices),
+            schemas=schemas or None,
+            names=names,
+            shown=frozenset(shown),
         )
 
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:

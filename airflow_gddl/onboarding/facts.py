@@ -91,6 +91,7 @@ class SourceFacts:
     Attributes:
         schemas: those that were read; null: all.
         names: only these tables were asked for; empty: all of the schemas.
+        shown: schemas of which the source shows any table at all; null: all.
     """
 
     origin: Origin
@@ -98,6 +99,11 @@ class SourceFacts:
     notices: tuple[Notice, ...] = ()
     schemas: frozenset[str] | None = None
     names: frozenset[str] = frozenset()
+    shown: frozenset[str] | None = None
+
+    def shows(self, table: str) -> bool:
+        """Whether other tables of its schema can be seen: without the right to see them, none can be missed."""
+        return self.shown is None or table.partition(".")[0] in self.shown
 
     def covers(self, table: str) -> bool:
         """Whether this table would be among `tables` if the source had it."""

@@ -122,7 +122,11 @@ def _gone(files: SourceFiles, facts: SourceFacts, seen: set[str]) -> tuple[dict[
     """Tables that were proposed once and are no more. A landing folder may be emptied while its table lives on."""
     lost = [t for t in files.before if t.lower() not in seen and t.lower() in files.present and facts.covers(t)]
     if facts.origin == "database":
-        return {table: dropped(files.before[table]) for table in lost}, []
+        gone = {table: dropped(files.before[table]) for table in lost if facts.shows(table)}
+        message = "no table of its schema is shown any more; its row is left as it is"
+        remedy = "check the rights of the connection; where the schema was dropped, write enabled: false"
+        hidden = [table for table in lost if not facts.shows(table)]
+        return gone, [Notice(table=t, code="ONBOARD_SCHEMA_HIDDEN", message=message, remedy=remedy) for t in hidden]
     message = "its landing folder holds no files any more; its row is left as it is"
     remedy = "where the source has dropped it, write enabled: false or remove the row"
     return {}, [Notice(table=table, code="ONBOARD_FOLDER_EMPTY", message=message, remedy=remedy) for table in lost]

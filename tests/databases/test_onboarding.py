@@ -170,6 +170,15 @@ def test_the_second_command_sees_what_became_of_the_database(live: Live) -> None
     ]
 
 
+def test_a_schema_that_shows_nothing_any_more_stops_no_table(live: Live) -> None:
+    live.onboard("--write")
+    live.execute("DROP TABLE other.t")
+    records = [json.loads(line) for line in live.onboard("--json").splitlines()]
+    assert [(one["table"], one["code"]) for one in records if one.get("table", "").startswith("other")] == [
+        ("other.t", "ONBOARD_SCHEMA_HIDDEN")
+    ]
+
+
 def test_only_tables_that_were_asked_for_are_written_and_others_not_dropped(live: Live) -> None:
     live.onboard("--schema", "shop", "--write")
     assert live.onboard("--table", "shop.orders") == "nothing to change\n"
