@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,28 +34,15 @@ class Database:
         """
         with self._connected() as (connection, inspector):
             wanted = self._schemas(inspector, schemas or frozenset(name.partition(".")[0] for name in names))
-            tables: list[TableFacts] = []
-            notices: list[Notice] = []
-            shown: set[str] = set()
-            for schema in wanted:
-                for found in _tables(connection, inspector, schema):
-                    shown.add(schema)
-                    if names and found.table not in names:
-                        continue
-                    if fault := table_name_fault(found.table):
-                        remedy = "rename it with a rule of the CDC task, or leave it out there"
-                        notices.append(
-                            Notice(table=found.table, code="TABLE_NAME_INVALID", message=fault, remedy=remedy)
-                        )
-                    else:
-                        tables.append(found)
+            found = {schema: list(_tables(connection, inspector, schema)) for schema in wanted}
+        mine = [table for tables in found.values() for table in tables if not names or table.table in names]
         return SourceFacts(
             origin="database",
-            tables=tuple(tables),
-            notices=tuple(notices),
+            tables=tuple(table for table in mine if not table_name_fault(table.table)),
+            notices=tuple(_unfit(mine)),
             schemas=schemas or None,
             names=names,
-            shown=frozenset(shown),
+            shown=frozenset(schema for schema, tables in found.items() if tables),
         )
 
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
@@ -87,6 +74,13 @@ class Database:
             raise RetriableError("SOURCE_UNREACHABLE", what, where=url.drivername, remedy="try again") from error
         finally:
             engine.dispose()
+
+
+def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:
+    for table in tables:
+        if fault := table_name_fault(table.table):
+            remedy = "rename it with a rule of the CDC task, or leave it out there"
+            yield Notice(table=table.table, code="TABLE_NAME_INVALID", message=fault, remedy=remedy)
 
 
 def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts]:
