@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_gddl.contract import connections
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from spark_jobs.source_values import SourceType
 
@@ -22,46 +21,13 @@ Range = tuple[int | None, int | None]
 
 
 def url_of(name: str, environ: Mapping[str, str]) -> URL:
-    """The connection of this name: a variable that holds an SQLAlchemy URL, or Airflow's `AIRFLOW_CONN_<NAME>`.
+    """The connection of this name, see `connections.url_of`.
 
     Raises:
-        FatalError: `SOURCE_CONNECTION_MISSING`, without its content.
+        FatalError: `SOURCE_CONNECTION_MISSING`, without its content; `SOURCE_DRIVER_MISSING`.
     """
-    sa = _sqlalchemy()
-    written = environ.get(name) or environ.get(f"AIRFLOW_CONN_{name.upper()}")
-    problem = "is not set" if not written else "is neither a URL nor an Airflow connection"
-    try:
-        if written and written.lstrip().startswith("{"):
-            return _of_json(sa, json.loads(written))
-        if written:
-            url: URL = sa.make_url(written)
-            return url.set(drivername=_driver(url.drivername))
-    except (ValueError, KeyError, sa.exc.ArgumentError):
-        pass  # told below, without a cause that might show the content
-    raise FatalError(
-        "SOURCE_CONNECTION_MISSING",
-        f"the connection {name!r} {problem}",
-        remedy=f"set {name} to an SQLAlchemy URL, or AIRFLOW_CONN_{name.upper()}",
-    )
-
-
-def _of_json(sa: Any, fields: Mapping[str, Any]) -> URL:
-    return sa.URL.create(  # type: ignore[no-any-return]  # the module comes in when it is needed
-        _driver(fields["conn_type"]),
-        fields.get("login"),
-        fields.get("password"),
-        fields.get("host"),
-        fields.get("port"),
-        fields.get("schema"),
-    )
-
-
-def _driver(name: str) -> str:
-    """Airflow's names as SQLAlchemy's; PostgreSQL by whichever of its drivers is here."""
-    if name not in ("postgres", "postgresql"):
-        return name
-    here = [d for d in ("psycopg", "psycopg2") if importlib.util.find_spec(d) is not None]
-    return f"postgresql+{here[0]}" if here else "postgresql"
+    found: URL = connections.url_of(_sqlalchemy(), name, environ)
+    return found
 
 
 def _sqlalchemy() -> Any:

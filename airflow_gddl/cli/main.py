@@ -15,7 +15,9 @@ from airflow_gddl.cli.bundle import bundle
 from airflow_gddl.cli.demo import demo
 from airflow_gddl.cli.erase import erase
 from airflow_gddl.cli.fake_databricks import fake_databricks
+from airflow_gddl.cli.inspect import inspect
 from airflow_gddl.cli.maintain import maintain
+from airflow_gddl.cli.onboard import onboard
 from airflow_gddl.cli.plan import plan
 from airflow_gddl.cli.pools import pools
 from airflow_gddl.cli.resync import resync
@@ -35,7 +37,7 @@ fault, try again. With --debug, anywhere, an error shows its traceback."""
 
 app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (
-    *(validate, plan, run, status, verify, maintain, erase, resync, simulate, demo, pools, bundle),
+    *(onboard, inspect, validate, plan, run, status, verify, maintain, erase, resync, simulate, demo, pools, bundle),
     fake_databricks,
 ):
     app.command()(command)

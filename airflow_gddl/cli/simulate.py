@@ -15,15 +15,15 @@ from airflow_gddl.cli import options, surroundings
 from airflow_gddl.contract.errors import MetadataError
 
 
-def require_pyarrow() -> None:
-    """Refuse before an import fails.
+def require_pyarrow(what: str = "the simulator needs") -> None:
+    """Refuse before an import fails; `what` begins the sentence.
 
     Raises:
         MetadataError: `PYARROW_MISSING`.
     """
     if importlib.util.find_spec("pyarrow") is None:
         remedy = "pip install 'airflow-gddl[local]'"
-        raise MetadataError("PYARROW_MISSING", "the simulator needs pyarrow, which is not installed", remedy=remedy)
+        raise MetadataError("PYARROW_MISSING", f"{what} pyarrow, which is not installed", remedy=remedy)
 
 
 def _list_settings(ctx: typer.Context, wanted: bool) -> None:

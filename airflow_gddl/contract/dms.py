@@ -8,6 +8,10 @@ from typing import Literal
 
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
 DateDelimiter = Literal["slash", "dash", "underscore", "none"]
+TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
+"""Columns that the dialect orders changes by, the first that is there."""
+COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
+"""Columns that hold the commit time, where the row names none."""
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 
-TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
-COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
+__all__ = [
+    "COMMIT_TIMES",
+    "TOTAL_ORDER",
+    "Order",
+    "commit_time_names",
+    "declared_types",
+    "match",
+    "resolve_sequence",
+    "sequence_type",
+]
 
 
 @dataclass(frozen=True)

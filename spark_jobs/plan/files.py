@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-FileKind = Literal["load", "change"]
-FileFormat = Literal["parquet", "csv"]
+from airflow_gddl.contract.dms_names import FileFormat, FileKind
+
 FileState = Literal["committed", "unreadable"]
 
 

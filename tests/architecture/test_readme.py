@@ -40,7 +40,8 @@ def test_links_lead_somewhere() -> None:
 
 def test_every_command_is_shown_at_work() -> None:
     shown = "\n".join(block.text for block in blocks() if block.language == "sh")
-    for command in ("validate", "run", "status", "verify", "errors list", "errors replay", "simulate", "demo"):
+    commands = ("onboard", "inspect", "validate", "run", "status", "verify", "errors list", "errors replay", "simulate")
+    for command in (*commands, "demo"):
         assert f"gddl {command}" in shown
 
 

@@ -98,3 +98,19 @@ def test_what_concerns_all_is_one_error(furnished: Place, changed: dict[str, str
     assert done.returncode == status, done.stderr
     assert done.stderr.count(f"[{code}]") == 1, done.stderr
     assert delivery.objects(furnished, "") == before
+
+
+def test_onboarding_and_inspection_in_a_bucket(place: Place) -> None:
+    delivery.deliver(place, ["a", "b"])
+    roots = [f"--{name}=s3://{place.name}/{name}" for name in ("landing", "lake")]
+    done = gddl(place.environ, place.name, "onboard", "s", *roots, "--write")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "2 new, 0 dropped, 0 values changed, 0 values kept", done.stderr
+    assert answers(gddl(place.environ, place.name, "validate", "--json")) == []
+    keys = bytes(obstore.get(place.store, "metadata/keys/s.yaml").bytes()).decode()
+    assert "  s.a: [id]  # measured: unique in all 3 rows of the full load\n" in keys
+    again = gddl(place.environ, place.name, "onboard", "s")
+    assert (again.returncode, again.stdout) == (0, "nothing to change\n")
+    found = gddl(place.environ, place.name, "inspect", "--table", "s.a", "--json")
+    assert found.returncode == 1, found.stderr
+    assert [json.loads(line)["code"] for line in found.stdout.splitlines()] == ["INSPECT_FULL_LOAD_WITHOUT_OP"]

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -42,9 +44,10 @@ def environ(shop: Path, **job: Any) -> dict[str, str]:
     return {**kept, "TERM": "xterm", "JAVA_HOME": str(shop / "java"), "FAKE_JOB": json.dumps(job)}
 
 
-def on_a_terminal(shop: Path, *arguments: str, **job: Any) -> tuple[int, str]:
+def on_a_terminal(shop: Path, *arguments: str, typed: bytes = b"", **job: Any) -> tuple[int, str]:
     """Exit status, and all that the terminal got."""
     ours, theirs = pty.openpty()
+    os.write(ours, typed)
     command = [sys.executable, "-c", DRIVER, str(FAKE), *arguments]
     with subprocess.Popen(
         command, cwd=shop, env=environ(shop, **job), stdin=theirs, stdout=theirs, stderr=theirs
@@ -97,3 +100,15 @@ def test_ctrl_c_stops_the_job_and_says_so(shop: Path) -> None:
     assert (record["table"], record["status"], record["error"]["code"]) == ("sales.orders", "failed", "JOB_CANCELLED")
     assert "sales.orders: [JOB_CANCELLED] the run was stopped by SIGINT" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+def test_onboarding_shows_its_diff_in_colour_and_asks(shop: Path, typed: bytes, status: int) -> None:
+    landed = shop / "landing" / "shop" / "orders"
+    landed.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), landed / "LOAD00000001.parquet")
+    ended, shown = on_a_terminal(shop, "onboard", "shop", typed=typed)
+    assert (ended, "Write this?" in shown) == (status, True)
+    assert "\x1b[32m+  - {table: shop.orders}" in shown
+    assert (shop / "metadata" / "tables" / "shop.yaml").exists() == (status == 0)
+    assert on_a_terminal(shop, "onboard", "shop", typed=b"n\n")[0] == status

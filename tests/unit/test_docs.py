@@ -28,7 +28,7 @@ from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, c
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "Bundle")
-CARRIERS += ("advice",)  # of a plan
+CARRIERS += ("Notice", "Finding", "advice")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
@@ -270,7 +270,7 @@ def test_variables_are_documented() -> None:
 
 def test_every_command_and_option_is_documented() -> None:
     text = page("cli.md")
-    known = {bare(row[0]).removesuffix(" INPUT"): row for row in rows(text) if row[0].startswith("`gddl ")}
+    known = {re.sub(" [A-Z]+$", "", bare(row[0])): row for row in rows(text) if row[0].startswith("`gddl ")}
     found = dict(commands(typer.main.get_command(app)))
     assert set(known) == set(found)
     shared = {"--metadata", "--table", "--json"}

@@ -1,0 +1,30 @@
+"""`gddl inspect`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.cli import exits, options, surroundings
+from airflow_gddl.cli.simulate import require_pyarrow
+
+_Landing = Annotated[
+    str, typer.Option("--landing", metavar="ROOT", help="Judge the files below this root; else gddl.yaml's landing.")
+]
+
+
+def inspect(
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    landing: _Landing = "",
+    table: options.Tables = None,
+    json: options.Json = False,
+) -> None:
+    """Judge the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
+    require_pyarrow("landing files are read with")
+    from airflow_gddl.cli.inspecting import carry_out  # noqa: PLC0415 - needs pyarrow, as said above
+
+    found = carry_out(surroundings.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
+    raise typer.Exit(exits.FAILED if found else exits.OK)

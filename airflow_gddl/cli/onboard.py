@@ -1,0 +1,60 @@
+"""`gddl onboard`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.cli import exits, options, surroundings
+from airflow_gddl.cli.simulate import require_pyarrow
+
+_Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="Short name: of the files, and of the packs in Airflow.")
+]
+_Connection = Annotated[
+    str,
+    typer.Option(
+        "--connection", metavar="NAME", help="Read this database: a variable with a URL, or AIRFLOW_CONN_NAME."
+    ),
+]
+_Landing = Annotated[
+    str, typer.Option("--landing", metavar="ROOT", help="Where files land; for a folder without gddl.yaml.")
+]
+_Lake = Annotated[str, typer.Option("--lake", metavar="ROOT", help="Where tables live; the same.")]
+_Schemas = Annotated[
+    list[str] | None, typer.Option("--schema", help="Only tables of this schema; may be given several times.")
+]
+_Write = Annotated[bool, typer.Option("--write", help="Write the files without asking.")]
+
+
+def onboard(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    source: _Source,
+    *,
+    metadata: options.Metadata = "metadata",
+    connection: _Connection = "",
+    landing: _Landing = "",
+    lake: _Lake = "",
+    schema: _Schemas = None,
+    table: options.Tables = None,
+    write: _Write = False,
+    json: options.Json = False,
+) -> None:
+    """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if it is left unwritten."""
+    if not connection:
+        require_pyarrow("landing files are read with")
+    from airflow_gddl.cli.onboarding import Wish, carry_out  # noqa: PLC0415 - needs pyarrow, for landing folders
+
+    wish = Wish(
+        source=source,
+        metadata=metadata,
+        connection=connection,
+        landing=landing,
+        lake=lake,
+        schemas=frozenset(schema or ()),
+        tables=frozenset(table or ()),
+        write=write,
+        as_json=json,
+    )
+    raise typer.Exit(exits.OK if carry_out(surroundings.of(ctx), wish) else exits.FAILED)

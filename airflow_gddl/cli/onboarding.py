@@ -1,0 +1,166 @@
+"""The course of `gddl onboard`: read the source, plan, show the diff, write it if that is wanted."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from airflow_gddl.catalog.folder import Folder, open_folder
+from airflow_gddl.catalog.settings import FILE, Settings, read_settings
+from airflow_gddl.cli.onboarding_report import diff, show_plan
+from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.cli.verify import require_name
+from airflow_gddl.contract.checks import check_values, table_name_fault
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.facts import SourceFacts
+from airflow_gddl.onboarding.merging import Absent
+from airflow_gddl.onboarding.plan import OnboardingPlan, Overlay, make_plan
+from airflow_gddl.onboarding.writing import FileChange
+from airflow_gddl.onboarding.yaml_values import flow
+from airflow_gddl.stores import open_store
+
+_SETTINGS = """\
+# Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.
+landing: {landing}
+lake: {lake}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """The command line as typed; empty: not given."""
+
+    source: str
+    metadata: str
+    connection: str = ""
+    landing: str = ""
+    lake: str = ""
+    schemas: frozenset[str] = field(default_factory=frozenset)
+    tables: frozenset[str] = field(default_factory=frozenset)
+    write: bool = False
+    as_json: bool = False
+
+
+def carry_out(around: Surroundings, wish: Wish) -> bool:
+    """Whether nothing is left to be written.
+
+    Raises:
+        GddlError: the source or the metadata can't be read, or the files can't be written, and why.
+    """
+    check(wish)
+    folder = open_folder(wish.metadata, around.environ)
+    first = _first_settings(folder, wish)
+    seen = Overlay(folder, {change.name: change.new for change in first})
+    settings = read_settings(seen, around.environ)
+    plan = make_plan(seen, settings, wish.source, _facts(around, wish, settings), around.environ)
+    files = (*first, *plan.files)
+    if not wish.as_json:
+        show_plan(around.screen, files, plan)
+    write = bool(files) and (wish.write or _confirmed(around, wish))
+    if write:
+        write_files(around, wish.metadata, files)
+    if wish.as_json:
+        _records(around, files, plan, written=write)
+    elif write:
+        around.screen.say(f"{len(files)} files written", "green")
+    elif files:
+        around.screen.warn("nothing was written; --write does it", "yellow")
+    return write or not files
+
+
+def check(wish: Wish) -> None:
+    """
+    Raises:
+        MetadataError: `CONNECTION_INVALID`, `SOURCE_INVALID`, `TABLE_NAME_INVALID`.
+    """
+    require_name(wish.connection)
+    for problem in check_values(TableSpec(table="a.b", keys=(), source=wish.source)):
+        raise MetadataError(problem.code, f"the source {wish.source!r:.80} is {problem.message}", remedy=problem.remedy)
+    for table in sorted(wish.tables):
+        if fault := table_name_fault(table):
+            raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
+
+
+def _first_settings(folder: Folder, wish: Wish) -> tuple[FileChange, ...]:
+    """A `gddl.yaml` where there is none and its roots were given."""
+    if not (wish.landing and wish.lake):
+        return ()
+    try:
+        folder.read(FILE)
+    except FileNotFoundError:
+        roots = {name: flow(_absolute(root)) for name, root in (("landing", wish.landing), ("lake", wish.lake))}
+        return (FileChange(name=FILE, old=None, new=_SETTINGS.format(**roots)),)
+    return ()
+
+
+def _absolute(root: str) -> str:
+    return root if is_s3(root) else os.path.normpath(Path(root).absolute())
+
+
+def _facts(around: Surroundings, wish: Wish, settings: Settings) -> SourceFacts:
+    if wish.connection:
+        return Database(wish.connection, around.environ).read(wish.schemas, wish.tables)
+    from airflow_gddl.onboarding.landing_files import Landing  # noqa: PLC0415 - needs pyarrow, which a database does not
+    from airflow_gddl.onboarding.landing_source import read_landing  # noqa: PLC0415 - as above
+
+    root = _absolute(wish.landing) if wish.landing else settings.roots.landing
+    facts = read_landing(Landing(root, around.environ), wish.schemas, wish.tables, around.now().timestamp())
+    if not facts.tables and not facts.notices:
+        remedy = "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/"
+        raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has data files there", where=root, remedy=remedy)
+    return facts
+
+
+def _confirmed(around: Surroundings, wish: Wish) -> bool:
+    """What a person at a terminal answers, having seen the diff; no where nobody can be asked."""
+    if wish.as_json or not around.screen.out.is_terminal:
+        return False
+    return typer.confirm("Write this?", default=False)
+
+
+def write_files(around: Surroundings, metadata: str, files: tuple[FileChange, ...]) -> None:
+    """The memory of what was proposed comes last: if it is lost, values count as a person's, and nothing is undone."""
+    root = _absolute(metadata)
+    store = open_store(root, around.environ)
+    for change in files:
+        store.write(join(root, change.name), change.new.encode())
+
+
+def _records(around: Surroundings, files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> None:
+    for record in records(files, plan, written=written):
+        around.screen.record(record)
+
+
+def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> list[dict[str, Any]]:
+    """What `--json` prints: rows, changes, what was kept, notices, files."""
+    found: list[dict[str, Any]] = []
+    for row in plan.merged.rows:
+        one = row.proposal
+        found.append(
+            {"kind": "new_table", "table": one.table, "keys": one.keys, "fields": one.fields, "evidence": one.evidence}
+        )
+    for change in plan.merged.changes:
+        kind = "dropped_table" if change.table in plan.dropped and change.field == "enabled" else "change"
+        value = {"old": _value(change.old), "new": _value(change.new), "evidence": change.evidence}
+        found.append({"kind": kind, "table": change.table, "field": change.field, **value})
+    for kept in plan.merged.kept:
+        value = {"value": _value(kept.value), "proposed": _value(kept.proposed), "evidence": kept.evidence}
+        found.append({"kind": "kept", "table": kept.table, "field": kept.field, **value})
+    found += [{"kind": "notice", **vars(notice)} for notice in plan.notices]
+    return [
+        *found,
+        *({"kind": "file", "file": f.name, "written": written, "diff": "".join(diff(f))} for f in files),
+    ]
+
+
+def _value(value: Any) -> Any:
+    return None if isinstance(value, Absent) else plain(value)

@@ -1,0 +1,73 @@
+"""How a plan of `gddl onboard` is shown: unified diffs in colour, what was kept, what a person has to decide."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.text import count
+from airflow_gddl.onboarding.facts import Notice
+from airflow_gddl.onboarding.merging import Absent, Kept
+from airflow_gddl.onboarding.plan import OnboardingPlan
+from airflow_gddl.onboarding.remembering import FOLDER
+from airflow_gddl.onboarding.writing import FileChange
+from airflow_gddl.onboarding.yaml_values import flow
+
+_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+_MOST = 20
+
+
+def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan) -> None:
+    """The diff on standard output, what stays and what is to be decided on standard error."""
+    for file in files:
+        if file.name.startswith(f"{FOLDER}/"):
+            screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
+            continue
+        for line in diff(file):
+            screen.say(line.rstrip("\r\n"), next((style for sign, style in _STYLES if line.startswith(sign)), ""))
+    if not files:
+        screen.say("nothing to change", "green")
+    _show_kept(screen, plan.merged.kept)
+    _show_notices(screen, plan.notices)
+    merged = plan.merged
+    parts = ((len(merged.rows), "new"), (len(plan.dropped), "dropped"), (len(merged.changes), "values changed"))
+    screen.warn(
+        ", ".join(f"{count(number)} {what}" for number, what in (*parts, (len(merged.kept), "values kept"))), "bold"
+    )
+
+
+def diff(file: FileChange) -> Iterator[str]:
+    """Lines of a unified diff."""
+    old = "/dev/null" if file.old is None else f"a/{file.name}"
+    before = [] if file.old is None else file.old.splitlines(keepends=True)
+    for line in difflib.unified_diff(before, file.new.splitlines(keepends=True), old, f"b/{file.name}"):
+        yield line if line.endswith("\n") else f"{line}\n"
+
+
+def shown(value: Any) -> str:
+    """A value of a file; `(not set)` where none is written."""
+    return repr(value) if isinstance(value, Absent) else flow(value)
+
+
+def _show_kept(screen: Screen, kept: Sequence[Kept]) -> None:
+    if kept:
+        screen.warn("kept as people wrote it:", "bold")
+        columns = [Column(title) for title in ("table", "field", "kept", "proposed", "because")]
+        rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
+        screen.table(columns, rows, error=True)
+
+
+def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
+    by_code: dict[str, list[Notice]] = {}
+    for notice in notices:
+        by_code.setdefault(notice.code, []).append(notice)
+    for code, found in sorted(by_code.items()):
+        screen.warn(
+            f"[{code}] {count(len(found))} tables{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}", "yellow"
+        )
+        columns = [Column("table"), Column("what")]
+        rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
+        more = [["…", f"and {count(len(found) - _MOST)} more; --json lists all"]] if len(found) > _MOST else []
+        screen.table(columns, [*rows, *more], error=True)

@@ -1,0 +1,1 @@
+"""The CDC service's settings, judged by its files: `looking` reads, `rules` are pure, `findings` say what to set."""

@@ -1,0 +1,125 @@
+"""What `gddl inspect` can find, and the setting of AWS DMS that mends it.
+
+Sources: user guide of AWS DMS, "Using Amazon S3 as a target", "Using transformation rule expressions", "Transformation
+rules and actions", "Target metadata task settings"; API reference, `S3Settings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that the service should be told to do otherwise.
+
+    Attributes:
+        code: stable, listed in docs/codes.md.
+        level: `error`: rows are lost or their order is; `warning`: it costs, or may.
+        message: what is the matter, and why it matters.
+        file, evidence: where it was seen, and what.
+        setting: what to change in the task or its target endpoint.
+    """
+
+    table: str
+    code: str
+    level: Level
+    message: str
+    file: str
+    evidence: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class KnownFinding:
+    """A finding without its place."""
+
+    code: str
+    level: Level
+    message: str
+    setting: str
+
+    def at(self, table: str, file: str, evidence: str) -> Finding:
+        return Finding(
+            table=table,
+            code=self.code,
+            level=self.level,
+            message=self.message,
+            file=file,
+            evidence=evidence,
+            setting=self.setting,
+        )
+
+
+_ADD_SEQUENCE = (
+    'table mapping: a rule of type "transformation", rule-target "column", rule-action "add-column", value'
+    ' "AR_H_CHANGE_SEQ", expression "$AR_H_CHANGE_SEQ", data-type {"type": "string", "length": 35}'
+)
+NO_SEQUENCE = KnownFinding(
+    "INSPECT_NO_SEQUENCE",
+    "error",
+    "change files have nothing that tells the order of changes: the table can't be replicated",
+    _ADD_SEQUENCE,
+)
+ORDER_BY_COMMIT_TIME = KnownFinding(
+    "INSPECT_ORDER_BY_COMMIT_TIME",
+    "error",
+    "changes are ordered by their commit time, which all changes of a transaction share",
+    _ADD_SEQUENCE,
+)
+TEXT_TIMESTAMPS = KnownFinding(
+    "INSPECT_TEXT_TIMESTAMPS",
+    "warning",
+    "times come as text: no range of them can be pruned, and they are times only where the row declares it",
+    'table mapping: data-type {"type": "datetime", "precision": 6} in the rule that adds the column (rule-action'
+    ' "add-column"), or rule-action "change-data-type" for a column of the source; for the commit time the endpoint\'s'
+    " TimestampColumnName with DataFormat parquet. Until then: options.types of the row",
+)
+SMALL_ROW_GROUPS = KnownFinding(
+    "INSPECT_SMALL_ROW_GROUPS",
+    "warning",
+    "row groups are so small that reading costs more than the rows",
+    "endpoint: RowGroupLength (rows of a row group; 10000 if not set), e.g. 100000; and MaxFileSize",
+)
+FULL_LOAD_WITHOUT_OP = KnownFinding(
+    "INSPECT_FULL_LOAD_WITHOUT_OP",
+    "warning",
+    "full-load files have no operation while change files have one: their columns differ by one",
+    "endpoint: IncludeOpForFullLoad true",
+)
+LOB_TRUNCATED = KnownFinding(
+    "INSPECT_LOB_TRUNCATED",
+    "error",
+    "several values end at the same whole number of kilobytes: large objects have probably been cut",
+    "task settings, TargetMetadata: a larger LobMaxSize (kilobytes) under LimitedSizeLobMode, or FullLobMode true; then"
+    " load the table again",
+)
+MIXED_TIMESTAMP_UNITS = KnownFinding(
+    "INSPECT_MIXED_TIMESTAMP_UNITS",
+    "warning",
+    "times come in different units: how exact they are depends on the file",
+    "endpoint: the same ParquetTimestampInMillisecond for every task that writes here; then load the table again",
+)
+NO_BEFORE_IMAGES = KnownFinding(
+    "INSPECT_NO_BEFORE_IMAGES",
+    "error",
+    "keys are updated, and nothing tells the old key: the row under it stays in the replica",
+    'table mapping: rule-action "add-before-image-columns", before-image-def {"column-prefix": "BI_", "column-suffix":'
+    ' "", "column-filter": "pk-only"} (for Kinesis and Kafka the task setting BeforeImageSettings); then'
+    " before_image_prefix: BI_ in the row",
+)
+NOT_PARQUET = KnownFinding(
+    "INSPECT_NOT_PARQUET",
+    "warning",
+    "CSV tells no types, and a cut-off file looks whole; its content was not judged",
+    "endpoint: DataFormat parquet, ParquetVersion parquet-2-0",
+)
+FILE_UNREADABLE = KnownFinding(
+    "INSPECT_FILE_UNREADABLE",
+    "error",
+    "a file that can't be read; what is in it was not judged",
+    "load the table again (`reload-tables`), so that the service writes it anew",
+)

@@ -1,0 +1,142 @@
+"""Facts of a live database through SQLAlchemy's inspector: keys, types; rows, sizes and changes by its statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.connections import url_of
+from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.onboarding.database_statistics import Statistics, statistics, with_rows
+from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, SourceFacts, TableFacts
+
+_SYSTEM = frozenset({"information_schema", "mysql", "performance_schema", "sys", "pg_catalog", "pg_toast"})
+_PARTIAL = ("postgresql_where", "sqlite_where", "mssql_where")
+
+
+@dataclass(frozen=True)
+class Database:
+    """A source database by the name of its connection."""
+
+    connection: str
+    environ: Mapping[str, str]
+
+    def read(self, schemas: frozenset[str], names: frozenset[str]) -> SourceFacts:
+        """Every table of these schemas; empty: of all but the system's own.
+
+        Raises:
+            MetadataError: `ONBOARD_SCHEMA_MISSING`.
+            FatalError: `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`.
+            RetriableError: `SOURCE_UNREACHABLE`.
+        """
+        with self._connected() as (connection, inspector):
+            wanted = self._schemas(inspector, schemas or frozenset(name.partition(".")[0] for name in names))
+            found = {schema: list(_tables(connection, inspector, schema)) for schema in wanted}
+        mine = [table for tables in found.values() for table in tables if not names or table.table in names]
+        return SourceFacts(
+            origin="database",
+            tables=tuple(table for table in mine if not table_name_fault(table.table)),
+            notices=tuple(_unfit(mine)),
+            schemas=schemas or None,
+            names=names,
+            shown=frozenset(schema for schema, tables in found.items() if tables),
+        )
+
+    def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
+        there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]
+        if missing := sorted(asked - set(there)):
+            remedy = f"schemas that this connection may see: {', '.join(there[:20])}"
+            raise MetadataError("ONBOARD_SCHEMA_MISSING", f"the source has no schema {missing[0]!r}", remedy=remedy)
+        return sorted(asked or there)
+
+    @contextmanager
+    def _connected(self) -> Iterator[tuple[Any, Any]]:
+        try:
+            import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
+        except ImportError as error:
+            remedy = "pip install 'airflow-gddl[source]'"
+            raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy is not installed: {error}", remedy=remedy) from error
+        url = url_of(sa, self.connection, self.environ)
+        try:
+            engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+        except (ImportError, sa.exc.NoSuchModuleError) as error:
+            what = f"no driver for {url.drivername}: {error}"
+            raise FatalError("SOURCE_DRIVER_MISSING", what, remedy="install the driver") from error
+        try:
+            with engine.connect() as connection:
+                yield connection, sa.inspect(connection)
+        except sa.exc.DBAPIError as error:
+            first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
+            what = f"the source answers: {first}"
+            raise RetriableError("SOURCE_UNREACHABLE", what, where=url.drivername, remedy="try again") from error
+        finally:
+            engine.dispose()
+
+
+def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:
+    for table in tables:
+        if fault := table_name_fault(table.table):
+            remedy = "rename it with a rule of the CDC task, or leave it out there"
+            yield Notice(table=table.table, code="TABLE_NAME_INVALID", message=fault, remedy=remedy)
+
+
+def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts]:
+    """All tables of a schema, each catalogue asked once for all of them."""
+    columns = inspector.get_multi_columns(schema=schema)
+    keys = inspector.get_multi_pk_constraint(schema=schema)
+    constraints = inspector.get_multi_unique_constraints(schema=schema)
+    indexes = inspector.get_multi_indexes(schema=schema)
+    figures = statistics(connection, schema)
+    for place in sorted(columns):
+        name = place[1]
+        own = figures.get(name)
+        if own is not None and own.is_partition:
+            continue
+        found = with_rows(connection, schema, name, own or Statistics())
+        yield TableFacts(
+            table=f"{schema}.{name}",
+            columns={column["name"]: str(column["type"]) for column in columns[place]},
+            key=best_key(columns[place], keys.get(place), (*constraints.get(place, ()), *indexes.get(place, ()))),
+            rows=found.rows,
+            size_bytes=found.size_bytes,
+            activity=_activity(found),
+        )
+
+
+def best_key(
+    columns: Sequence[Mapping[str, Any]], primary: Mapping[str, Any] | None, unique: Sequence[Mapping[str, Any]]
+) -> KeyFact | None:
+    """The declared key; else the unique index of the fewest columns, none of which may be null; null: none. Pure.
+
+    Args:
+        unique: constraints and indexes, as SQLAlchemy's inspector tells them.
+    """
+    if primary is not None and primary.get("constrained_columns"):
+        return KeyFact(columns=tuple(primary["constrained_columns"]), evidence=_words("primary key", primary))
+    filled = {column["name"] for column in columns if not column.get("nullable", True)}
+    fit = [
+        KeyFact(columns=tuple(names), evidence=_words("unique index", one))
+        for one in unique
+        if (names := one.get("column_names") or []) and set(names) <= filled and _is_whole(one)
+    ]
+    return min(fit, key=lambda key: (len(key.columns), key.columns), default=None)
+
+
+def _is_whole(index: Mapping[str, Any]) -> bool:
+    """Whether it holds for all rows, and for columns as they are."""
+    if index.get("unique") is False or index.get("expressions"):
+        return False
+    return not any(index.get("dialect_options", {}).get(name) is not None for name in _PARTIAL)
+
+
+def _words(sort: str, index: Mapping[str, Any]) -> str:
+    return f"{sort} {index['name']}" if index.get("name") else sort
+
+
+def _activity(found: Statistics) -> Activity | None:
+    if found.at is None or found.counter is None:
+        return None
+    return Activity(counter=found.counter, changes=found.changes, since=found.since, until=found.at)

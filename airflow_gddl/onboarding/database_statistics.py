@@ -1,0 +1,135 @@
+"""Rows, sizes and changes as a database's own statistics tell them; nothing is scanned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+MOST_COUNTED = 64 * 1024**2
+"""A table up to so many bytes is counted where no statistics tell its rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """Of one table; null: the database does not tell.
+
+    Attributes:
+        counter: rows inserted, updated and deleted since `since`.
+        changes: the same without the first filling, as far as that can be told.
+        since, at: seconds since the epoch.
+        is_partition: a part of another table.
+    """
+
+    rows: int | None = None
+    size_bytes: int | None = None
+    counter: int | None = None
+    changes: int = 0
+    since: float | None = None
+    at: float | None = None
+    is_partition: bool = False
+
+
+# A partitioned table has no rows of its own. `reltuples` is -1 until somebody has analysed the table; then the
+# counters of rows inserted and deleted tell what there is, if they saw all of it.
+_POSTGRESQL = """
+SELECT c.relname AS name, c.relispartition AS is_partition,
+  CASE WHEN c.relkind = 'p' THEN parts.rows WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
+  CASE WHEN c.relkind = 'p' THEN parts.bytes ELSE pg_table_size(c.oid) END AS size_bytes,
+  coalesce(s.n_tup_ins, 0) AS inserted, coalesce(s.n_tup_upd, 0) AS updated, coalesce(s.n_tup_del, 0) AS deleted,
+  coalesce(s.n_live_tup, 0) AS living,
+  extract(epoch FROM d.stats_reset)::float AS since, extract(epoch FROM now())::float AS at
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
+LEFT JOIN pg_stat_database d ON d.datname = current_database()
+LEFT JOIN LATERAL (
+  SELECT sum(pg_table_size(p.relid))::bigint AS bytes, sum(nullif(k.reltuples, -1))::bigint AS rows
+  FROM pg_partition_tree(c.oid) p JOIN pg_class k ON k.oid = p.relid WHERE p.isleaf
+) parts ON c.relkind = 'p'
+WHERE n.nspname = :schema AND c.relkind IN ('r', 'p')
+"""
+_MYSQL = """
+SELECT table_name AS name, table_rows AS found, data_length AS size_bytes
+FROM information_schema.tables WHERE table_schema = :schema AND table_type = 'BASE TABLE'
+"""
+_MYSQL_CHANGES = """
+SELECT object_name AS name, count_insert + count_update + count_delete AS counter,
+  count_update + count_delete AS changes, unix_timestamp() AS at
+FROM performance_schema.table_io_waits_summary_by_table
+WHERE object_type = 'TABLE' AND object_schema = :schema
+"""
+
+
+def statistics(connection: Any, schema: str) -> Mapping[str, Statistics]:
+    """By table; empty where this database's statistics are not known here."""
+    found = _KNOWN.get(connection.dialect.name)
+    return {} if found is None else found(connection, schema)
+
+
+def with_rows(connection: Any, schema: str, name: str, found: Statistics) -> Statistics:
+    """The same with its rows counted, if they are not known and few."""
+    import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
+
+    if found.rows is not None or (found.size_bytes or 0) > MOST_COUNTED:
+        return found
+    table = sa.table(name, schema=schema)
+    return replace(found, rows=connection.execute(sa.select(sa.func.count()).select_from(table)).scalar())
+
+
+def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
+    return {
+        row.name: Statistics(
+            rows=row.rows,
+            size_bytes=row.size_bytes,
+            counter=row.inserted + row.updated + row.deleted,
+            changes=_later_changes(row.inserted, row.updated + row.deleted, row.living),
+            since=row.since,
+            at=row.at,
+            is_partition=row.is_partition,
+        )
+        for row in _rows(connection, _POSTGRESQL, schema)
+    }
+
+
+def _later_changes(inserted: int, others: int, living: int) -> int:
+    """Rows that are there may have come with the first filling; they tell only that the table is not left alone."""
+    return others + max(0, inserted - living) or min(inserted, 1)
+
+
+def _mysql(connection: Any, schema: str) -> dict[str, Statistics]:
+    changes = {row.name: row for row in _rows_or_none(connection, _MYSQL_CHANGES, schema)}
+    return {
+        row.name: Statistics(
+            rows=row.found,
+            size_bytes=row.size_bytes,
+            counter=None if row.name not in changes else int(changes[row.name].counter),
+            changes=0 if row.name not in changes else int(changes[row.name].changes),
+            at=None if row.name not in changes else float(changes[row.name].at),
+        )
+        for row in _rows(connection, _MYSQL, schema)
+    }
+
+
+def _rows(connection: Any, query: str, schema: str) -> list[Any]:
+    import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
+
+    return list(connection.execute(sa.text(query), {"schema": schema}))
+
+
+def _rows_or_none(connection: Any, query: str, schema: str) -> list[Any]:
+    """Nothing where the schema of figures is switched off, or closed to this user."""
+    import sqlalchemy as sa  # noqa: PLC0415 - as above
+
+    try:
+        return _rows(connection, query, schema)
+    except sa.exc.DBAPIError:
+        connection.rollback()
+        return []
+
+
+_KNOWN: Mapping[str, Callable[[Any, str], dict[str, Statistics]]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+    "mariadb": _mysql,
+}

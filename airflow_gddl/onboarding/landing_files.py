@@ -1,0 +1,205 @@
+"""A landing root as its files show it: names by one listing, footers of some files of each table."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dms_names import FileFormat, FileKind, classify, is_temporary
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Found, Store, open_store
+from airflow_gddl.stores.streams import opened
+
+MOST_FOOTERS = 25
+"""Of each kind and table; more of them tell nothing new."""
+_THREADS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedName:
+    """A data file by its name. `name` is relative to the table's folder."""
+
+    name: str
+    kind: FileKind
+    format: FileFormat
+    order: tuple[str, ...]
+    size: int
+    modified: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footer:
+    """What a parquet file says of itself.
+
+    Attributes:
+        columns: name to Arrow type as text, in file order.
+        nulls: name to nulls in it; a column whose footer does not tell is absent.
+        group_rows, group_bytes: of each row group, bytes as stored.
+    """
+
+    file: LandedName
+    rows: int
+    columns: Mapping[str, str]
+    nulls: Mapping[str, int]
+    group_rows: tuple[int, ...]
+    group_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFolder:
+    """One table's folder.
+
+    Attributes:
+        files: all data files, loads before changes, each in their writer's order.
+        footers: of some of them.
+        unreadable: file to why its footer can't be read.
+    """
+
+    table: str
+    files: tuple[LandedName, ...]
+    footers: tuple[Footer, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, kind: FileKind) -> tuple[LandedName, ...]:
+        return tuple(file for file in self.files if file.kind == kind)
+
+    def footers_of(self, kind: FileKind) -> tuple[Footer, ...]:
+        return tuple(footer for footer in self.footers if footer.file.kind == kind)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A landing root and how it is reached."""
+
+    root: str
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.root, self.environ)
+
+    def folders(self, tables: frozenset[str] = frozenset()) -> tuple[TableFolder, ...]:
+        """Every table folder (`<schema>/<table>/`) that holds data files, sorted; footers are read.
+
+        Args:
+            tables: only these; empty: all.
+        """
+        found: dict[str, list[LandedName]] = {}
+        for table, file in self._named(tables):
+            found.setdefault(table, []).append(file)
+        bare = [
+            TableFolder(table=table, files=tuple(sorted(files, key=lambda file: (file.kind == "change", file.order))))
+            for table, files in sorted(found.items())
+        ]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return tuple(pool.map(self._looked_into, bare))
+
+    def _named(self, tables: frozenset[str]) -> Iterator[tuple[str, LandedName]]:
+        if not tables:
+            for found in self.store.list(self.root):
+                schema, _, rest = found.name.partition("/")
+                name, _, below = rest.partition("/")
+                yield from _data_file(f"{schema}.{name}", below, found)
+        for table in sorted(tables):
+            for found in self.store.list(self.folder(table)):
+                yield from _data_file(table, found.name, found)
+
+    def folder(self, table: str) -> str:
+        """Where a table's files are."""
+        return join(self.root, *table.split(".", 1))
+
+    def _looked_into(self, folder: TableFolder) -> TableFolder:
+        footers, unreadable = [], {}
+        for file in chosen(folder.files):
+            try:
+                footers.append(self.footer(folder.table, file))
+            except (OSError, EOFError, pa.ArrowException, ValueError) as error:
+                unreadable[file.name] = f"{type(error).__name__}: {error}"[:200]
+        return TableFolder(table=folder.table, files=folder.files, footers=tuple(footers), unreadable=unreadable)
+
+    def footer(self, table: str, file: LandedName) -> Footer:
+        """
+        Raises:
+            OSError, EOFError, ArrowException, ValueError: it can't be read.
+        """
+        with self.parquet(table, file) as parquet:
+            meta = parquet.metadata
+            groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+            schema = parquet.schema_arrow
+            return Footer(
+                file=file,
+                rows=meta.num_rows,
+                columns={name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)},
+                nulls=_nulls(groups),
+                group_rows=tuple(group.num_rows for group in groups),
+                group_bytes=tuple(_stored(group) for group in groups),
+            )
+
+    @contextmanager
+    def parquet(self, table: str, file: LandedName) -> Iterator[pq.ParquetFile]:
+        """The file, opened; one inside a gzip stream is unwrapped first."""
+        with opened(join(self.folder(table), file.name), self.environ) as stream:
+            yield pq.ParquetFile(io.BytesIO(gzip.decompress(stream.read())) if _zipped(stream) else stream)
+
+    def read(self, table: str, files: Iterable[LandedName], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of files, those of them that a file has; unreadable files are left out."""
+        for file in files:
+            try:
+                with self.parquet(table, file) as parquet:
+                    there = [name for name in columns if name in parquet.schema_arrow.names]
+                    yield parquet.read(columns=there)
+            except (OSError, EOFError, pa.ArrowException, ValueError):
+                continue
+
+
+def _data_file(table: str, below: str, found: Found) -> Iterator[tuple[str, LandedName]]:
+    known = None if not below or is_temporary(below) else classify(below, DmsOptions())
+    if known is not None:
+        kind, form, order = known
+        file = LandedName(name=below, kind=kind, format=form, order=order, size=found.size, modified=found.modified)
+        yield table, file
+
+
+def chosen(files: Sequence[LandedName]) -> Iterator[LandedName]:
+    """The files whose footers are read: of each kind, evenly, the first and the newest among them."""
+    for kind in ("load", "change"):
+        mine = [file for file in files if file.kind == kind and file.format == "parquet"]
+        if len(mine) <= MOST_FOOTERS:
+            yield from mine
+            continue
+        step = (len(mine) - 1) / (MOST_FOOTERS - 1)
+        yield from (mine[round(i * step)] for i in range(MOST_FOOTERS))
+
+
+def _zipped(stream: BinaryIO) -> bool:
+    head = bytes(stream.read(2))
+    stream.seek(0)
+    return head == b"\x1f\x8b"
+
+
+def _nulls(groups: Sequence[pq.RowGroupMetaData]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    unknown: set[str] = set()
+    for group in groups:
+        for i in range(group.num_columns):
+            column = group.column(i)
+            found = column.statistics.null_count if column.statistics is not None else None
+            if found is None:
+                unknown.add(column.path_in_schema)
+            else:
+                total[column.path_in_schema] = total.get(column.path_in_schema, 0) + found
+    return {name: count for name, count in total.items() if name not in unknown}
+
+
+def _stored(group: pq.RowGroupMetaData) -> int:
+    return sum(group.column(i).total_compressed_size for i in range(group.num_columns))

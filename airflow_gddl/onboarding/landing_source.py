@@ -1,0 +1,43 @@
+"""Facts of a landing root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.onboarding.facts import Notice, SourceFacts, TableFacts
+from airflow_gddl.onboarding.landing_files import Landing, TableFolder
+from airflow_gddl.onboarding.landing_rules import facts_of, notices_of
+from airflow_gddl.onboarding.measuring import measured_key
+
+
+def read_landing(landing: Landing, schemas: frozenset[str], names: frozenset[str], now: float) -> SourceFacts:
+    """Every table folder below the root, or those that were asked for.
+
+    Args:
+        schemas: only these; empty: all.
+        names: only these tables; empty: all of the schemas.
+        now: seconds since the epoch.
+
+    Raises:
+        GddlError: the root can't be listed, as `Store`.
+    """
+    folders = [f for f in landing.folders(names) if not schemas or f.table.partition(".")[0] in schemas]
+    return SourceFacts(
+        origin="landing",
+        tables=tuple(_tables(landing, folders, now)),
+        notices=tuple(_notices(folders)),
+        schemas=schemas or None,
+        names=names,
+    )
+
+
+def _tables(landing: Landing, folders: Sequence[TableFolder], now: float) -> Iterator[TableFacts]:
+    for folder in folders:
+        if not table_name_fault(folder.table):
+            yield facts_of(folder, measured_key(landing, folder), now)
+
+
+def _notices(folders: Sequence[TableFolder]) -> Iterator[Notice]:
+    for folder in folders:
+        yield from notices_of(folder)

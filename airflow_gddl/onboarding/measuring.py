@@ -1,0 +1,42 @@
+"""Keys that nobody declared: columns whose values all differ in the full load. Reads its files, up to a bound."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from airflow_gddl.onboarding.facts import MEASURED, KeyFact
+from airflow_gddl.onboarding.landing_files import Landing, TableFolder
+from airflow_gddl.onboarding.landing_rules import is_time, key_candidates
+from airflow_gddl.simulate.source import propose_keys
+
+MOST_ROWS = 2_000_000
+"""A larger full load is not measured: a part of it proves nothing."""
+
+
+def measured_key(landing: Landing, folder: TableFolder, most_rows: int = MOST_ROWS) -> KeyFact | None:
+    """The first of the likely columns, pairs or triples that is unique in all rows; null: none, or too much to read.
+
+    A full load without rows, or of one row, proves nothing either.
+    """
+    columns, loads = key_candidates(folder), folder.of("load")
+    rows = sum(footer.rows for footer in folder.footers_of("load"))
+    complete = len(folder.footers_of("load")) == len(loads)
+    if not columns or rows < 2 or rows > most_rows or not complete:
+        return None
+    parts = list(landing.read(folder.table, loads, columns))
+    if sum(part.num_rows for part in parts) != rows:  # a file could not be read again
+        return None
+    found = _unique(pa.concat_tables(parts, promote_options="permissive").select(columns))
+    if found is None:
+        return None
+    return KeyFact(columns=found, evidence=f"{MEASURED}: unique in all {rows:,} rows of the full load")
+
+
+def _unique(table: pa.Table) -> tuple[str, ...] | None:
+    """The first columns that are unique together; a time alone is so by chance."""
+    shape = propose_keys({"": table})[""]
+    if shape.surrogate is not None:
+        return None
+    if len(shape.keys) == 1 and is_time(str(table.schema.field(shape.keys[0]).type)):
+        return _unique(table.drop_columns(list(shape.keys)))
+    return shape.keys

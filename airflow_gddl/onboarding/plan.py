@@ -1,0 +1,201 @@
+"""The whole course of onboarding a source, up to writing: facts, proposals, merge, texts, and the catalog's verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_gddl.catalog.folder import Folder
+from airflow_gddl.catalog.loading import Catalog, load_folder
+from airflow_gddl.catalog.problems import Problem, show_name
+from airflow_gddl.catalog.settings import Settings
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.onboarding.facts import Notice, SourceFacts, TableFacts
+from airflow_gddl.onboarding.merging import Absent, Change, Kept, Merged, NewRow, merge
+from airflow_gddl.onboarding.present import SourceFiles, read_files
+from airflow_gddl.onboarding.rules import Bounds, Proposal, dropped, kept_key, propose
+from airflow_gddl.onboarding.writing import FileChange, write_out
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnboardingPlan:
+    """What would be written, and what a person should know."""
+
+    files: tuple[FileChange, ...] = ()
+    merged: Merged = field(default_factory=Merged)
+    dropped: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A folder with some files as they would be."""
+
+    below: Folder
+    files: Mapping[str, str]
+
+    @property
+    def base(self) -> str:
+        return self.below.base
+
+    def names(self, below: str) -> list[str]:
+        own = (name for name in self.files if name.startswith(f"{below}/"))
+        return sorted({*self.below.names(below), *own})
+
+    def read(self, name: str) -> bytes:
+        return self.files[name].encode() if name in self.files else self.below.read(name)
+
+
+def make_plan(
+    folder: Folder, settings: Settings, source: str, facts: SourceFacts, environ: Mapping[str, str]
+) -> OnboardingPlan:
+    """Nothing is written.
+
+    Raises:
+        MetadataError: `ONBOARD_FILE_UNUSABLE`, `ONBOARD_MEMORY_INVALID`, `ONBOARD_UNEDITABLE`, `ONBOARD_REFUSED`.
+    """
+    files = read_files(folder, settings, source)
+    had = load_folder(folder, environ)
+    left_out: dict[str, Notice] = {}
+    for _ in range(2):
+        plan = _attempt(files, source, facts, Bounds.of(settings.tiers), left_out)
+        found = _new_problems(had, folder, plan, environ)
+        if not found:
+            return replace(plan, notices=(*plan.notices, *left_out.values()))
+        for table, problem in _touched(plan, found):
+            left_out.setdefault(table, _refusal(table, problem))
+    raise MetadataError("ONBOARD_REFUSED", f"the files would not be sound: {found[0]}", remedy=found[0].remedy)
+
+
+def _attempt(
+    files: SourceFiles, source: str, facts: SourceFacts, bounds: Bounds, left_out: Mapping[str, Notice]
+) -> OnboardingPlan:
+    notices = list(facts.notices)
+    proposals: dict[str, Proposal] = {}
+    seen: dict[str, str] = {}
+    for table in sorted(facts.tables, key=lambda one: one.table):
+        if notice := _obstacle(table, files, seen):
+            notices.append(notice)
+        elif table.table not in left_out:
+            proposals[table.table] = propose(table, bounds, files.before.get(table.table))
+        seen.setdefault(table.table.lower(), table.table)
+    gone, told = _gone(files, facts, set(seen))
+    proposals |= gone
+    merged = _all(
+        merge(files.before.get(name), files.present.get(name.lower()) or _new(files, proposal), proposal)
+        for name, proposal in proposals.items()
+    )
+    notices += [
+        *told,
+        *_keyless({t: p for t, p in proposals.items() if t not in gone}, files),
+        *_rekeyed(merged),
+        *_lost_keys(facts, files),
+    ]
+    changes = write_out(files, source, merged)
+    return OnboardingPlan(files=changes, merged=merged, dropped=_stopped(merged, gone), notices=tuple(notices))
+
+
+def _new(files: SourceFiles, proposal: Proposal) -> NewRow:
+    return NewRow(proposal=proposal, fixed=files.fixed, named=files.named.get(proposal.table.lower()))
+
+
+def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) -> Notice | None:
+    """Why a table gets no row here; null: it gets one."""
+    name = table.table
+    if fault := table_name_fault(name):
+        return Notice(
+            table=name, code="TABLE_NAME_INVALID", message=fault, remedy="rename it with a rule of the CDC task"
+        )
+    if other := seen.get(name.lower()):
+        message = f"differs from {other} by case alone; their folders and tables would be the same to some readers"
+        return Notice(
+            table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task"
+        )
+    if place := files.elsewhere.get(name.lower()):
+        message = f"has its row in {place}, which is left as it is"
+        return Notice(table=name, code="ONBOARD_ROW_ELSEWHERE", message=message)
+    return None
+
+
+def _gone(files: SourceFiles, facts: SourceFacts, seen: set[str]) -> tuple[dict[str, Proposal], list[Notice]]:
+    """Tables that were proposed once and are no more. A landing folder may be emptied while its table lives on."""
+    lost = [t for t in files.before if t.lower() not in seen and t.lower() in files.present and facts.covers(t)]
+    if facts.origin == "database":
+        gone = {table: dropped(files.before[table]) for table in lost if facts.shows(table)}
+        message = "no table of its schema is shown any more; its row is left as it is"
+        remedy = "check the rights of the connection; where the schema was dropped, write enabled: false"
+        hidden = [table for table in lost if not facts.shows(table)]
+        return gone, [Notice(table=t, code="ONBOARD_SCHEMA_HIDDEN", message=message, remedy=remedy) for t in hidden]
+    message = "its landing folder holds no files any more; its row is left as it is"
+    remedy = "where the source has dropped it, write enabled: false or remove the row"
+    return {}, [Notice(table=table, code="ONBOARD_FOLDER_EMPTY", message=message, remedy=remedy) for table in lost]
+
+
+def _stopped(merged: Merged, gone: Mapping[str, Proposal]) -> tuple[str, ...]:
+    return tuple(change.table for change in merged.changes if change.table in gone and change.field == "enabled")
+
+
+def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[Notice]:
+    for table, proposal in proposals.items():
+        present = files.present.get(table.lower())
+        if not proposal.keys and not files.named.get(table.lower()) and not (present and present.keys):
+            message = "no primary key, no unique index without nulls, and nothing measured: the row is not enabled"
+            remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
+            yield Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)
+
+
+def _lost_keys(facts: SourceFacts, files: SourceFiles) -> Iterable[Notice]:
+    """A key that the source does not show any more; not where only a measured one could have been seen."""
+    for table in facts.tables:
+        had = kept_key(None, files.before.get(table.table))
+        if table.key is None and had is not None and (facts.origin == "database" or had.is_measured):
+            message = f"{list(had.columns)} ({had.evidence}) was its key, and no key is found now; it is kept"
+            remedy = "see that it still identifies a row, and name the right one in the keys file"
+            yield Notice(table=table.table, code="ONBOARD_KEY_GONE", message=message, remedy=remedy)
+
+
+def _rekeyed(merged: Merged) -> Iterable[Notice]:
+    for change in merged.changes:
+        if change.field == "keys" and not isinstance(change.old, Absent) and change.old:
+            message = f"its key was {list(change.old)} and is {list(change.new)} now ({change.evidence})"
+            remedy = (
+                f"once this is written: gddl run --full-refresh --table {change.table!r}; runs are refused until then"
+            )
+            yield Notice(table=change.table, code="ONBOARD_KEYS_CHANGED", message=message, remedy=remedy)
+
+
+def _all(merges: Iterable[Merged]) -> Merged:
+    rows: list[NewRow] = []
+    changes: list[Change] = []
+    kept: list[Kept] = []
+    remembered: list[Proposal] = []
+    for one in merges:
+        rows += one.rows
+        changes += one.changes
+        kept += one.kept
+        remembered += one.remembered
+    return Merged(rows=tuple(rows), changes=tuple(changes), kept=tuple(kept), remembered=tuple(remembered))
+
+
+def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]) -> list[Problem]:
+    """What the catalog would find wrong that it does not find now."""
+    if not plan.files:
+        return []
+    known = {(problem.code, problem.table, problem.field, problem.file) for problem in had.problems}
+    would = load_folder(Overlay(folder, {change.name: change.new for change in plan.files}), environ)
+    return [p for p in would.problems if (p.code, p.table, p.field, p.file) not in known]
+
+
+def _touched(plan: OnboardingPlan, found: Iterable[Problem]) -> Iterable[tuple[str, Problem]]:
+    """Tables of this plan that problems are about."""
+    tables = {row.proposal.table for row in plan.merged.rows} | {change.table for change in plan.merged.changes}
+    shown = {show_name(table): table for table in tables}
+    for problem in found:
+        if problem.table in shown:
+            yield shown[problem.table], problem
+
+
+def _refusal(table: str, problem: Problem) -> Notice:
+    message = f"{problem.field + ': ' if problem.field else ''}{problem.message}"
+    return Notice(table=table, code=problem.code, message=message, remedy=problem.remedy)

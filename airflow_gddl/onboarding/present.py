@@ -1,0 +1,157 @@
+"""The metadata as it stands: what files say of a source's tables, and what other files have already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_gddl.catalog import reading
+from airflow_gddl.catalog.folder import Folder
+from airflow_gddl.catalog.keys import Keys, KeysEntry, read_keys
+from airflow_gddl.catalog.problems import Problem
+from airflow_gddl.catalog.settings import Settings
+from airflow_gddl.catalog.table_files import table_files
+from airflow_gddl.catalog.values import DocumentError
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.onboarding import remembering
+from airflow_gddl.onboarding.merging import Present
+from airflow_gddl.onboarding.rules import Proposal
+
+NESTED = "options"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFiles:
+    """The files of one source, by their names below the metadata folder, and what they hold.
+
+    Attributes:
+        texts: by name; a file that is not there is absent.
+        rows: place of each row in the tables file, by table in lower case.
+        present: by table in lower case.
+        spelled: table in lower case to its name in the keys file.
+        named: table in lower case to the keys that any keys file has.
+        elsewhere: table in lower case to the file that has its row.
+        before: what was proposed last time, by table.
+        fixed: fields that `defaults` set for rows of the tables file.
+    """
+
+    tables: str
+    keys: str
+    memory: str
+    texts: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    present: Mapping[str, Present] = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, Proposal] = field(default_factory=dict)
+    fixed: frozenset[str] = frozenset()
+
+
+def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
+    """
+    Raises:
+        MetadataError: `ONBOARD_FILE_UNUSABLE`: a file that is to be changed can't be read, or is another source's;
+            `ONBOARD_MEMORY_INVALID`.
+    """
+    names = {sort: f"{sort}/{source}.yaml" for sort in ("tables", "keys")}
+    memory = f"{remembering.FOLDER}/{source}.json"
+    texts = {name: text for name in (*names.values(), memory) if (text := _text(folder, name)) is not None}
+    values = _document(folder, names["tables"], texts)
+    _check_source(values, names["tables"], source)
+    keys = read_keys(folder)
+    _check_problems(keys.problems, names["keys"])
+    rows = list(_rows(values))
+    fixed = frozenset((*_flat(settings.defaults.values), *_flat(values.get("defaults") or {})))
+    return SourceFiles(
+        **names,
+        memory=memory,
+        texts=texts,
+        rows={row["table"].lower(): place for place, row in rows},
+        present={row["table"].lower(): _present(row, keys, names["keys"], fixed) for _, row in rows},
+        spelled={table: entry.table for table, entry in keys.entries.items() if entry.layer.file == names["keys"]},
+        named={table: entry.keys for table, entry in keys.entries.items()},
+        elsewhere=_elsewhere(folder, settings, names["tables"]),
+        before=remembering.parse(texts.get(memory, ""), memory),
+        fixed=fixed,
+    )
+
+
+def _text(folder: Folder, name: str) -> str | None:
+    try:
+        return folder.read(name).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable(name, str(error)) from error
+
+
+def _document(folder: Folder, name: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
+    if name not in texts:
+        return {}
+    try:
+        value = reading.read_document(folder, name).value
+    except DocumentError as error:
+        raise _unusable(name, f"{error.message} (line {error.line})") from error
+    if value is not None and not isinstance(value, dict):
+        raise _unusable(name, "it is not a mapping")
+    if value is not None and not isinstance(value.get("tables"), list | None):
+        raise _unusable(name, "tables is not a list")
+    return value or {}
+
+
+def _check_source(values: Mapping[str, Any], name: str, source: str) -> None:
+    defaults = values.get("defaults")
+    own = values.get("source") or (defaults.get("source") if isinstance(defaults, dict) else None)
+    if own not in (None, source):
+        raise _unusable(name, f"its rows are of the source {own!r:.70}")
+
+
+def _check_problems(problems: tuple[Problem, ...], name: str) -> None:
+    for problem in problems:
+        if problem.file == name:
+            raise _unusable(name, str(problem))
+
+
+def _unusable(name: str, why: str) -> MetadataError:
+    remedy = "mend the file, or name the source otherwise"
+    return MetadataError("ONBOARD_FILE_UNUSABLE", f"{name} can't be added to: {why}", remedy=remedy)
+
+
+def _rows(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for place, row in enumerate(values.get("tables") or ()):
+        if isinstance(row, dict) and isinstance(row.get("table"), str):
+            yield place, row
+
+
+def _present(row: Mapping[str, Any], keys: Keys, keys_file: str, fixed: frozenset[str]) -> Present:
+    entry = keys.of(row["table"])
+    fields = {name: value for name, value in _flat(row).items() if name not in ("table", "keys")}
+    if "keys" in row:
+        own = row["keys"]
+        return Present(fields=fields, keys=tuple(own) if isinstance(own, list) else (), keys_here=False, fixed=fixed)
+    here = entry is None or entry.layer.file == keys_file
+    return Present(fields=fields, keys=_columns(entry), keys_here=here, fixed=fixed)
+
+
+def _columns(entry: KeysEntry | None) -> tuple[str, ...] | None:
+    return None if entry is None else entry.keys
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by path, those of `options` one by one; lists as tuples."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        inner = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        flat |= inner if name == NESTED else {name: value}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in flat.items()}
+
+
+def _elsewhere(folder: Folder, settings: Settings, own: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in table_files(folder, settings):
+        for row in file.rows:
+            if row.own.file != own and isinstance(row.table, str):
+                found[row.table.lower()] = row.own.file
+    return found

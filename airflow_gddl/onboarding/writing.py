@@ -1,0 +1,181 @@
+"""A merge as new texts of the files of a source; every edit is read back before it counts. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_gddl.catalog import yaml_file
+from airflow_gddl.catalog.values import DocumentError
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.onboarding import remembering
+from airflow_gddl.onboarding.merging import Absent, Change, Merged, NewRow
+from airflow_gddl.onboarding.present import SourceFiles
+from airflow_gddl.onboarding.rules import Proposal
+from airflow_gddl.onboarding.yaml_text import Path, UneditableError, YamlText
+
+_TABLES_HEAD = """\
+# Proposed by `gddl onboard {source}`. Edit freely: what a person changed is kept by the next run.
+source: {source}
+tables:
+"""
+_KEYS_HEAD = """\
+# Proposed by `gddl onboard {source}`, each with its evidence. Edit freely: what a person changed is kept.
+keys:
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChange:
+    """A file below the metadata folder; `old` is null where there is none yet."""
+
+    name: str
+    old: str | None
+    new: str
+
+
+def write_out(files: SourceFiles, source: str, merged: Merged) -> tuple[FileChange, ...]:
+    """The files that change, none where nothing does.
+
+    Raises:
+        MetadataError: `ONBOARD_UNEDITABLE`.
+    """
+    tables = _edited(files, files.tables, _TABLES_HEAD.format(source=source), _table_edits(files, merged))
+    keys = _edited(files, files.keys, _KEYS_HEAD.format(source=source), _key_edits(files, merged))
+    memory = remembering.render(remembering.remembered(files.before, merged.remembered))
+    texts = {
+        files.tables: tables,
+        files.keys: keys,
+        files.memory: memory if merged.remembered or files.before else None,
+    }
+    return tuple(
+        FileChange(name=name, old=files.texts.get(name), new=new)
+        for name, new in texts.items()
+        if new is not None and new != files.texts.get(name)
+    )
+
+
+Edit = Callable[[YamlText, Any], None]
+"""Makes one change twice: in the text, and in the plain value that the text must then have."""
+
+
+def _edited(files: SourceFiles, name: str, head: str, edits: Sequence[Edit]) -> str | None:
+    if not edits:
+        return None
+    old = files.texts.get(name)
+    source = head if old is None or not old.strip() else old
+    text, value = YamlText(source), copy.deepcopy(yaml_file.read(source))
+    try:
+        for edit in edits:
+            edit(text, value)
+        new = text.result()
+        if yaml_file.read(new) == value:
+            return new
+        why = "the edit would have changed something else, too"
+    except (UneditableError, DocumentError) as error:
+        why = str(error)
+    remedy = "write it with a line for each row, as `gddl onboard` itself would"
+    raise MetadataError(
+        "ONBOARD_UNEDITABLE", f"{name} is written in a way that can't be added to: {why}", remedy=remedy
+    )
+
+
+def _table_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
+    edits: list[Edit] = []
+    for change in merged.changes:
+        if change.field != "keys":
+            path: Path = ("tables", files.rows[change.table.lower()], *change.field.split("."))
+            edits.append(_removing(path) if isinstance(change.new, Absent) else _setting(path, change.new))
+    if merged.rows:
+        rows = [(_row(row), row.proposal.evidence.get("size", "")) for row in merged.rows]
+        edits.append(_appending(rows))
+    return edits
+
+
+def _row(new: NewRow) -> dict[str, Any]:
+    """Fields of a row, nested as they are written."""
+    row: dict[str, Any] = {"table": new.proposal.table}
+    for name, value in new.proposal.fields.items():
+        outer, _, inner = name.partition(".")
+        if name in new.fixed and name != "enabled":
+            continue
+        if inner:
+            row.setdefault(outer, {})[inner] = plain(value)
+        else:
+            row[name] = plain(value)
+    return row
+
+
+def _key_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
+    edits: list[Edit] = []
+    added = [
+        (new.proposal.table, new.proposal.keys or (), new.proposal.evidence.get("keys", ""))
+        for new in merged.rows
+        if new.named is None
+    ]
+    for change in merged.changes:
+        if change.field == "keys":
+            name = files.spelled.get(change.table.lower())
+            if name is None:
+                added.append((change.table, change.new, change.evidence))
+            else:
+                edits.append(_renewing(name, change, files.before.get(change.table)))
+    return [*edits, _extending(added)] if added else edits
+
+
+def _setting(path: Path, new: Any) -> Edit:
+    def edit(text: YamlText, value: Any) -> None:
+        text.set(path, new)
+        here = value
+        for part in path[:-1]:
+            here = here.setdefault(part, {}) if isinstance(part, str) else here[part]
+        here[path[-1]] = plain(new)
+
+    return edit
+
+
+def _removing(path: Path) -> Edit:
+    def edit(text: YamlText, value: Any) -> None:
+        text.remove(path)
+        here = value
+        for part in path[:-1]:
+            here = here[part]
+        del here[path[-1]]
+        if not here:
+            _removing_empty(value, path[:-1])
+
+    return edit
+
+
+def _removing_empty(value: Any, path: Path) -> None:
+    for part in path[:-1]:
+        value = value[part]
+    del value[path[-1]]
+
+
+def _renewing(name: str, change: Change, before: Proposal | None) -> Edit:
+    def edit(text: YamlText, value: Any) -> None:
+        text.set(("keys", name), change.new)
+        text.remark(("keys", name), "" if before is None else before.evidence.get("keys", ""), change.evidence)
+        value["keys"][name] = plain(change.new)
+
+    return edit
+
+
+def _appending(rows: Sequence[tuple[dict[str, Any], str]]) -> Edit:
+    def edit(text: YamlText, value: Any) -> None:
+        text.append(("tables",), rows)
+        value["tables"] = [*(value.get("tables") or ()), *(row for row, _ in rows)]
+
+    return edit
+
+
+def _extending(entries: Sequence[tuple[str, Sequence[str], str]]) -> Edit:
+    def edit(text: YamlText, value: Any) -> None:
+        text.extend(("keys",), entries)
+        value["keys"] = {**(value.get("keys") or {}), **{name: list(columns) for name, columns, _ in entries}}
+
+    return edit

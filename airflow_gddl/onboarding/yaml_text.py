@@ -1,0 +1,209 @@
+"""Edits of a YAML text at single values: every line that is not meant stays as it is, comments and order too. Pure.
+
+The parser's marks tell where a value stands. After an edit the text is read again by whoever asked for it: an edit that
+did not do exactly what it should is refused, never written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from airflow_gddl.onboarding.yaml_values import comment, flow, text
+
+Path = tuple[str | int, ...]
+Edit = tuple[int, int, str]
+_BEHIND = re.compile(r"[ \t]*(#[^\r\n]*)?")
+
+
+class UneditableError(Exception):
+    """The text is written in a way that no single value can be changed in; the message says which."""
+
+
+@dataclass
+class YamlText:
+    """A text and the edits that were asked for; all of them refer to the text as it was given."""
+
+    source: str
+    _edits: list[Edit] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # The parser in Python, not in C: its marks count characters.
+        self._root = yaml.compose(self.source, Loader=yaml.SafeLoader)
+        self._newline = "\r\n" if "\r\n" in self.source else "\n"
+        self._added: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._removed: dict[int, tuple[Any, set[int]]] = {}
+
+    def set(self, path: Path, value: Any) -> None:
+        """Write a value: in the place of the one that is there, else behind the others of its mapping.
+
+        Raises:
+            UneditableError: the mapping is not one, or there is none.
+        """
+        if len(path) > 1 and self._found(path[:-1]) is None:
+            self.set(path[:-1], {path[-1]: value})
+            return
+        node = self._mapping(path[:-1])
+        pair = _pair(node, str(path[-1]))
+        if pair is None:
+            added = self._added.setdefault(id(node), (node, {}))[1]
+            there = added.get(str(path[-1]))
+            if isinstance(there, dict) and isinstance(value, dict):
+                value = {**there, **value}
+            added[str(path[-1])] = value
+        else:
+            self._edits.append((pair[0].end_mark.index, self._end(pair[1]), f": {flow(value)}"))
+
+    def remove(self, path: Path) -> None:
+        """Take a value and its name out; with the last one of a nested mapping, the mapping too."""
+        node = self._mapping(path[:-1])
+        place = next((i for i, (key, _) in enumerate(node.value) if key.value == path[-1]), None)
+        if place is None or (len(node.value) == 1 and len(path) == 1):
+            raise UneditableError(f"{_shown(path)} is not there")
+        if len(node.value) == 1:
+            self.remove(path[:-1])
+        else:
+            self._removed.setdefault(id(node), (node, set()))[1].add(place)
+
+    def remark(self, path: Path, old: str, new: str) -> None:
+        """Replace the comment behind a value, if it is `old` to the letter; a person's stays."""
+        node = self._mapping(path[:-1])
+        pair = _pair(node, str(path[-1]))
+        end = self._end(pair[1]) if pair is not None else len(self.source)
+        behind = f"  # {comment(old)}"
+        rest = self.source[end:].split("\n", 1)[0].rstrip("\r")
+        if old and rest == behind:
+            self._edits.append((end, end + len(behind), f"  # {comment(new)}"))
+
+    def append(self, path: Path, entries: Sequence[tuple[Any, str]]) -> None:
+        """Rows behind the last one of the list at `path`, each with its comment (empty: none)."""
+        node = self._found(path)
+        if not _takes_lines(node, yaml.SequenceNode):
+            raise UneditableError(f"{_shown(path)} is not a list with a line for each row")
+        indent = "  " if _is_empty(node) else " " * node.start_mark.column
+        lines = [f"{indent}- {flow(value)}{_remark(words)}" for value, words in entries]
+        self._insert_lines(node, path, lines)
+
+    def extend(self, path: Path, entries: Sequence[tuple[str, Any, str]]) -> None:
+        """Names with values behind the last one of the mapping at `path`, a line each, with comments."""
+        node = self._found(path)
+        if not _takes_lines(node, yaml.MappingNode):
+            raise UneditableError(f"{_shown(path)} is not a mapping with a line for each name")
+        indent = "  " if _is_empty(node) else " " * node.start_mark.column
+        lines = [f"{indent}{text(name)}: {flow(value)}{_remark(words)}" for name, value, words in entries]
+        self._insert_lines(node, path, lines)
+
+    def result(self) -> str:
+        """The text with all edits made."""
+        edits = [*self._edits, *(self._additions(node, added) for node, added in self._added.values())]
+        edits += [edit for node, places in self._removed.values() for edit in self._removals(node, places)]
+        made = self.source
+        for start, end, new in sorted(edits, key=lambda edit: edit[:2], reverse=True):
+            made = made[:start] + new + made[end:]
+        return made
+
+    def _additions(self, node: Any, added: Mapping[str, Any]) -> Edit:
+        end = self._end(node.value[-1][1]) if node.value else node.start_mark.index + 1
+        pairs = [f"{text(name)}: {flow(value)}" for name, value in added.items()]
+        if node.flow_style:
+            return end, end, f", {', '.join(pairs)}" if node.value else ", ".join(pairs)
+        behind, indent = self._behind(end), " " * node.start_mark.column
+        return behind, behind, "".join(f"{self._newline}{indent}{pair}" for pair in pairs)
+
+    def _removals(self, node: Any, places: Collection[int]) -> Iterator[Edit]:
+        """Runs of neighbours go together; the names that stay keep one comma between them."""
+        pairs = node.value
+        for first, last in _runs(sorted(places)):
+            begins, ends = pairs[first][0].start_mark.index, self._end(pairs[last][1])
+            if last + 1 < len(pairs) and (node.flow_style or first == 0):
+                yield begins, pairs[last + 1][0].start_mark.index, ""
+            elif node.flow_style:
+                yield self._end(pairs[first - 1][1]), ends, ""
+            else:
+                yield (*self._lines(begins, ends), "")
+
+    def _insert_lines(self, node: Any, path: Path, lines: Sequence[str]) -> None:
+        shown = "".join(f"{self._newline}{line}" for line in lines)
+        if not _is_empty(node):
+            last = node.value[-1]
+            end = self._end(last[1] if isinstance(last, tuple) else last)
+            behind = self._behind(end)
+            self._edits.append((behind, behind, shown))
+        else:  # `tables: []`
+            pair = _pair(self._mapping(path[:-1]), str(path[-1]))
+            if pair is None:
+                raise UneditableError(f"{_shown(path)} is not there")
+            self._edits.append((pair[0].end_mark.index, self._end(node), f":{shown}"))
+
+    def _end(self, node: Any) -> int:
+        """Where a value ends; a collection in block style ends with its last value, whatever stands below it."""
+        if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+            last = node.value[-1]
+            return self._end(last[1] if isinstance(last, tuple) else last)
+        end: int = node.end_mark.index
+        block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+        return len(self.source[:end].rstrip()) if block else end
+
+    def _behind(self, end: int) -> int:
+        """Behind the comment on the line that a value ends on."""
+        found = _BEHIND.match(self.source, end)
+        return end if found is None else found.end()
+
+    def _lines(self, start: int, end: int) -> tuple[int, int]:
+        """The whole lines of a span."""
+        first = self.source.rfind("\n", 0, start) + 1
+        after = self.source.find("\n", self._behind(end))
+        return first, len(self.source) if after < 0 else after + 1
+
+    def _found(self, path: Path) -> Any:
+        """The node at a path; null: there is none."""
+        node = self._root
+        for part in path:
+            node = None if node is None else _child(node, part)
+        return node
+
+    def _mapping(self, path: Path) -> Any:
+        node = self._found(path)
+        if not isinstance(node, yaml.MappingNode):
+            raise UneditableError(f"{_shown(path)} is not a mapping")
+        return node
+
+
+def _child(node: Any, part: str | int) -> Any:
+    if isinstance(part, int):
+        return node.value[part] if isinstance(node, yaml.SequenceNode) and part < len(node.value) else None
+    pair = _pair(node, part) if isinstance(node, yaml.MappingNode) else None
+    return None if pair is None else pair[1]
+
+
+def _pair(node: Any, name: str) -> tuple[Any, Any] | None:
+    return next((pair for pair in node.value if pair[0].value == name), None)
+
+
+def _takes_lines(node: Any, sort: type[yaml.CollectionNode]) -> bool:
+    return node is not None and (_is_empty(node) or (isinstance(node, sort) and not node.flow_style))
+
+
+def _is_empty(node: Any) -> bool:
+    """An empty list or mapping, or null."""
+    return not node.value or node.tag == "tag:yaml.org,2002:null"
+
+
+def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each run of whole numbers that follow each other."""
+    for _, run in itertools.groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in run]
+        yield numbers[0], numbers[-1]
+
+
+def _remark(words: str) -> str:
+    return f"  # {comment(words)}" if words else ""
+
+
+def _shown(path: Path) -> str:
+    return ".".join(str(part) for part in path) or "the document"

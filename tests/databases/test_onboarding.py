@@ -1,0 +1,259 @@
+"""`gddl onboard` on live databases: what their catalogues and statistics tell, and what a second look sees."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_gddl.catalog import load
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.surroundings import real
+from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.facts import SourceFacts, TableFacts
+from tests.databases.mariadb import SERVER, mariadb
+from tests.delta_rs.postgres import postgres
+
+PASSWORD = "hidden-in-the-variable"  # noqa: S105 - of no account; it must not be shown
+POSTGRES = [
+    "CREATE SCHEMA shop",
+    "CREATE TABLE shop.orders (id bigint PRIMARY KEY, total numeric(10,2), at timestamptz)",
+    "INSERT INTO shop.orders SELECT n, n, now() FROM generate_series(1, 500) n",
+    "UPDATE shop.orders SET total = 0 WHERE id <= 100",
+    "DELETE FROM shop.orders WHERE id <= 50",
+    'CREATE TABLE shop."Order Lines" (line int, order_id bigint, PRIMARY KEY (order_id, line))',
+    "CREATE TABLE shop.users (email text NOT NULL, name text)",
+    "CREATE UNIQUE INDEX users_email ON shop.users (email)",
+    "CREATE UNIQUE INDEX users_name ON shop.users (name)",
+    "CREATE TABLE shop.partial (a int NOT NULL, b int NOT NULL)",
+    "CREATE UNIQUE INDEX ON shop.partial (a) WHERE b > 0",
+    "CREATE UNIQUE INDEX ON shop.partial (abs(a))",
+    "CREATE TABLE shop.events (id int, day date, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+    "CREATE TABLE shop.events_1 PARTITION OF shop.events FOR VALUES FROM ('2024-01-01') TO ('2025-01-01')",
+    "INSERT INTO shop.events SELECT n, '2024-05-01' FROM generate_series(1, 30) n",
+    'CREATE TABLE shop."../../etc" (id int PRIMARY KEY)',
+    'CREATE TABLE shop."semi;--""quote" (id int PRIMARY KEY)',
+    'CREATE TABLE shop.odd ("no" int, "qu""ote: #x" text, PRIMARY KEY ("no", "qu""ote: #x"))',
+    "CREATE VIEW shop.seen AS SELECT * FROM shop.orders",
+    "CREATE SCHEMA other",
+    "CREATE TABLE other.t (id int PRIMARY KEY)",
+]
+
+
+@dataclass
+class Live:
+    """A database, and a metadata folder beside it."""
+
+    engine: sa.Engine
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"SHOP_DB": self.engine.url.render_as_string(hide_password=False)}
+
+    def execute(self, *statements: str) -> None:
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.execute(sa.text(statement))
+
+    def read(self, *schemas: str) -> SourceFacts:
+        return Database("SHOP_DB", self.environ).read(frozenset(schemas), frozenset())
+
+    def tables(self, *schemas: str) -> dict[str, TableFacts]:
+        return {one.table: one for one in self.read(*schemas).tables}
+
+    def onboard(self, *more: str, status: int = 0) -> str:
+        """Standard output of the command."""
+        roots = ["--landing", str(self.folder / "landing"), "--lake", str(self.folder / "lake")]
+        given = ["onboard", "shop", "--connection", "SHOP_DB", "--metadata", str(self.metadata), *roots, *more]
+        assert invoke(given, replace(real(), environ=self.environ)) == status
+        return self.capsys.readouterr().out
+
+    @property
+    def metadata(self) -> Path:
+        return self.folder / "metadata"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[sa.Engine]:
+    with postgres() as engine:
+        yield engine
+
+
+@pytest.fixture
+def live(server: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Live]:
+    live = Live(server, tmp_path, capsys)
+    live.execute(*POSTGRES)
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text("VACUUM ANALYZE shop.orders"))
+    yield live
+    live.execute("DROP SCHEMA shop CASCADE", "DROP SCHEMA other CASCADE")
+
+
+def keys(tables: dict[str, TableFacts]) -> dict[str, Any]:
+    return {name: one.key and (one.key.columns, one.key.evidence) for name, one in tables.items()}
+
+
+def test_keys_are_declared_ones_or_whole_unique_indexes(live: Live) -> None:
+    assert keys(live.tables("shop")) == {
+        "shop.Order Lines": (("order_id", "line"), "primary key Order Lines_pkey"),
+        "shop.events": (("id", "day"), "primary key events_pkey"),
+        "shop.odd": (("no", 'qu"ote: #x'), "primary key odd_pkey"),
+        "shop.orders": (("id",), "primary key orders_pkey"),
+        "shop.partial": None,
+        "shop.users": (("email",), "unique index users_email"),
+    }
+
+
+def test_rows_sizes_types_and_changes_are_those_of_its_statistics(live: Live) -> None:
+    tables = live.tables("shop")
+    orders = tables["shop.orders"]
+    assert orders.rows == 450
+    assert orders.size_bytes is not None
+    assert 450 * 16 < orders.size_bytes < 500_000
+    assert dict(orders.columns) == {"id": "BIGINT", "total": "NUMERIC(10, 2)", "at": "TIMESTAMP"}
+    assert orders.activity is not None
+    assert tables["shop.events"].rows == 30
+    assert tables["shop.users"].rows == 0
+
+
+def test_names_that_no_row_can_have_are_told(live: Live) -> None:
+    assert {(notice.table, notice.code) for notice in live.read("shop").notices} == {
+        ("shop.../../etc", "TABLE_NAME_INVALID"),
+        ('shop.semi;--"quote', "TABLE_NAME_INVALID"),
+    }
+
+
+def test_all_schemas_but_the_systems_own_are_read(live: Live) -> None:
+    assert {one.split(".")[0] for one in live.tables()} == {"shop", "other"}
+    with pytest.raises(MetadataError) as caught:
+        live.read("absent")
+    assert caught.value.code == "ONBOARD_SCHEMA_MISSING"
+
+
+def test_the_command_writes_metadata_that_is_sound_and_a_second_one_nothing(live: Live) -> None:
+    shown = live.onboard("--schema", "shop", status=1)
+    assert "+  shop.users: [email]  # unique index users_email" in shown
+    assert not live.metadata.exists()
+    live.onboard("--schema", "shop", "--write")
+    catalog = load(live.metadata, {})
+    assert catalog.problems == ()
+    assert len(catalog.tables) == 6
+    assert [spec.table for spec in catalog.tables if not spec.enabled] == ["shop.partial"]
+    assert live.onboard("--schema", "shop") == "nothing to change\n"
+
+
+def test_the_second_command_sees_what_became_of_the_database(live: Live) -> None:
+    live.onboard("--schema", "shop", "--write")
+    live.execute(
+        "DROP TABLE shop.users",
+        "CREATE TABLE shop.fresh (id int PRIMARY KEY)",
+        "ALTER TABLE shop.orders DROP CONSTRAINT orders_pkey",
+        "ALTER TABLE shop.orders ADD COLUMN no serial PRIMARY KEY",
+    )
+    records = [json.loads(line) for line in live.onboard("--schema", "shop", "--json", status=1).splitlines()]
+    told = [(one["kind"], one["table"]) for one in records if one["kind"] not in ("file", "notice")]
+    assert told == [("new_table", "shop.fresh"), ("change", "shop.orders"), ("dropped_table", "shop.users")]
+    assert {one["code"] for one in records if one["kind"] == "notice"} >= {"ONBOARD_KEYS_CHANGED", "ONBOARD_NO_KEY"}
+    assert [one["file"] for one in records if one["kind"] == "file"] == [
+        "tables/shop.yaml",
+        "keys/shop.yaml",
+        "onboarding/shop.json",
+    ]
+
+
+def test_a_schema_that_shows_nothing_any_more_stops_no_table(live: Live) -> None:
+    live.onboard("--write")
+    live.execute("DROP TABLE other.t")
+    records = [json.loads(line) for line in live.onboard("--json").splitlines()]
+    assert [(one["table"], one["code"]) for one in records if one.get("table", "").startswith("other")] == [
+        ("other.t", "ONBOARD_SCHEMA_HIDDEN")
+    ]
+
+
+def test_only_tables_that_were_asked_for_are_written_and_others_not_dropped(live: Live) -> None:
+    live.onboard("--schema", "shop", "--write")
+    assert live.onboard("--table", "shop.orders") == "nothing to change\n"
+    assert live.onboard("--schema", "other", "--write").count("+  - ") == 1
+    assert len(load(live.metadata, {}).tables) == 7
+
+
+def test_no_file_and_no_message_holds_the_connection(live: Live) -> None:
+    live.onboard("--write")
+    written = "".join(path.read_text() for path in live.metadata.rglob("*.*"))
+    assert str(live.engine.url) not in written
+    wrong = {"SHOP_DB": f"postgresql+psycopg2://u:{PASSWORD}@127.0.0.1:1/x"}
+    with pytest.raises(RetriableError) as caught:
+        Database("SHOP_DB", wrong).read(frozenset(), frozenset())
+    assert (caught.value.code, PASSWORD in str(caught.value)) == ("SOURCE_UNREACHABLE", False)
+    for environ in ({}, {"SHOP_DB": f"{PASSWORD} is no url"}):
+        with pytest.raises(FatalError) as refused:
+            Database("SHOP_DB", environ).read(frozenset(), frozenset())
+        assert (refused.value.code, PASSWORD in str(refused.value)) == ("SOURCE_CONNECTION_MISSING", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (["--connection", f"postgresql://u:{PASSWORD}@h/d"], "CONNECTION_INVALID"),
+        (["--connection", "SHOP_DB", "--table", "../x.y"], "TABLE_NAME_INVALID"),
+    ],
+)
+def test_what_is_no_name_is_refused_unread(
+    given: list[str], code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(["onboard", "shop", "--metadata", str(tmp_path), *given], replace(real(), environ={})) == 2
+    told = capsys.readouterr().err
+    assert code in told
+    assert PASSWORD not in told
+
+
+def test_a_source_that_is_no_name_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["onboard", "../../x", "--metadata", str(tmp_path), "--connection", "A"], real()) == 2
+    assert "SOURCE_INVALID" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+MARIADB = [
+    "CREATE TABLE orders (id bigint PRIMARY KEY, total decimal(10,2))",
+    "INSERT INTO orders SELECT seq, seq FROM seq_1_to_400",
+    "UPDATE orders SET total = 0 WHERE id <= 10",
+    "CREATE TABLE `Order Lines` (line int, order_id bigint, PRIMARY KEY (order_id, line))",
+    "CREATE TABLE users (email varchar(80) NOT NULL, name varchar(80), UNIQUE KEY by_email (email), UNIQUE (name))",
+    "CREATE TABLE bag (a int)",
+    "CREATE TABLE `qu``ote` (id int PRIMARY KEY)",
+    "ANALYZE TABLE orders",
+]
+
+
+@pytest.mark.skipif(
+    SERVER is None or importlib.util.find_spec("pymysql") is None,
+    reason="needs Debian's mariadb-server and the package pymysql",
+)
+def test_a_database_that_speaks_mysql(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with mariadb() as engine:
+        live = Live(engine, tmp_path, capsys)
+        live.execute(*MARIADB)
+        tables = live.tables()
+        assert keys(tables) == {
+            "shop.Order Lines": (("order_id", "line"), "primary key"),
+            "shop.bag": None,
+            "shop.orders": (("id",), "primary key"),
+            "shop.users": (("email",), "unique index by_email"),
+        }
+        orders = tables["shop.orders"]
+        assert (orders.rows, orders.columns["total"]) == (400, "DECIMAL(10, 2)")
+        assert orders.size_bytes is not None
+        assert orders.size_bytes >= 16 * 1024
+        assert orders.activity is not None
+        assert (orders.activity.counter, orders.activity.changes) == (410, 10)
+        live.onboard("--write")
+        assert (len(load(live.metadata, {}).tables), live.onboard()) == (4, "nothing to change\n")

@@ -1,0 +1,211 @@
+"""`gddl inspect` on landing folders with each trouble: what is found, where, and that nothing else is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.surroundings import real
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.inspection.findings import Finding
+from airflow_gddl.inspection.looking import look_into
+from airflow_gddl.inspection.rules import judge
+from airflow_gddl.onboarding.landing_files import Landing
+from airflow_gddl.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
+
+ROWS = pa.table(
+    {
+        "id": range(80),
+        "at": pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * 80, pa.timestamp("us", "UTC")),
+        "name": [f"n{i}" for i in range(80)],
+    }
+)
+SPEC = TableSpec(table="shop.t", keys=("id",))
+GOOD = Delivery(include_op_for_full_load=True)
+CHANGE = {"Op": ["U"], "id": [1], "transact_seq": ["1"]}
+
+
+def landed(folder: Path, delivery: Delivery = GOOD, troubles: Troubles | None = None, rows: pa.Table = ROWS) -> Path:
+    spec = SimulateSpec(
+        input={"t": rows},
+        landing=folder,
+        schema="shop",
+        tables={"t": TableShape(keys=("id",))},
+        rounds=2,
+        changes=20,
+        delivery=delivery,
+        troubles=troubles or Troubles(),
+    )
+    simulate(spec)
+    return folder
+
+
+def findings(folder: Path, spec: TableSpec | None = SPEC) -> list[Finding]:
+    landing = Landing(str(folder), {})
+    return [found for table in landing.folders() for found in judge(look_into(landing, table, spec))]
+
+
+def only(folder: Path, code: str, spec: TableSpec | None = SPEC) -> Finding:
+    found = findings(folder, spec)
+    assert [one.code for one in found] == [code], found
+    return found[0]
+
+
+def put(folder: Path, name: str, columns: dict[str, Any], **how: Any) -> None:
+    path = folder / "shop" / "t" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, **how)
+
+
+def test_a_well_told_service_has_no_findings(tmp_path: Path) -> None:
+    assert findings(landed(tmp_path)) == []
+    assert findings(landed(tmp_path / "b", replace(GOOD, ar_h_columns=True, before_images="BI_")), None) == []
+
+
+def test_no_column_tells_the_order(tmp_path: Path) -> None:
+    put(tmp_path, "20240101-000000000.parquet", {"Op": ["I"], "id": [1]})
+    found = only(tmp_path, "INSPECT_NO_SEQUENCE")
+    assert (found.level, found.evidence) == ("error", "columns Op, id")
+    assert '"$AR_H_CHANGE_SEQ"' in found.setting
+    assert "add-column" in found.setting
+
+
+def test_a_sequence_that_the_row_names_and_the_files_lack(tmp_path: Path) -> None:
+    found = only(landed(tmp_path), "INSPECT_NO_SEQUENCE", replace(SPEC, sequence_by=("scn",)))
+    assert found.evidence == "sequence_by names scn, which the file lacks"
+
+
+@pytest.mark.parametrize("named", [(), ("dms_timestamp",)])
+def test_the_commit_time_is_used_as_the_order(tmp_path: Path, named: tuple[str, ...]) -> None:
+    spec = replace(SPEC, sequence_by=named)
+    folder = landed(tmp_path, replace(GOOD, sequence_column="other"))
+    assert only(folder, "INSPECT_ORDER_BY_COMMIT_TIME", spec).evidence.startswith("dms_timestamp, and none of")
+
+
+def test_a_sequence_of_ones_own_is_fine(tmp_path: Path) -> None:
+    folder = landed(tmp_path, replace(GOOD, sequence_column="other"))
+    assert findings(folder, replace(SPEC, sequence_by=("other",))) == []
+
+
+def test_times_as_text(tmp_path: Path) -> None:
+    folder = landed(tmp_path, replace(GOOD, source_times="string"))
+    found = only(folder, "INSPECT_TEXT_TIMESTAMPS")
+    assert found.evidence.startswith("at holds '20")
+    assert "datetime" in found.setting
+    assert findings(folder, replace(SPEC, options={"types": {"at": "timestamp"}})) == []
+
+
+def test_tiny_row_groups(tmp_path: Path) -> None:
+    many = {"Op": ["I"] * 3000, "id": range(3000), "transact_seq": [f"{n:09}" for n in range(3000)]}
+    put(tmp_path, "LOAD00000001.parquet", many, row_group_size=100)
+    found = only(tmp_path, "INSPECT_SMALL_ROW_GROUPS")
+    assert (found.file, found.evidence) == ("LOAD00000001.parquet", "30 row groups of 100 rows; 1 such files")
+    assert "RowGroupLength" in found.setting
+
+
+def test_a_small_file_of_one_row_group_is_not_tiny(tmp_path: Path) -> None:
+    put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"], "id": [1], "transact_seq": ["1"]})
+    assert findings(tmp_path) == []
+
+
+def test_a_full_load_without_its_operation(tmp_path: Path) -> None:
+    found = only(landed(tmp_path, Delivery()), "INSPECT_FULL_LOAD_WITHOUT_OP")
+    assert (found.level, found.file) == ("warning", "LOAD00000001.parquet")
+    assert found.setting == "endpoint: IncludeOpForFullLoad true"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cut"),
+    [
+        ((2048, 2048, 10), True),
+        ((2048, 10), False),
+        ((2048, 2048, 2049), False),
+        ((1000, 1000), False),
+        ((0, 0), False),
+    ],
+)
+def test_large_objects_that_were_cut(tmp_path: Path, lengths: tuple[int, ...], cut: bool) -> None:
+    texts = ["x" * length for length in lengths]
+    put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"] * len(texts), "id": range(len(texts)), "blob": texts})
+    if not cut:
+        assert findings(tmp_path) == []
+        return
+    found = only(tmp_path, "INSPECT_LOB_TRUNCATED")
+    assert found.evidence == "blob: 2 values of exactly 2 KB, none longer"
+    assert "LobMaxSize" in found.setting
+
+
+def test_times_in_several_units(tmp_path: Path) -> None:
+    found = only(landed(tmp_path, replace(GOOD, source_times="ms")), "INSPECT_MIXED_TIMESTAMP_UNITS")
+    assert "in us" in found.evidence
+    assert "in ms" in found.evidence
+    assert "ParquetTimestampInMillisecond" in found.setting
+
+
+def test_a_column_that_changes_its_unit(tmp_path: Path) -> None:
+    for name, unit in (("20240101-000000000.parquet", "us"), ("20240102-000000000.parquet", "ms")):
+        put(tmp_path, name, {**CHANGE, "at": pa.array([0], pa.timestamp(unit))})
+    found = only(tmp_path, "INSPECT_MIXED_TIMESTAMP_UNITS")
+    assert found.evidence == "at in ms, at in us (20240101-000000000.parquet)"
+
+
+def test_updated_keys_without_before_images(tmp_path: Path) -> None:
+    folder = landed(tmp_path, troubles=Troubles(key_updates=0.5))
+    found = only(folder, "INSPECT_NO_BEFORE_IMAGES")
+    assert "which no row had before" in found.evidence
+    assert "add-before-image-columns" in found.setting
+    assert findings(folder, None) == [], "without keys nobody can tell"
+
+
+def test_updated_keys_with_before_images_are_fine(tmp_path: Path) -> None:
+    folder = landed(tmp_path, replace(GOOD, before_images="BI_"), Troubles(key_updates=0.5))
+    assert findings(folder, replace(SPEC, before_image_prefix="BI_")) == []
+
+
+def test_a_prefix_that_no_column_has(tmp_path: Path) -> None:
+    found = only(landed(tmp_path), "INSPECT_NO_BEFORE_IMAGES", replace(SPEC, before_image_prefix="BI_"))
+    assert found.evidence == "before_image_prefix is BI_, and no column begins with it"
+
+
+def test_csv_and_torn_files_are_told(tmp_path: Path) -> None:
+    assert only(landed(tmp_path / "a", replace(GOOD, format="csv")), "INSPECT_NOT_PARQUET").evidence == "5 files"
+    folder = landed(tmp_path / "b")
+    (folder / "shop/t/LOAD00000001.parquet").write_bytes(b"PAR1")
+    found = {one.code: one for one in findings(folder)}
+    assert found["INSPECT_FILE_UNREADABLE"].file == "LOAD00000001.parquet"
+
+
+def test_the_command_prints_findings_and_says_so_by_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landed(tmp_path, Delivery())
+    command = ["inspect", "--landing", str(tmp_path), "--metadata", str(tmp_path / "none")]
+    assert invoke([*command, "--json"], real()) == 1
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["table"], one["code"]) for one in records] == [("shop.t", "INSPECT_FULL_LOAD_WITHOUT_OP")]
+    assert invoke(command, real()) == 1
+    assert "set: endpoint: IncludeOpForFullLoad true" in capsys.readouterr().out
+
+
+def test_the_command_is_silent_of_what_is_well_and_refuses_what_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = tmp_path / "metadata"
+    (metadata / "tables").mkdir(parents=True)
+    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
+    (metadata / "tables" / "shop.yaml").write_text("tables:\n- {table: shop.t, keys: [id]}\n")
+    assert invoke(["inspect", "--metadata", str(metadata)], real()) == 2
+    assert "INSPECT_NOTHING_FOUND" in capsys.readouterr().err
+    landed(tmp_path / "landing")
+    assert invoke(["inspect", "--metadata", str(metadata), "--table", "shop.t"], real()) == 0
+    assert "1 tables, no findings" in capsys.readouterr().out
+    assert invoke(["inspect", "--metadata", str(metadata), "--table", "../x.y"], real()) == 2
+    assert "TABLE_NAME_INVALID" in capsys.readouterr().err
