@@ -13,7 +13,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from spark_jobs.source_values import SourceType
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
+    from sqlalchemy.engine import URL
 
 _ROWS_AT_ONCE = 2000
 Range = tuple[int | None, int | None]
@@ -80,7 +80,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
     """
     sa = _sqlalchemy()
     try:
-        engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+        engine = sa.create_engine(url, poolclass=sa.pool.NullPool, future=True)
     except (ImportError, sa.exc.NoSuchModuleError) as error:
         raise FatalError(
             "SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy="install the driver"

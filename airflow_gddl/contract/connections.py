@@ -17,7 +17,7 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
         sqlalchemy: the module, which only who reads a database has.
 
     Returns:
-        An `sqlalchemy.URL`.
+        An `sqlalchemy.engine.URL`.
 
     Raises:
         FatalError: `SOURCE_CONNECTION_MISSING`, without its content.
@@ -28,7 +28,7 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
         if written and written.lstrip().startswith("{"):
             return _of_json(sqlalchemy, json.loads(written))
         if written:
-            url = sqlalchemy.make_url(written)
+            url = sqlalchemy.engine.make_url(written)
             return url.set(drivername=_driver(url.drivername))
     except (ValueError, KeyError, sqlalchemy.exc.ArgumentError):
         pass  # told below, without a cause that might show the content
@@ -40,7 +40,7 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
 
 
 def _of_json(sqlalchemy: Any, fields: Mapping[str, Any]) -> Any:
-    return sqlalchemy.URL.create(
+    return sqlalchemy.engine.URL.create(
         _driver(fields["conn_type"]),
         fields.get("login"),
         fields.get("password"),

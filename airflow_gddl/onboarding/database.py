@@ -52,16 +52,25 @@ class Database:
             raise MetadataError("ONBOARD_SCHEMA_MISSING", f"the source has no schema {missing[0]!r}", remedy=remedy)
         return sorted(asked or there)
 
-    @contextmanager
-    def _connected(self) -> Iterator[tuple[Any, Any]]:
+    @staticmethod
+    def _sqlalchemy() -> Any:
+        """The module; the catalogues of a whole schema can be asked at once since its version 2."""
         try:
             import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
         except ImportError as error:
             remedy = "pip install 'airflow-gddl[source]'"
             raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy is not installed: {error}", remedy=remedy) from error
+        if int(sa.__version__.split(".")[0]) < 2:
+            remedy = "run gddl onboard in an environment of its own: pip install 'airflow-gddl[source]' 'sqlalchemy>=2'"
+            raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy {sa.__version__} is too old", remedy=remedy)
+        return sa
+
+    @contextmanager
+    def _connected(self) -> Iterator[tuple[Any, Any]]:
+        sa = self._sqlalchemy()
         url = url_of(sa, self.connection, self.environ)
         try:
-            engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+            engine = sa.create_engine(url, poolclass=sa.pool.NullPool, future=True)
         except (ImportError, sa.exc.NoSuchModuleError) as error:
             what = f"no driver for {url.drivername}: {error}"
             raise FatalError("SOURCE_DRIVER_MISSING", what, remedy="install the driver") from error
