@@ -126,7 +126,7 @@ def _difference(table: str, verdict: Verdict, source: SourceVerdict | None) -> E
 
 def shape_of(desk: Desk, state: TableState) -> Shape:
     """The shape of a table as it stands."""
-    return plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state).shape
+    return plan_batch(desk.dialect, (), desk.stored_columns(), state).shape
 
 
 def list_errors(run: TableRun, totals: Outcome) -> JobResult:

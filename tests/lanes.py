@@ -5,6 +5,7 @@ Whatever starts something dear once for many tests, a variant of the scenarios o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,9 @@ _LONG_ON_SPARK = {
 _LONG_MODULES_ON_SPARK = ("test_dead_refresh", "test_jobs")
 
 
+_OF_DEBEZIUM_ON_SPARK = ("quarantine_rows", "r02_net_change_per_key", "r05_truncated_file", "r11_types_widened")
+"""The dialect hands Spark the rows that it hands delta_rs, which plays all scenarios: a few show that they arrive."""
+
 _LONG = ("test_environments", "test_native")
 """Modules that install environments, or start everything that the compose file names."""
 
@@ -58,6 +62,8 @@ def is_deep(item: pytest.Item) -> bool:
     if name in _LONG:
         return True
     long = name in _LONG_MODULES_ON_SPARK or _function(item) in _LONG_ON_SPARK.get(name, ())
+    if name == "test_debezium_scenarios":
+        long = "scenario" in _params(item) and str(_params(item)["scenario"]) not in _OF_DEBEZIUM_ON_SPARK
     return _engine(item) == "spark" and long
 
 
@@ -66,5 +72,8 @@ def _function(item: pytest.Item) -> str:
 
 
 def _engine(item: pytest.Item) -> str:
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return str(params.get("engine", "spark"))
+    return str(_params(item).get("engine", "spark"))
+
+
+def _params(item: pytest.Item) -> Mapping[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 FileKind = Literal["load", "change"]
-FileFormat = Literal["parquet", "csv"]
+FileFormat = Literal["parquet", "csv", "json"]
 FileState = Literal["committed", "unreadable"]
 
 
