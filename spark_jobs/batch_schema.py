@@ -111,9 +111,7 @@ def _types_of(column: str, groups: Sequence[LandedGroup]) -> list[str]:
     return found
 
 
-def plan_batch(
-    dialect: Dialect, groups: Sequence[LandedGroup], stored: Stored, state: TableState
-) -> BatchSchema:
+def plan_batch(dialect: Dialect, groups: Sequence[LandedGroup], stored: Stored, state: TableState) -> BatchSchema:
     """Decide the shape of the table after this batch and the way of every group's columns into it.
 
     Raises:

@@ -1,7 +1,7 @@
 """The register of dialects: who can have written the files, what its options are, and what reads them.
 
-Both sides look here: the Airflow side checks a row's options, the job loads what reads the files. Classes are named, not
-imported, so that neither side loads what it doesn't need. Other packages add theirs by an entry point of the group
+Both sides look here: the Airflow side checks a row's options, the job loads what reads the files. Classes are named,
+not imported, so that neither side loads what it doesn't need. Other packages add theirs by an entry point of the group
 `airflow_gddl.dialects`: its name is the dialect's, its value `module:attribute` of a `Registered` (docs/extending.md).
 """
 
@@ -99,6 +99,11 @@ def load(reference: str) -> Any:
     """What `module:attribute` names."""
     module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def forget() -> None:
+    """Look again for packages, which may have come since."""
+    _entry_points.cache_clear()
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """What a dialect is: who wrote the files, as the rest of the job sees it.
 
-One subclass of `Dialect` and one line in the register (`airflow_gddl.contract.dialects`) add a dialect; docs/extending.md
-shows how. Nothing else of the job knows one from another.
+One subclass of `Dialect` and one entry in the register (`airflow_gddl.contract.dialects`) add a dialect:
+docs/extending.md shows how. Nothing else of the job knows one from another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Dialect(ABC):
         title: who writes such files, for messages.
         operations: the operations as the source names them, for messages.
         malformed: what is wrong with a row that a `Probed.malformed` marks.
-        total_order: columns that the service may add, each of which orders changes totally; the first that comes is taken.
+        total_order: columns that the service may add, each of which orders changes totally; the first that comes
+            is taken.
         carried: column that the service adds to list the columns that an update carries; null: it adds none.
     """
 
@@ -83,8 +84,8 @@ class Dialect(ABC):
         """Whether the service adds a column of this name, beyond those named above."""
         return column in (*self.total_order, *self.commit_times, self.carried)
 
-    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - for those that can
-        """Listings that find every change file whose name's time (`plan.name_times`) is from `since` on; more is no harm.
+    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - others need it
+        """Listings that find every change file whose name tells (`plan.name_times`) a time from `since` on, or more.
 
         Args:
             cursor: relative path of the newest change file; `until`: a time after which no file has been written.

@@ -25,7 +25,10 @@ _THREADS = 8
 
 
 def probe_all(
-    storage: Opens, files: Iterable[PlannedFile], dialect: Dialect, keep: Callable[[Probed], Probed] = lambda found: found
+    storage: Opens,
+    files: Iterable[PlannedFile],
+    dialect: Dialect,
+    keep: Callable[[Probed], Probed] = lambda found: found,
 ) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:
     """Look into every file; a bad one never stops the others.
 

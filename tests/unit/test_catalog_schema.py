@@ -50,7 +50,7 @@ def test_every_field_is_described() -> None:
         "SparkSubmitCompute",
         "SparkSubmitSettings",
     }
-    assert set(definitions) == {"Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"} | runners
+    assert set(definitions) == {"DebeziumOptions", "Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"} | runners
     fields = {
         f"{kind}.{name}": field for kind, schema in definitions.items() for name, field in schema["properties"].items()
     }

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.durations import seconds
 from spark_jobs import ledger as ledgers
-from spark_jobs.plan.name_times import change_time, digits_of, moment
 from spark_jobs.plan.batching import Limits
 from spark_jobs.plan.files import FileEntry
+from spark_jobs.plan.name_times import change_time, digits_of, moment
 from spark_jobs.storage import Storage, StoredObject
 from tests.landing_folder import START, Table
 

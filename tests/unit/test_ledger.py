@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from spark_jobs.plan.name_times import change_time
 from spark_jobs.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.name_times import change_time
 from spark_jobs.storage import Storage, StoredObject
 from tests.landed import LANDING, change, committed, grow, plan_of
 

@@ -1,4 +1,4 @@
-"""JSON files into change events: lines, concatenated objects or an array; with Connect's wrapper or a sink's, or bare."""
+"""JSON files into change events: lines, concatenated objects or an array; in Connect's wrapper, a sink's, or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = Any
 Schema = Mapping[str, Any]
 
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
-_WRAPPER, _PAYLOAD = '{"schema":', ',"payload":'
+_WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def event_of(value: Json) -> Event | None:
 
 
 def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
-    """Original text (null: not at hand), value out of all wrappers (null: a tombstone) and Connect schema (null: none)."""
+    """Original text (null: not at hand), value without wrappers (null: a tombstone) and Connect schema (null: none)."""
     if text.lstrip()[:1] == "[":
         for value in json.loads(text):
             yield None, *_unwrapped(value)
@@ -138,7 +138,7 @@ class _Wrapper:
         if not line.startswith(_WRAPPER):
             return None
         if not self._prefix or not line.startswith(self._prefix):
-            schema, end = json.JSONDecoder().raw_decode(line, len(_WRAPPER))
+            schema, end = json.JSONDecoder().raw_decode(line, len(_WRAPPER) - 1)
             if not line.startswith(_PAYLOAD, end):
                 return None
             self._prefix, self._schema = line[: end + len(_PAYLOAD)], schema
@@ -148,7 +148,7 @@ class _Wrapper:
 
 
 def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
-    """Out of Connect's `schema` and `payload`, and of the `key`, `value`, `offset` ... that sinks put around records."""
+    """Out of Connect's `schema` and `payload`, and of the `key`, `value`, `offset` that sinks put around records."""
     schema = None
     while isinstance(value, Mapping) and "op" not in value:
         if "payload" in value:

@@ -13,7 +13,7 @@ import re
 from spark_jobs.dialects.names import Names, is_temporary
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet)(?:\.gz)?"
-_OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING})?", re.IGNORECASE)
+_OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING}|\.gz)?", re.IGNORECASE)
 _AIVEN = re.compile(r".+-\d+-\d+(?:\.gz)?")
 _DATA = re.compile(rf".*{_ENDING}", re.IGNORECASE)
 _BESIDE = re.compile(r".*\.(?:keys|headers)(?:\.\w+)+", re.IGNORECASE)

@@ -45,14 +45,9 @@ def read_parquet(data: bytes, options: DebeziumOptions) -> pa.Table:
 
 def _envelopes(table: pa.Table) -> pa.Table:
     """The envelopes, out of the `value` that sinks put beside `key` and `offset`."""
-    if "op" not in table.column_names and "value" in table.column_names and pt.is_struct(table.schema.field("value").type):
-        metadata = table.schema.metadata
-        inner = table.column("value").combine_chunks()
-        parts = {field.name: pc.struct_field(inner, field.name) for field in inner.type}
-        table = pa.table(parts).replace_schema_metadata(metadata)
-    rows = [name for name in ("before", "after") if name in table.column_names]
-    structs = [name for name in rows if pt.is_struct(table.schema.field(name).type)]
-    if "op" not in table.column_names or not structs:
+    if "op" not in table.column_names and (inner := _parts(table, "value")):
+        table = pa.table(inner).replace_schema_metadata(table.schema.metadata)
+    if "op" not in table.column_names or not (_parts(table, "before") or _parts(table, "after")):
         raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
     return table
 
@@ -62,8 +57,7 @@ def _row_columns(table: pa.Table, deleted: pa.Array) -> dict[str, pa.Array]:
     after, before = _parts(table, "after"), _parts(table, "before")
     found = {}
     for name in dict.fromkeys((*after, *before)):
-        kind = (after.get(name) if name in after else before[name]).type
-        empty = pa.nulls(table.num_rows, kind)
+        empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
         found[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
     return found
 
@@ -81,7 +75,6 @@ def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
     if name not in table.column_names or not pt.is_struct(table.schema.field(name).type):
         return {}
     column = table.column(name).combine_chunks()
-    column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
     return {field.name: pc.struct_field(column, field.name) for field in column.type}
 
 

@@ -19,7 +19,10 @@ Columns = dict[str, pa.Array]
 
 
 def with_technical(
-    ops: Sequence[str | None], data: Mapping[str, pa.Array], sources: Sequence[Source], kept: Mapping[str, Sequence[bool]]
+    ops: Sequence[str | None],
+    data: Mapping[str, pa.Array],
+    sources: Sequence[Source],
+    kept: Mapping[str, Sequence[bool]],
 ) -> pa.Table:
     """Rows with their operation first and their place in the log last.
 

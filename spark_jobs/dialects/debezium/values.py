@@ -1,4 +1,4 @@
-"""Values of one column as an Arrow array: by the kind that the file or the row's metadata tells, else as JSON has them."""
+"""Values of one column as an Arrow array: of the kind that the metadata or the file tells, else as JSON has them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def array_of(values: Sequence[Any], kind: Kind | None) -> pa.Array:
 
 
 def kind_for(name: str, fields: Mapping[str, Mapping[str, Any]], options: DebeziumOptions) -> Kind | None:
-    """What a column's values are: by the metadata, by the file; text where `types` declares what it is cast to later."""
+    """What a column's values are: by the metadata, by the file; text where `types` says what they are cast to."""
     if (semantic := _named(options.semantic_types, name)) is not None:
         return named_kind(semantic, {})
     if name in fields:

@@ -100,7 +100,8 @@ class _Decoder:
             problems.append(Problem(where, "ROW_MALFORMED", None, self.how.dialect.malformed))
         unknown = mask_of(pc.invert(pc.is_in(op, value_set=known)))
         column = self.how.dialect.op_column
-        problems.append(Problem(unknown, "OP_UNKNOWN", column, f"not an operation: one of {self.how.dialect.operations}"))
+        reason = f"not an operation: one of {self.how.dialect.operations}"
+        problems.append(Problem(unknown, "OP_UNKNOWN", column, reason))
         for target, value in zip(self.shape.data, values, strict=True):
             if target.name in self.shape.keys:
                 problems += self._key_problems(target.name, target.type, value)

@@ -12,9 +12,7 @@ import pyarrow.csv as pcsv
 from spark_jobs.dialects.probed import CsvForm
 
 
-def read_csv(
-    data: bytes, names: Sequence[str], form: CsvForm, *, header: bool
-) -> tuple[pa.Table, pa.Array | None]:
+def read_csv(data: bytes, names: Sequence[str], form: CsvForm, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
     """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
 
     An empty field is null, a quoted empty one is empty text; the text that stands for null does so quoted too.
