@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from airflow_gddl.contract.layout import Layout
-from tests.debezium.writing import Envelopes, Form, written
+from airflow_gddl.simulate.events import FIRST, SNAPSHOT, Envelopes
+from tests.debezium.writing import Form, written
 from tests.landing import to_table, write_bytes
 from tests.oracle import DeliveredFile
 from tests.oracle.shape import arrival_order
 from tests.scenarios.model import Expected, ExpectedError, FileStep, Row, RunStep, Scenario
 from tests.scenarios.staging import LocalGround
 
-SNAPSHOT, FIRST = 1, 1000
-"""Places in the log of snapshots, and of a change with `seq: 0`."""
 _SEQUENCE, _OP, _COLUMN = "seq", "Op", "_dbz_sequence"
 _CODES = {"SEQUENCE_UNPARSABLE": "SEQUENCE_NULL"}
 

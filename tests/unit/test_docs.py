@@ -210,7 +210,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title == "Tiers":
         settings["tiers"] = f"{{large: {{{entry}}}}}"
     elif title.endswith(" options"):
-        row |= {"dialect": title.split()[0].lower(), "options": f"{{{entry}}}"}
+        row |= {"dialect": title.split(maxsplit=1)[0].lower(), "options": f"{{{entry}}}"}
     else:
         row["schema_evolution"] = f"{{{entry}}}"
     first = "".join(f"{key}: {value}\n" for key, value in settings.items())

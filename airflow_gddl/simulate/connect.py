@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -16,27 +16,30 @@ _SCALARS = {
     pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.binary(): "bytes", pa.null(): "string",
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROS = timedelta(microseconds=1)
 
 
 def schema_of(kind: pa.DataType) -> dict[str, Any]:
     """As PostgreSQL's connector would describe it."""
+    kind = _SIGNED.get(kind, kind)
     if kind in _SCALARS:
-        return {"type": _SCALARS[kind], "optional": True}
-    if pt.is_date(kind):
-        return {"type": "int32", "optional": True, "name": "io.debezium.time.Date", "version": 1}
-    if pt.is_timestamp(kind):
-        named = {"type": "string", "name": "io.debezium.time.ZonedTimestamp"} if kind.tz else _LOCAL[kind.unit]
-        return {**named, "optional": True, "version": 1}
-    if pt.is_decimal(kind):
+        found: dict[str, Any] = {"type": _SCALARS[kind]}
+    elif pt.is_date(kind):
+        found = {"type": "int32", "name": "io.debezium.time.Date", "version": 1}
+    elif pt.is_timestamp(kind):
+        zoned = {"type": "string", "name": "io.debezium.time.ZonedTimestamp"}
+        found = {**(zoned if kind.tz else _LOCAL[kind.unit]), "version": 1}
+    elif pt.is_decimal(kind):
         digits = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
-        return {"type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
-                "parameters": digits}  # fmt: skip
-    if pt.is_list(kind):
-        return {"type": "array", "items": schema_of(kind.value_type), "optional": True}
-    return {"type": "struct", "fields": [{"field": f.name, **schema_of(f.type)} for f in kind], "optional": True}
+        name = "org.apache.kafka.connect.data.Decimal"
+        found = {"type": "bytes", "name": name, "version": 1, "parameters": digits}
+    elif pt.is_list(kind):
+        found = {"type": "array", "items": schema_of(kind.value_type)}
+    else:
+        found = {"type": "struct", "fields": [{"field": f.name, **schema_of(f.type)} for f in kind]}
+    return {**found, "optional": True}
 
 
+_SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 _LOCAL: Mapping[str, dict[str, Any]] = {
     "s": {"type": "int64", "name": "io.debezium.time.Timestamp"},
     "ms": {"type": "int64", "name": "io.debezium.time.Timestamp"},
@@ -54,6 +57,8 @@ def value_of(scalar: pa.Scalar) -> Any:
         return scalar.as_py().isoformat().replace("+00:00", "Z") if kind.tz else _ticks(scalar)
     if pt.is_struct(kind):
         return {name: value_of(part) for name, part in scalar.items()}
+    if pt.is_uint64(kind):
+        return _plain(Decimal(scalar.as_py()))
     if pt.is_list(kind):
         return [value_of(part) for part in scalar.values]
     return _plain(scalar.as_py())
