@@ -30,6 +30,13 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
 
 _LONG_ON_SPARK = {
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
+    "test_end_to_end": (
+        "test_an_updated_key_moves_the_row",
+        "test_events_that_were_sent_again_change_nothing",
+        "test_a_source_without_places_is_ordered_by_time_and_then_offset",
+        "test_a_file_of_nothing_but_tombstones_and_truncates",
+    ),
+    "test_simulated": ("test_the_replica_is_the_truth",),
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_bounded_batches": ("test_killed_in_the_middle_of_many_batches",),
     "test_tiers": (

@@ -171,7 +171,8 @@ def _version(row: Row) -> Row:
 
 def sequence(value: Any) -> str:
     """What orders a change, of a scenario's `seq`; null: of a snapshot."""
-    return str(SNAPSHOT if value is None else FIRST + int(value)).zfill(20)
+    place = SNAPSHOT if value is None else FIRST + int(value)
+    return f"{place:020d}.{place:020d}"
 
 
 @dataclass(frozen=True)

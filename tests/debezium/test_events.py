@@ -17,7 +17,7 @@ _LSN = "_dbz_sequence"
 
 
 def place(lsn: int) -> str:
-    return str(lsn).zfill(20)
+    return f"{lsn:020d}.{lsn:020d}"
 
 
 def test_operations(tmp_path: Path) -> None:

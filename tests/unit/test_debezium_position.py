@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from spark_jobs.dialects.debezium.position import commit_time, position
 
 
-def postgresql(lsn: Any) -> dict[str, Any]:
-    return {"connector": "postgresql", "lsn": lsn, "sequence": f'["1","{lsn}"]'}
+def postgresql(lsn: Any, commit: int | None = None) -> dict[str, Any]:
+    return {"connector": "postgresql", "lsn": lsn, "sequence": json.dumps([commit and str(commit), str(lsn)])}
 
 
 def mysql(file: str, pos: int, row: int, connector: str = "mysql") -> dict[str, Any]:
@@ -22,14 +23,18 @@ def sqlserver(commit: str | None, change: str | None, serial: int | None) -> dic
     return {"connector": "sqlserver", "commit_lsn": commit, "change_lsn": change, "event_serial_no": serial}
 
 
-def oracle(scn: str | None, rs_id: str | None, ssn: int | None) -> dict[str, Any]:
-    return {"connector": "oracle", "scn": scn, "rs_id": rs_id, "ssn": ssn}
+def oracle(scn: str | None, rs_id: str | None, ssn: int | None, commit: str | None = None) -> dict[str, Any]:
+    return {"connector": "oracle", "scn": scn, "commit_scn": commit, "rs_id": rs_id, "ssn": ssn}
 
 
 @pytest.mark.parametrize(
     "ascending",
     [
         [postgresql(9), postgresql(10), postgresql(2**63 - 1)],
+        [{"connector": "postgresql", "lsn": 9}, {"connector": "postgresql", "lsn": 10}],
+        # a snapshot, a transaction after it, one that was open during the snapshot, rows of an incremental snapshot
+        [postgresql(60), postgresql(65, 61), postgresql(50, 70), postgresql(51, 70), postgresql(90, 85),
+         postgresql(55, 95)],
         [mysql("bin.000009", 5, 0), mysql("bin.000010", 4, 0), mysql("bin.000010", 400, 0), mysql("bin.000010", 400, 2),
          mysql("bin.000010", 400, 10), mysql("bin.1000000", 4, 0)],
         [mysql("mariadb-bin.000001", 4, 0, "mariadb"), mysql("mariadb-bin.000001", 31, 0, "mariadb")],
@@ -39,6 +44,8 @@ def oracle(scn: str | None, rs_id: str | None, ssn: int | None) -> dict[str, Any
          sqlserver("00000027:00000ac0:0002", "00000027:00000758:0001", 1)],
         [oracle("99", None, None), oracle("100", None, None), oracle("100", " 0x0002b5.000175d3.0010 ", 0),
          oracle("100", " 0x0002b5.000175d3.0010 ", 1), oracle("100", " 0x0002b5.000175d4.0010 ", 0)],
+        [oracle("60", None, None), oracle("50", "0x1.1.1", 0, "70"), oracle("61", "0x1.1.1", 0, "71"),
+         oracle("72", "0x1.1.1", 0, "71:1:0a00")],
     ],
 )  # fmt: skip
 def test_later_is_greater(ascending: list[dict[str, Any]]) -> None:
@@ -49,7 +56,8 @@ def test_later_is_greater(ascending: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [{}, {"connector": "vitess", "vgtid": "[]"}, postgresql(None), postgresql("soon"), postgresql(-1),
+    [{}, postgresql(5) | {"sequence": "soon"},
+     {"connector": "vitess", "vgtid": "[]"}, postgresql(None), postgresql("soon"), postgresql(-1),
      {"connector": "mysql", "file": "", "pos": 4}, sqlserver(None, None, None), sqlserver("0x27", None, None),
      oracle(None, None, None)],
 )  # fmt: skip

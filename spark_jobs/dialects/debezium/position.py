@@ -7,6 +7,7 @@ events again, under new offsets.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -50,9 +51,19 @@ def _number(value: Any, width: int = 20) -> str:
 
 
 def _postgresql(source: Source) -> str | None:
-    """The WAL position of the change: who changes a row second waits for the first one's commit, and writes later."""
+    """The last commit before the change's own, then the change: the order in which transactions committed.
+
+    The change's place in the WAL alone is not enough: a transaction that was open while a snapshot was taken has
+    changes before the snapshot's place, and they are newer than its rows.
+    """
     lsn = source.get("lsn")
-    return None if lsn is None else _number(lsn)
+    return None if lsn is None else f"{_number(_last_commit(source) or lsn)}.{_number(lsn)}"
+
+
+def _last_commit(source: Source) -> str | None:
+    """The first half of `sequence`, a JSON array as text; null where there was no commit yet, or the version is old."""
+    found = json.loads(source.get("sequence") or "[null]")
+    return str(found[0]) if isinstance(found, list) and found and found[0] is not None else None
 
 
 def _mysql(source: Source) -> str | None:
@@ -75,12 +86,16 @@ def _sqlserver(source: Source) -> str | None:
 
 
 def _oracle(source: Source) -> str | None:
-    """SCN of the change, then address of its redo record and number in it, for changes that share an SCN."""
-    scn = source.get("scn")
+    """SCN of the commit and of the change, then redo record and number in it, for changes that share an SCN.
+
+    As with PostgreSQL, the change's SCN alone may be before that of a snapshot which does not have it.
+    """
+    scn, commit = source.get("scn"), str(source.get("commit_scn"))
     if scn is None:
         return None
     redo = ".".join(part.lower().zfill(8) for part in _HEX.findall(source.get("rs_id") or "0.0.0"))
-    return f"{_number(scn)}.{redo}.{_number(source.get('ssn') or 0, 10)}"
+    first = commit if commit.isdigit() else scn
+    return f"{_number(first)}.{_number(scn)}.{redo}.{_number(source.get('ssn') or 0, 10)}"
 
 
 _BY_CONNECTOR: Mapping[str, Callable[[Source], str | None]] = {
