@@ -31,6 +31,7 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
 _LONG_ON_SPARK = {
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
     "test_end_to_end": (
+        "test_a_run_that_broke_off_is_gone_on_with",
         "test_an_updated_key_moves_the_row",
         "test_events_that_were_sent_again_change_nothing",
         "test_a_source_without_places_is_ordered_by_time_and_then_offset",

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from spark_jobs.job import run_job
+from tests.conftest import LocalPort
 from tests.debezium.looking import event, text, wrapped
 from tests.engine_port import EnginePort
+from tests.spark.breaking import Break, Breaker
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -42,10 +46,21 @@ class Lake:
         return str(path)
 
     def run(self, **options: Any) -> JobResult:
-        job = JobSpec(run_id="r", roots=self._roots, tables=(self._spec,), options=JobOptions(**options))
-        (result,) = self._engine.run(job)
+        (result,) = self._engine.run(self._job(**options))
         assert result.status == "succeeded", result.error
         return result
+
+    def break_off(self, step: str) -> None:
+        """A run that dies once the step is done."""
+        breaker = Breaker({self._spec.table: Break(step)})
+        port = self._engine
+        assert isinstance(port, LocalPort)
+        runtime = replace(port.runtime, observe=breaker)
+        (outcome,) = run_job(port.tiered(self._job()), runtime, lambda _: None)
+        assert (outcome.result.status, breaker.done) == ("failed", {self._spec.table})
+
+    def _job(self, **options: Any) -> JobSpec:
+        return JobSpec(run_id="r", roots=self._roots, tables=(self._spec,), options=JobOptions(**options))
 
     def replica(self, *columns: str) -> list[tuple[Any, ...]]:
         return sorted(tuple(row[name] for name in columns) for row in self._engine.read(self._layout.replica))
@@ -78,6 +93,24 @@ def test_values_that_were_not_sent_are_kept(engine: EnginePort, tmp_path: Path) 
     assert lake.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
     assert lake.run(full_refresh=True).mode == "refresh"
     assert lake.replica("id", "v", "big") == [(1, "c", "uno"), (2, "b", None)]
+
+
+@pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "commit"])
+def test_a_run_that_broke_off_is_gone_on_with(engine: EnginePort, tmp_path: Path, step: str) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(*(event("r", {"id": number, "v": "a", "big": "one"}) for number in (1, 2, 3))))
+    lake.run()
+    update = event("u", {"id": 1, "v": "b", "big": _PLACEHOLDER}, 10)
+    lake.land(
+        text(
+            update, event("d", {"id": 2}, 11), None, event("c", {"id": 4, "v": "d", "big": "four"}, 12), {"no": "event"}
+        )
+    )
+    lake.break_off(step)
+    lake.run()
+    assert lake.replica("id", "v", "big") == [(1, "b", "one"), (3, "a", "one"), (4, "d", "four")]
+    assert [error["code"] for error in lake.errors()] == ["ROW_MALFORMED"]
+    assert lake.changes() == 6
 
 
 def test_an_updated_key_moves_the_row(engine: EnginePort, tmp_path: Path) -> None:
