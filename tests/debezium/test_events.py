@@ -39,6 +39,8 @@ def test_an_update_of_a_key_is_a_delete_and_an_insert_at_one_place(tmp_path: Pat
     lambda e: {"schema": {"type": "struct", "fields": []}, "payload": e},
     lambda e: {"key": {"id": 1}, "value": e, "offset": 3, "timestamp": 5},
     lambda e: {"value": {"schema": None, "payload": e}},
+    lambda e: {"payload": e, "schema": {"type": "struct"}},
+    json.dumps,
 ])  # fmt: skip
 def test_wrappers(tmp_path: Path, around: Any) -> None:
     events = [event("c", {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "b"}, 2)]

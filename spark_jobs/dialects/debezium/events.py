@@ -150,6 +150,8 @@ class _Wrapper:
 def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
     """Out of Connect's `schema` and `payload`, and of the `key`, `value`, `offset` that sinks put around records."""
     schema = None
+    if isinstance(value, str):  # of a converter that knows only texts
+        value = _parsed(value)
     while isinstance(value, Mapping) and "op" not in value:
         if "payload" in value:
             schema, value = value.get("schema"), value["payload"]
@@ -158,6 +160,13 @@ def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
         else:
             break
     return value, schema if isinstance(schema, Mapping) else None
+
+
+def _parsed(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def _row_fields(envelope: Schema) -> dict[str, Schema]:

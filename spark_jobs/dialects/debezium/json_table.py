@@ -10,7 +10,7 @@ import pyarrow as pa
 from airflow_gddl.contract.debezium import DebeziumOptions
 from spark_jobs.dialects.debezium.events import Events
 from spark_jobs.dialects.debezium.technical import with_technical
-from spark_jobs.dialects.debezium.values import array_of, kind_for, mentions_unavailable, unavailable_test
+from spark_jobs.dialects.debezium.values import array_of, kind_for, mentions_unavailable, unavailable_forms
 
 _ABSENT = object()
 
@@ -23,15 +23,15 @@ def table_of(events: Events, options: DebeziumOptions) -> pa.Table:
     """
     rows = [event.row for event in events.found]
     names = _names(rows, events.fields)
-    is_unavailable = unavailable_test(options) if mentions_unavailable(events.text, options) else None
+    unavailable = unavailable_forms(options) if mentions_unavailable(events.text, options) else []
     data: dict[str, pa.Array] = {}
     kept: dict[str, Sequence[bool]] = {}
     for name in names:
         values = [row.get(name, _ABSENT) for row in rows]
         # Only an update says nothing of a column that it lacks.
         flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.found, strict=True)]
-        if is_unavailable is not None:
-            hits = [is_unavailable(value) for value in values]
+        if unavailable:
+            hits = [value in unavailable for value in values]
             flags = [flag or hit for flag, hit in zip(flags, hits, strict=True)]
             values = [None if hit else value for value, hit in zip(values, hits, strict=True)]
         if any(flags):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from datetime import time
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from airflow_gddl.contract.debezium import DebeziumOptions
 from spark_jobs.dialects.debezium.connect_types import Kind, named_kind
 from spark_jobs.dialects.debezium.events import OPERATIONS
 from spark_jobs.dialects.debezium.technical import with_technical
-from spark_jobs.dialects.debezium.values import array_of, kind_for, unavailable_test
+from spark_jobs.dialects.debezium.values import array_of, kind_for, unavailable_forms
 
 _AVRO = b"parquet.avro.schema"
 
@@ -81,10 +82,14 @@ def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
 def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Sequence[bool]]:
     """The values with nulls for the placeholder, and where it stood."""
     kind = values.type
-    if not (pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind) or pt.is_nested(kind)):
+    forms = unavailable_forms(options)
+    if pt.is_nested(kind):
+        flags = [value in forms for value in values.to_pylist()]
+    elif pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind):
+        wanted = [form for form in forms if isinstance(form, bytes if pt.is_binary(kind) else str)]
+        flags = pc.is_in(values, value_set=pa.array(wanted, kind)).to_pylist()
+    else:
         return values, ()
-    is_unavailable = unavailable_test(options)
-    flags = [is_unavailable(value) for value in values.to_pylist()]
     if not any(flags):
         return values, ()
     empty = pa.nulls(len(values), kind)
@@ -99,10 +104,15 @@ def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
     """As the type's name means it; parquet's own decimals, dates and times of the day mean themselves."""
     own = values.type
     if pt.is_time(own):
-        return pa.array([None if v is None else v.isoformat() for v in values.to_pylist()], pa.string())
+        return pa.array([None if v is None else _time_text(v) for v in values.to_pylist()], pa.string())
     if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
         return values
     return array_of(values.to_pylist(), kind)
+
+
+def _time_text(value: time) -> str:
+    text = value.isoformat()
+    return text.rstrip("0") if "." in text else text
 
 
 def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,12 +33,11 @@ def kind_for(name: str, fields: Mapping[str, Mapping[str, Any]], options: Debezi
     return Kind(pa.string(), text_of) if _named(options.types, name) is not None else None
 
 
-def unavailable_test(options: DebeziumOptions) -> Callable[[Any], bool]:
-    """Tells the forms that the placeholder has by the type of its column."""
+def unavailable_forms(options: DebeziumOptions) -> list[Any]:
+    """The forms that the placeholder has by the type of its column."""
     text = options.unavailable
-    forms: list[Any] = [text, base64.b64encode(text.encode()).decode(), text.encode(), [text], list(text.encode()),
-                        {text: text}, [(text, text)], f'{{"{text}":"{text}"}}']  # fmt: skip
-    return lambda value: value in forms
+    return [text, base64.b64encode(text.encode()).decode(), text.encode(), [text], list(text.encode()), {text: text},
+            [(text, text)], f'{{"{text}":"{text}"}}']  # fmt: skip
 
 
 def mentions_unavailable(text: str, options: DebeziumOptions) -> bool:
