@@ -78,10 +78,10 @@ def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
-        default_args=_task_defaults(pipeline, connection),
         **deadline(pipeline.freshness, GddlNotifier, {"connection": connection, "late": True}),
     ) as dag:
-        common = {"metadata": metadata, "pipeline": pipeline.dag_id}
+        # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
+        common = {"metadata": metadata, "pipeline": pipeline.dag_id, **_of_each_task(pipeline, connection)}
         landed = GddlTablesSensor(
             task_id="landed",
             pool=configuration.text("sensor_pool"),
@@ -111,8 +111,8 @@ def schedule_of(timing: Timing) -> Any:
     return {"cron": f"{timing.cron} 0", "once": "@once", "continuous": "@continuous", "never": None}[timing.kind]
 
 
-def _task_defaults(pipeline: Pipeline, connection: str | None) -> dict[str, Any]:
-    defaults: dict[str, Any] = {
+def _of_each_task(pipeline: Pipeline, connection: str | None) -> dict[str, Any]:
+    given: dict[str, Any] = {
         "owner": pipeline.owner,
         "retries": int(configuration.number("retries")),
         "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
@@ -120,5 +120,5 @@ def _task_defaults(pipeline: Pipeline, connection: str | None) -> dict[str, Any]
         "weight_rule": "absolute",
     }
     if connection is not None:
-        defaults["on_failure_callback"] = GddlNotifier(connection=connection)
-    return defaults
+        given["on_failure_callback"] = GddlNotifier(connection=connection)
+    return given

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from tests.conftest import LocalPort
 from tests.debezium.rendering import WITHOUT, DebeziumGround, rendered
-from tests.engine_port import EnginePort
 from tests.scenarios.judging import assert_counts, assert_run, assert_tables
 from tests.scenarios.loading import load_all
 from tests.scenarios.model import Scenario
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.fixture(scope="session")
-def debezium(engine: EnginePort, request: pytest.FixtureRequest) -> Stage:
+def debezium(engine: LocalPort, request: pytest.FixtureRequest) -> Stage:
     return Stage(engine, request, SCENARIOS, DebeziumGround)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine_port import EnginePort
+from tests.conftest import LocalPort
 from tests.scenarios.model import Scenario
 from tests.scenarios.playing import Seen, Variant, arranged, fit, play
 from tests.scenarios.staging import Ground, LocalGround
@@ -23,12 +23,13 @@ class Stage:
 
     def __init__(
         self,
-        engine: EnginePort,
+        engine: LocalPort,
         request: pytest.FixtureRequest,
         scenarios: Sequence[Scenario],
         ground: Callable[[Path], Ground] = LocalGround,
     ) -> None:
-        chosen = [item.callspec.params.get("scenario") for item in request.session.items if hasattr(item, "callspec")]
+        params = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+        chosen = [each.get("scenario") for each in params if each.get("engine") == engine.name]
         selected = {s.name for s in chosen if isinstance(s, Scenario)}
         self._engine = engine
         self._folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")

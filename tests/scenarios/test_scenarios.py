@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine_port import EnginePort
+from tests.conftest import LocalPort
 from tests.scenarios.judging import assert_run, assert_tables
 from tests.scenarios.loading import load_all
 from tests.scenarios.model import Scenario
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.fixture(scope="session")
-def stage(engine: EnginePort, request: pytest.FixtureRequest) -> Stage:
+def stage(engine: LocalPort, request: pytest.FixtureRequest) -> Stage:
     return Stage(engine, request, SCENARIOS)
 
 
