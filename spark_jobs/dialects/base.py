@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
+from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.names import Names, is_temporary
+from spark_jobs.dialects.names import Names
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.plan.files import PlannedFile

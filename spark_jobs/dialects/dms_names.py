@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from spark_jobs.dialects.names import Names, is_temporary
+from airflow_gddl.contract.file_names import is_temporary
+from spark_jobs.dialects.names import Names
 from spark_jobs.plan.files import FileFormat
 from spark_jobs.plan.name_times import TIMED, time_digits
 

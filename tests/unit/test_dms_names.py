@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
+from airflow_gddl.contract.file_names import is_temporary
 from spark_jobs.dialects.dms_names import classify
 from spark_jobs.dialects.dms_windows import windows
-from spark_jobs.dialects.names import is_temporary
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.plan.name_times import change_time, digits_of, moment
 

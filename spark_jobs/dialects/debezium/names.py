@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from spark_jobs.dialects.names import Names, is_temporary
+from airflow_gddl.contract.file_names import is_temporary
+from spark_jobs.dialects.names import Names
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet)(?:\.gz)?"
 _OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING}|\.gz)?", re.IGNORECASE)

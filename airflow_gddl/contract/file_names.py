@@ -1,0 +1,13 @@
+"""Names of files in landing folders that are no data, whoever writes the data."""
+
+from __future__ import annotations
+
+import re
+
+_TEMPORARY = re.compile(r".*(~|\.(tmp|temp|crc|part|partial|filepart|swp|_COPYING_)|_\$folder\$)", re.IGNORECASE)
+
+
+def is_temporary(relative_path: str) -> bool:
+    """Hidden and unfinished files, which no warning should mention."""
+    parts = relative_path.split("/")
+    return any(part.startswith((".", "_")) for part in parts) or _TEMPORARY.fullmatch(parts[-1]) is not None
