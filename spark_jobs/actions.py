@@ -89,7 +89,7 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
 
 def _against_source(run: TableRun, desk: Desk, shape: Shape, state: TableState, now: datetime) -> SourceVerdict | None:
     """Null where no connection is named, and for tables without keys, whose rows can't be matched."""
-    connection = run.job.options.source_connection or run.options.verify_connection
+    connection = run.job.options.source_connection or run.dialect.options.verify_connection
     if not connection or not shape.keys:
         return None
     options, spec = run.job.options, run.spec
@@ -126,7 +126,7 @@ def _difference(table: str, verdict: Verdict, source: SourceVerdict | None) -> E
 
 def shape_of(desk: Desk, state: TableState) -> Shape:
     """The shape of a table as it stands."""
-    return plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state).shape
+    return plan_batch(desk.dialect, (), desk.stored_columns(), state).shape
 
 
 def list_errors(run: TableRun, totals: Outcome) -> JobResult:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, SchemaEvolution, TableSpec
-from spark_jobs.dialects import dms
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.roles import Order, declared_types, match, resolve_sequence, sequence_type
 from spark_jobs.engines.shape import Shape
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
@@ -73,7 +73,7 @@ class Stored:
 
 
 def order_of_table(
-    spec: TableSpec, options: DmsOptions, groups: Sequence[LandedGroup], state: TableState
+    dialect: Dialect, groups: Sequence[LandedGroup], state: TableState
 ) -> tuple[tuple[str, ...], str, bool]:
     """Sequence columns, type of `_gddl.sequence`, and whether the order is total.
 
@@ -82,19 +82,20 @@ def order_of_table(
     Raises:
         FatalError: `SEQUENCE_MISSING`.
     """
+    spec = dialect.spec
     changes = [[n for n, _ in g.columns] for g in groups if g.kind == "change"]
     loads = [[n for n, _ in g.columns] for g in groups if g.kind == "load"]
     if state.sequence_by and not spec.sequence_by:
-        times = {t.lower() for t in dms.commit_time_names(options)}
-        found: dms.Order | None = dms.Order(state.sequence_by, state.sequence_by[0].lower() not in times)
+        times = {t.lower() for t in dialect.commit_times}
+        found: Order | None = Order(state.sequence_by, state.sequence_by[0].lower() not in times)
     else:
-        found = dms.resolve_sequence(spec, options, changes, loads)
+        found = resolve_sequence(dialect, changes, loads)
     if found is None:
         return (), state.sequence_type or "string", True
     if state.sequence_type is not None and (state.max_sequence is not None or not changes):
         return found.columns, state.sequence_type, found.total
     ordered = [*(g for g in groups if g.kind == "change"), *(g for g in groups if g.kind == "load")]
-    types = [dms.sequence_type(c, _types_of(c, ordered), options) for c in found.columns]
+    types = [sequence_type(c, _types_of(c, ordered), dialect) for c in found.columns]
     if len(types) == 1:
         return found.columns, types[0], found.total
     fields = ",".join(f"`{c}`:{t}" for c, t in zip(found.columns, types, strict=True))
@@ -104,25 +105,24 @@ def order_of_table(
 def _types_of(column: str, groups: Sequence[LandedGroup]) -> list[str]:
     found = []
     for group in groups:
-        match = dms.match([n for n, _ in group.columns], column)
-        if match is not None:
-            found.append(dict(group.columns)[match])
+        came = match([n for n, _ in group.columns], column)
+        if came is not None:
+            found.append(dict(group.columns)[came])
     return found
 
 
-def plan_batch(
-    spec: TableSpec, options: DmsOptions, groups: Sequence[LandedGroup], stored: Stored, state: TableState
-) -> BatchSchema:
+def plan_batch(dialect: Dialect, groups: Sequence[LandedGroup], stored: Stored, state: TableState) -> BatchSchema:
     """Decide the shape of the table after this batch and the way of every group's columns into it.
 
     Raises:
         FatalError: what `plan_schema` raises, `SEQUENCE_MISSING`.
     """
-    sequence, sequence_type, total = order_of_table(spec, options, groups, state)
-    technical = _technical(spec, options, sequence)
-    delivered = [_Delivered.of(spec, options, group) for group in groups]
+    spec = dialect.spec
+    sequence, kind, total = order_of_table(dialect, groups, state)
+    technical = _technical(dialect, sequence)
+    delivered = [_Delivered.of(dialect, group) for group in groups]
     data = [
-        IncomingSchema(i, g.label, _with_absent(d.data, technical, stored.data), g.only_deletes)
+        IncomingSchema(i, g.label, _with_absent(dialect, d.data, technical, stored.data), g.only_deletes)
         for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
     ]
     before = [
@@ -139,7 +139,7 @@ def plan_batch(
         before=images.target.columns,
         before_of_key=_before_of_key(spec, plan.target, images.target),
         sequence=sequence,
-        sequence_type=sequence_type,
+        sequence_type=kind,
         technical=technical,
         lacking=_lacking(spec, plan.target, schemas, technical),
     )
@@ -177,11 +177,12 @@ class _Delivered:
     selectable: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, spec: TableSpec, options: DmsOptions, group: LandedGroup) -> _Delivered:
-        op = dms.match([n for n, _ in group.columns], options.op_column)
+    def of(cls, dialect: Dialect, group: LandedGroup) -> _Delivered:
+        spec = dialect.spec
+        op = match([n for n, _ in group.columns], dialect.op_column)
         selectable = tuple((n, t) for n, t in group.columns if n != op)
         chosen = select_columns([n for n, _ in selectable], SelectionRules.of(spec))
-        declared = dms.declared_types(dict(selectable), options)
+        declared = declared_types(dict(selectable), dialect)
         columns = []
         for name, kind in selectable:
             if name in chosen.kept:
@@ -192,20 +193,23 @@ class _Delivered:
         return cls(tuple(c for c in columns if c not in images), images, chosen.masks, selectable)
 
 
-def _technical(spec: TableSpec, options: DmsOptions, sequence: tuple[str, ...]) -> tuple[str, ...]:
+def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema."""
-    added = (*sequence, *dms.TOTAL_ORDER, *dms.commit_time_names(options), spec.columns_to_update, spec.force_update)
+    spec = dialect.spec
+    added = (*sequence, *dialect.total_order, *dialect.commit_times, spec.columns_to_update, spec.force_update)
     return tuple(c for c in added if c is not None)
 
 
-def _with_absent(columns: tuple[Column, ...], technical: tuple[str, ...], table: Schema | None) -> tuple[Column, ...]:
+def _with_absent(
+    dialect: Dialect, columns: tuple[Column, ...], technical: tuple[str, ...], table: Schema | None
+) -> tuple[Column, ...]:
     """Add technical columns that the table has and the group lacks, as columns of nulls."""
     if table is None:
         return columns
     have = {c.name.lower() for c in columns}
     wanted = {t.lower() for t in technical}
     absent = [c for c in table.columns if c.name.lower() not in have
-              and (c.name.lower() in wanted or c.name.lower().startswith("ar_h_"))]  # fmt: skip
+              and (c.name.lower() in wanted or dialect.is_technical(c.name))]  # fmt: skip
     return (*columns, *(Column(c.name, VOID) for c in absent))
 
 

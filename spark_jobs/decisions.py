@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.figures import Overlap
 from spark_jobs.intake import Intake
 from spark_jobs.ledger import Ledger

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.batch_schema import Stored
+from spark_jobs.dialects.base import Dialect
 from spark_jobs.engines.shape import RESCUED
 from spark_jobs.erasure_book import ErasureBook
 from spark_jobs.plan.columns import Schema
@@ -26,13 +26,16 @@ class Desk:
         begun: an earlier run may have written something of the batch at hand.
     """
 
-    spec: TableSpec
-    options: DmsOptions
+    dialect: Dialect
     tier: TierSpec
     layout: Layout
     storage: Storage
     engine: Engine
     begun: bool = True
+
+    @property
+    def spec(self) -> TableSpec:
+        return self.dialect.spec
 
     @property
     def erasures(self) -> ErasureBook:

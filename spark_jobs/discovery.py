@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.layout import join
-from spark_jobs.dialects import dms_names
-from spark_jobs.dialects.dms_windows import EVERYTHING, Window, windows
+from airflow_gddl.contract.name_times import change_time, digits_of, moment
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, find
 from spark_jobs.plan.files import FileEntry, LandedFile
@@ -25,7 +25,7 @@ _SAMPLE = 5
 
 
 def discover(
-    storage: Storage, landing: str, options: DmsOptions, ledger: Ledger, now: datetime, full: bool = False
+    storage: Storage, landing: str, dialect: Dialect, ledger: Ledger, now: datetime, full: bool = False
 ) -> Discovery:
     """What waits below `landing`.
 
@@ -35,9 +35,9 @@ def discover(
     Args:
         now: aware.
     """
-    scope = _scope(options, ledger, now, full)
+    scope = _scope(dialect, ledger, now, full)
     known = ledger.all_entries() if scope.is_full else ledger.entries()
-    landed = _Landed(storage, landing.rstrip("/"), options, scope.reaching(landing, known))
+    landed = _Landed(storage, landing.rstrip("/"), dialect, scope.reaching(landing, known))
     found = find(landed, landed.within(known), ledger.state, storage.fingerprint)
     found = replace(
         found,
@@ -65,7 +65,7 @@ class _Scope:
         return not self.since
 
     def covers(self, relative: str) -> bool:
-        time = dms_names.change_time(relative)
+        time = change_time(relative)
         return (time is None or time >= self.since) and any(window.covers(relative) for window in self.windows)
 
     def reaching(self, landing: str, known: Mapping[str, FileEntry]) -> _Scope:
@@ -78,8 +78,8 @@ class _Scope:
 class _Landed:
     """Iterates over the data files in the scope, each once, and counts on the way."""
 
-    def __init__(self, storage: Storage, landing: str, options: DmsOptions, scope: _Scope) -> None:
-        self._storage, self._landing, self._options, self._scope = storage, landing, options, scope
+    def __init__(self, storage: Storage, landing: str, dialect: Dialect, scope: _Scope) -> None:
+        self._storage, self._landing, self._dialect, self._scope = storage, landing, dialect, scope
         self.listed, self.ignored = 0, 0
         self.sample: list[str] = []
 
@@ -104,7 +104,7 @@ class _Landed:
 
     def _landed(self, found: StoredObject) -> LandedFile | None:
         relative = found.path[len(self._landing) + 1 :]
-        names = dms_names.classify(relative, self._options)
+        names = self._dialect.classify(relative)
         if names is None:
             self._ignore(relative, found)
             return None
@@ -123,26 +123,26 @@ class _Landed:
 
     def _ignore(self, relative: str, found: StoredObject) -> None:
         folder_marker = found.size == 0 and "." not in relative.rpartition("/")[2]
-        if dms_names.is_temporary(relative) or folder_marker:
+        if self._dialect.is_temporary(relative) or folder_marker:
             return
         self.ignored += 1
         if len(self.sample) < _SAMPLE:
             self.sample.append(relative)
 
 
-def _scope(options: DmsOptions, ledger: Ledger, now: datetime, full: bool) -> _Scope:
-    lookback = timedelta(seconds=seconds(options.lookback))
+def _scope(dialect: Dialect, ledger: Ledger, now: datetime, full: bool) -> _Scope:
+    lookback = timedelta(seconds=seconds(dialect.options.lookback))
     ledger.keep(lookback)
     cursor = ledger.state.cursor
-    newest = dms_names.moment(dms_names.change_time(cursor) or "") if cursor is not None else None
+    newest = moment(change_time(cursor) or "") if cursor is not None else None
     if cursor is None or newest is None:
         return _Scope()
     since = newest - lookback
     if full or _is_due(ledger.state.listed_in_full_at, now):
         return _Scope()
-    digits = max(dms_names.digits_of(since), ledger.archived_before or "")
+    digits = max(digits_of(since), ledger.archived_before or "")
     until = max(newest, now.astimezone(UTC).replace(tzinfo=None))
-    return _Scope(windows(options, cursor, dms_names.moment(digits) or since, until), digits)
+    return _Scope(dialect.windows(cursor, moment(digits) or since, until), digits)
 
 
 def _is_due(listed_at: str | None, now: datetime) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.desk import Desk
-from spark_jobs.dialects import dms, dms_names
-from spark_jobs.dialects.probe import Probed, Unreadable, probe_all
+from spark_jobs.dialects.probe import probe_all
+from spark_jobs.dialects.probed import Probed, Unreadable
+from spark_jobs.dialects.roles import match
 from spark_jobs.engines.delta_rs.read import read_file
 from spark_jobs.erased_keys import key_text
 from spark_jobs.plan.columns import clean_name
@@ -43,7 +44,7 @@ class Search:
     def _files(self) -> Iterator[PlannedFile]:
         root = self.desk.layout.landing.rstrip("/")
         for found in self.desk.storage.list(root):
-            names = dms_names.classify(found.path[len(root) + 1 :], self.desk.options)
+            names = self.desk.dialect.classify(found.path[len(root) + 1 :])
             if names is not None:
                 yield PlannedFile(
                     path=found.path, kind=names[0], format=names[1], size=found.size, etag=found.etag,
@@ -52,8 +53,8 @@ class Search:
 
     def _holds(self, file: PlannedFile) -> bool | None:
         """None when nobody can tell."""
-        probed, _ = probe_all(self.desk.storage, [file], self.desk.options)
-        rows = read_file(self.desk.storage, probed[0], self.desk.options) if probed else None
+        probed, _ = probe_all(self.desk.storage, [file], self.desk.dialect)
+        rows = read_file(self.desk.storage, probed[0]) if probed else None
         if rows is None or isinstance(rows, Unreadable):
             return None
         prefix = self.desk.spec.before_image_prefix
@@ -68,8 +69,8 @@ class Search:
         names = [clean_name(name) for name, _ in probed.columns]
         found = []
         for key in self.key:
-            own, before = dms.match(names, key), dms.match(names, prefix + key)
-            if own is None or (prefix and all(dms.match(names, prefix + k) is None for k in self.key)):
+            own, before = match(names, key), match(names, prefix + key)
+            if own is None or (prefix and all(match(names, prefix + k) is None for k in self.key)):
                 return None
             mine = values[names.index(own)].to_pylist()
             if prefix and before is not None:

@@ -21,8 +21,8 @@ from datetime import timedelta
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.name_times import change_time, digits_of, moment
 from spark_jobs import ledger_files as files
-from spark_jobs.dialects import dms_names
 from spark_jobs.ledger_files import CommitFile, Head, Seen, Snapshot
 from spark_jobs.ledger_segments import ARCHIVE, RECENT, Rows, Segments, moved, names_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
@@ -180,8 +180,8 @@ class Ledger:
         return snapshot
 
     def _horizon(self) -> str | None:
-        newest = dms_names.moment(dms_names.change_time(self.state.cursor or "") or "")
-        return None if newest is None or self._lookback is None else dms_names.digits_of(newest - self._lookback)
+        newest = moment(change_time(self.state.cursor or "") or "")
+        return None if newest is None or self._lookback is None else digits_of(newest - self._lookback)
 
     def _put(self, head: Head, data: bytes) -> None:
         name = f"commits/{head.number:020d}.json"

@@ -38,7 +38,7 @@ class Snapshot:
         recent: name of the segment read at each run; null when it would be empty.
         recent_rows: rows in it.
         archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
-        archived_before: change files of an earlier time (`dms_names.change_time`) may be in an archive; null: none is.
+        archived_before: change files of an earlier time (`name_times.change_time`) may be in an archive; null: none is.
     """
 
     number: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import state_after

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.name_times import change_time
 from spark_jobs import ledger_files as files
-from spark_jobs.dialects import dms_names
 from spark_jobs.ledger_files import Archive, Snapshot
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.storage import Storage
@@ -92,5 +92,5 @@ def moved(row: FileEntry, etag: str) -> FileEntry:
 
 
 def _older(row: FileEntry, horizon: str | None) -> bool:
-    time = dms_names.change_time(row.path) if row.kind == "change" else None
+    time = change_time(row.path) if row.kind == "change" else None
     return horizon is not None and time is not None and time < horizon

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery
 
 _SAMPLE = 5
 
 
-def of_discovery(found: Discovery, landing: str) -> tuple[RunWarning, ...]:
+def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarning, ...]:
     """A vanished folder, and files whose names no rule knows."""
     warnings = []
     if found.folder_missing:
@@ -21,7 +21,7 @@ def of_discovery(found: Discovery, landing: str) -> tuple[RunWarning, ...]:
             RunWarning(code="FOLDER_MISSING", message=f"there is no landing folder {landing}; nothing was changed")
         )
     if found.ignored:
-        message = "files with names that DMS doesn't give were left alone"
+        message = f"files with names that {writer} doesn't give were left alone"
         warnings.append(
             RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)
         )

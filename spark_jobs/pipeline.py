@@ -18,7 +18,7 @@ from spark_jobs import emptied, notices
 from spark_jobs.claim import Claim
 from spark_jobs.decisions import floors_of, is_small, load_is_whole, overlap_of, require_sound, schema_changes
 from spark_jobs.desk import Desk
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import Work
 from spark_jobs.engines.figures import Appended
 from spark_jobs.intake import Intake
@@ -68,7 +68,7 @@ def look(run: TableRun, outcome: Outcome) -> int | None:
     ledger = run.ledger()
     run.tell("discover")
     found = run.discover(ledger)
-    outcome.warn(notices.of_discovery(found, run.layout.landing))
+    outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts
     replaying = run.job.options.action == "errors_replay"

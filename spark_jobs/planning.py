@@ -65,7 +65,7 @@ def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> d
 
 def is_emptied(run: TableRun, found: Discovery, ledger: Ledger) -> bool:
     """The folder is gone, the row says that this empties the table, and no batch has done so yet."""
-    if not (found.folder_missing and run.options.missing_folder == "empty" and ledger.state.batch):
+    if not (found.folder_missing and run.dialect.options.missing_folder == "empty" and ledger.state.batch):
         return False
     last = ledger.last_commit()
     return last is None or not last.plan.sweep or bool(last.plan.files)

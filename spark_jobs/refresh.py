@@ -125,7 +125,7 @@ def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]
 
     Once sealed nothing more is taken in: steps of the swap that are done would not have it, and the commit would.
     """
-    run, desk = work.beside, replace(work.living, layout=work.beside.layout, spec=work.beside.spec)
+    run, desk = work.beside, replace(work.living, layout=work.beside.layout, dialect=work.beside.dialect)
     ledger = run.ledger()
     if ledger.state.batch == 0:
         ledger.commit(_empty_commit(work, _seed(work)))
@@ -143,8 +143,8 @@ def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
         return None, ledger
-    shape = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), ledger.state).shape
-    return replace(shape, spec=work.run.spec), ledger
+    shape = plan_batch(desk.dialect, (), desk.stored_columns(), ledger.state).shape
+    return replace(shape, spec=work.run.dialect.spec), ledger
 
 
 def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:

@@ -71,7 +71,7 @@ def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], b
 
 
 def _against_source(run: TableRun, order: RebuildOrder, shape: Shape, found: Checked) -> Checked:
-    connection = run.job.options.source_connection or run.options.verify_connection
+    connection = run.job.options.source_connection or run.dialect.options.verify_connection
     if not connection:
         return found
     engine, layout, spec = order.living.engine, order.living.layout, run.spec

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from airflow_gddl.contract import codec
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery import discover
 from spark_jobs.engines.choosing import engine_of
 from spark_jobs.ledger import Ledger
@@ -33,9 +34,13 @@ class TableRun:
     beside: Layout | None = None
     instead: EngineName | None = None
 
-    @property
-    def options(self) -> DmsOptions:
-        return codec.decode(DmsOptions, dict(self.spec.options))
+    @cached_property
+    def dialect(self) -> Dialect:
+        """
+        Raises:
+            FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
+        """
+        return dialect_of(self.spec)
 
     @property
     def layout(self) -> Layout:
@@ -47,8 +52,7 @@ class TableRun:
 
     def desk(self) -> Desk:
         return Desk(
-            spec=self.spec,
-            options=self.options,
+            dialect=self.dialect,
             tier=self.job.tiers[self.spec.size],
             layout=self.layout,
             storage=self.runtime.storage,
@@ -60,7 +64,7 @@ class TableRun:
 
     def discover(self, ledger: Ledger) -> Discovery:
         full = self.job.options.full_listing
-        return discover(self.runtime.storage, self.layout.landing, self.options, ledger, self.runtime.clock(), full)
+        return discover(self.runtime.storage, self.layout.landing, self.dialect, ledger, self.runtime.clock(), full)
 
     def claim(self) -> Claim:
         options = self.job.options

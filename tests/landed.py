@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_gddl.contract.dms import DmsOptions
-from spark_jobs.dialects.dms_names import classify
+from airflow_gddl.contract.dms_names import classify
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import state_after
@@ -19,7 +18,7 @@ def landed(
     name: str, version: int = 1, *, size: int = 10, modified: str | None = None, etag: str | None = None
 ) -> LandedFile:
     """A file whose content is told by `version`, as is its time unless `modified` says otherwise."""
-    names = classify(name, DmsOptions())
+    names = classify(name)
     assert names is not None
     return LandedFile(
         path=f"{LANDING}/{name}",

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.discovery import discover
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batching import Limits, next_batch
@@ -57,16 +59,20 @@ class Table:
         self.now = max(self.now, since + count * step)
         return [self.land(self.name(since + number * step)) for number in range(count)]
 
+    @property
+    def dialect(self) -> DmsDialect:
+        return DmsDialect(TableSpec(table="hr.employee", keys=("id",)), self.options)
+
     def ledger(self) -> Ledger:
         return Ledger.open(self.storage, self.state)
 
     def discover(self, *, full: bool = False) -> Discovery:
-        return discover(self.storage, self.landing, self.options, self.ledger(), self.now, full)
+        return discover(self.storage, self.landing, self.dialect, self.ledger(), self.now, full)
 
     def run(self, *, full: bool = False, batches: int = 1000) -> list[str]:
         """What the pipeline does around its Spark part; names committed, in order."""
         ledger = self.ledger()
-        left = discover(self.storage, self.landing, self.options, ledger, self.now, full)
+        left = discover(self.storage, self.landing, self.dialect, ledger, self.now, full)
         done: list[str] = []
         for _ in range(batches):
             plan = ledger.plan()

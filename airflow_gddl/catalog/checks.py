@@ -11,7 +11,8 @@ from typing import Any
 from croniter import croniter
 from croniter.croniter import CroniterError
 
-from airflow_gddl.catalog.validation import OPTIONS, TABLE
+from airflow_gddl.catalog.validation import TABLE, options_of
+from airflow_gddl.contract import dialects
 from airflow_gddl.contract.checks import SpecProblem, check_table, check_values, spec_problem
 from airflow_gddl.contract.spec import TableSpec
 
@@ -43,8 +44,12 @@ def _fields(spec: TableSpec, tiers: Container[str]) -> Iterator[SpecProblem]:
         remedy = "name a tier that gddl.yaml has, or add one there under tiers"
         yield spec_problem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
     yield from _schedule(spec)
-    if spec.options:
-        options = OPTIONS[spec.dialect].build(spec.options, ("options",))
+    if spec.dialect not in dialects.BUILT_IN and spec.dialect not in dialects.names():
+        allowed = " or ".join(map(repr, dialects.names()))
+        remedy = f"write one of {allowed}, or install the package that brings this one"
+        yield spec_problem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
+    elif spec.options:
+        options = options_of(spec.dialect).build(spec.options, ("options",))
         yield from options if isinstance(options, tuple) else ()
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from airflow_gddl.catalog.runner_settings import COMPUTE, RUNNERS
 from airflow_gddl.catalog.tiers import AMOUNTS, COUNTS, MEMORY
-from airflow_gddl.catalog.validation import OPTIONS, TABLE, TIER, Shape
+from airflow_gddl.catalog.validation import TABLE, TIER, Shape, options_of
+from airflow_gddl.contract import dialects
 
 Schema = dict[str, Any]
 
@@ -113,10 +114,11 @@ def _file(title: str, properties: Schema, definitions: Schema, required: list[st
 def _row() -> tuple[Schema, Schema]:
     """Schema of a row, and the definitions it refers to."""
     row, definitions = _split(TABLE)
-    options, option_definitions = _split(OPTIONS["dms"])
-    definitions |= {**option_definitions, "DmsOptions": options}
     fields = row["properties"]
-    fields["options"] = {"$ref": "#/$defs/DmsOptions", "description": fields["options"]["description"]}
+    # Any of them: the dialect may be said elsewhere, in the defaults.
+    options = [_defined(options_of(name), definitions) for name in dialects.BUILT_IN]
+    fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}
+    fields["dialect"]["examples"] = list(dialects.BUILT_IN)
     fields["table"] |= {"pattern": r"^[^.]+\.[^.]+$"}
     fields["schedule"]["examples"] = ["*/15 * * * *", "@hourly", "continuous", {"assets": ["name"]}]
     fields["schedule"]["description"] += f" Texts: {_PRESETS}."

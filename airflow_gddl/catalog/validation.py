@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from airflow_gddl.contract import dialects
 from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import SchemaEvolution, TableSpec, TierSpec
 
 T = TypeVar("T")
@@ -87,5 +87,13 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
 _EVOLUTION = tuple(f.name for f in fields(SchemaEvolution))
 TABLE = Shape(TableSpec)
 TIER = Shape(TierSpec)
-OPTIONS = {"dms": Shape(DmsOptions)}
-"""Options by dialect."""
+
+
+@functools.cache
+def options_of(dialect: str) -> Shape[Any]:
+    """Shape of a dialect's options.
+
+    Raises:
+        FatalError: `DIALECT_UNKNOWN`.
+    """
+    return Shape(dialects.options_class(dialect))

@@ -55,6 +55,9 @@ _Set = Annotated[
 _Settings = Annotated[
     bool, typer.Option("--settings", callback=_list_settings, is_eager=True, help="List what --set knows, and exit.")
 ]
+_Dialect = Annotated[
+    str, typer.Option("--dialect", metavar="dms|debezium", help="Who writes the files: debezium is --set format=json.")
+]
 _Event = Annotated[
     list[str] | None,
     typer.Option("--event", metavar="ROUND:KIND[:TABLE[:COLUMN]]", help="A schema change, e.g. 2:add_column."),
@@ -84,6 +87,7 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
     seed: _Seed = 0,
     set_: _Set = None,
     _settings: _Settings = False,
+    dialect: _Dialect = "dms",
     event: _Event = None,
     reload: _Reload = None,
     only: _Only = None,
@@ -91,7 +95,7 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
     truth: _Truth = None,
     json: options.Json = False,
 ) -> None:
-    """Write a full load and rounds of change files as AWS DMS does, with whatever troubles are asked for."""
+    """Write a full load and rounds of change files as AWS DMS or Debezium does, with the troubles asked for."""
     require_pyarrow()
     from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow, as the module's docstring tells
 
@@ -103,7 +107,7 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
         "rounds": rounds,
         "changes": changes if changes < 1 else int(changes),
         "seed": seed,
-        "settings": tuple(set_ or ()),
+        "settings": simulation.with_dialect(dialect, tuple(set_ or ())),
         "events": tuple(event or ()),
         "reloads": tuple(reload or ()),
     }

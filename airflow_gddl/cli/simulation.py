@@ -58,6 +58,22 @@ class Wish:
     truth: Path | None
 
 
+def with_dialect(dialect: str, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """The settings, and Debezium's form among them where it is asked for and they name none.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    if dialect not in ("dms", "debezium"):
+        raise MetadataError("SIMULATE_SETTING_INVALID", f"no dialect {dialect!r} to simulate", where="--dialect",
+                            remedy="dms or debezium")  # fmt: skip
+    form = [text.partition("=")[2] for text in settings if text.startswith("format=")]
+    if form and form[-1].startswith("json") != (dialect == "debezium"):
+        raise MetadataError("SIMULATE_SETTING_INVALID", f"{dialect} does not write {form[-1]}", where="--set format",
+                            remedy="json or json.gz with --dialect debezium, parquet or csv without")  # fmt: skip
+    return settings if form or dialect == "dms" else ("format=json", *settings)
+
+
 def carry_out(screen: Screen, wish: Wish, *, as_json: bool) -> None:
     """Write the files and show what was written.
 

@@ -21,7 +21,6 @@ TypeChangePolicy = Literal["widen", "rescue", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
 EngineName = Literal["spark", "delta_rs"]
-DialectName = Literal["dms"]
 Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase"]
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -101,10 +100,10 @@ class TableSpec:
     """Tables (`schema.name`) to be loaded first."""
     enabled: bool = True
     """`false` stops the table and keeps what it has."""
-    dialect: DialectName = "dms"
-    """Who wrote the files."""
+    dialect: str = "dms"
+    """Who wrote the files: `dms`, `debezium`, or a dialect that another package brings."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The dialect's own options; see `DmsOptions`."""
+    """The dialect's own options; see `DmsOptions`, `DebeziumOptions`."""
     tombstone_retention: str = "7d"
     """How long a delete is remembered against late changes."""
     changes_retention: str | None = None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Found, Store
 
-_DATA = re.compile(r".*\.(parquet|csv)(\.gz)?", re.IGNORECASE)
 _PAGE = 1000
 
 
@@ -132,4 +131,5 @@ def _span(store: Store, folder: str, tallies: dict[str, _Tally]) -> list[str]:
 
 
 def _is_data(name: str) -> bool:
-    return _DATA.fullmatch(name) is not None and not any(part.startswith((".", "_")) for part in name.split("/"))
+    """Whether it may be data: which dialect's, the job knows, and a file that is nobody's costs one run."""
+    return bool(name) and not name.endswith("/") and not is_temporary(name)

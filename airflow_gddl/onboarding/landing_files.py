@@ -14,8 +14,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.dms import DmsOptions
-from airflow_gddl.contract.dms_names import FileFormat, FileKind, classify, is_temporary
+from airflow_gddl.contract.dms_names import classify
+from airflow_gddl.contract.file_names import FileFormat, FileKind, is_temporary
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Found, Store, open_store
 from airflow_gddl.stores.streams import opened
@@ -163,7 +163,7 @@ class Landing:
 
 
 def _data_file(table: str, below: str, found: Found) -> Iterator[tuple[str, LandedName]]:
-    known = None if not below or is_temporary(below) else classify(below, DmsOptions())
+    known = None if not below or is_temporary(below) else classify(below)
     if known is not None:
         kind, form, order = known
         file = LandedName(name=below, kind=kind, format=form, order=order, size=found.size, modified=found.modified)

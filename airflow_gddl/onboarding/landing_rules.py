@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER
-from airflow_gddl.contract.dms_names import change_time, moment
+from airflow_gddl.contract.name_times import change_time, moment
 from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, TableFacts
 from airflow_gddl.onboarding.landing_files import Footer, LandedName, TableFolder
 

@@ -1,4 +1,4 @@
-"""Simulated change data capture: DMS-shaped files from any tables, and the truth that they lead to.
+"""Simulated change data capture: files as DMS or Debezium write them from any tables, and the truth that they lead to.
 
 Needs pyarrow; nothing else of the package imports this one at its top.
 """

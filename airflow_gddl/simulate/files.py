@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.simulate.events import Envelopes, json_bytes
 from airflow_gddl.simulate.spec import Delivery
 
 _DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
@@ -35,6 +36,8 @@ class Namer:
 
     def load(self, index: int, count: int) -> str:
         """Name of full-load file `index` of `count`, from 0; with segments they take turns in runs of equal length."""
+        if self.delivery.debezium:
+            return self._of_offset(index)
         if self.delivery.segments == 0:
             return f"LOAD{index + 1:08X}.{self.delivery.format}"
         run = -(-count // self.delivery.segments)
@@ -43,16 +46,25 @@ class Namer:
         return f"{mark}LOAD{within:08X}.{self.delivery.format}"
 
     def change(self, moment: datetime) -> str:
+        if self.delivery.debezium:
+            return self._of_offset(int(moment.timestamp() * 1000))
         name = f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}.{self.delivery.format}"
         if self.delivery.date_partition == "none":
             return name
         parts = [moment.strftime(part) for part in _PARTS[self.delivery.date_partition]]
         return f"{_DELIMITERS[self.delivery.date_delimiter].join(parts)}/{name}"
 
+    def _of_offset(self, offset: int) -> str:
+        """As Confluent's sink: offsets only have to grow."""
+        return f"partition=0/events+0+{offset:013d}.{self.delivery.format}"
+
 
 def to_bytes(table: pa.Table, delivery: Delivery) -> bytes:
     """The file's content."""
-    data = _csv(table, delivery) if delivery.format.startswith("csv") else parquet_bytes(table)
+    if delivery.debezium:
+        data = json_bytes(Envelopes.of(table, delivery))
+    else:
+        data = _csv(table, delivery) if delivery.format.startswith("csv") else parquet_bytes(table)
     return gzip.compress(data, compresslevel=6, mtime=0) if delivery.format.endswith(".gz") else data
 
 

@@ -28,6 +28,8 @@ def metadata_row(table: str, columns: Columns, delivery: Delivery) -> dict[str, 
         table: `schema.name`.
     """
     row: dict[str, object] = {"table": table, "keys": list(columns.keys)}
+    if delivery.debezium:
+        return row | {"dialect": "debezium"}
     if delivery.sequence_column not in _KNOWN_SEQUENCES and not delivery.ar_h_columns:
         row["sequence_by"] = [delivery.sequence_column]
     if delivery.before_images:

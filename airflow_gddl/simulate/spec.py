@@ -14,9 +14,13 @@ from airflow_gddl.contract.errors import MetadataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Format = Literal["parquet", "parquet.gz", "csv", "csv.gz"]
+Format = Literal["parquet", "parquet.gz", "csv", "csv.gz", "json", "json.gz"]
 TimeForm = Literal["us", "ms", "string"]
 EventKind = Literal["add_column", "drop_column", "rename_case", "reorder", "widen", "add_nested_field"]
+_ONLY_OF_DMS = (
+    "with Debezium leave out before_images, columns_to_update, ar_h_columns, include_op_for_full_load, segments, "
+    "date_partition, key_updates and reloads"
+)
 _POSITIONAL: tuple[EventKind, ...] = ("add_column", "drop_column", "reorder")
 
 
@@ -53,6 +57,7 @@ class Delivery:
     """How the service was told to write its files.
 
     Attributes:
+        format: `json` is Debezium's: a line an event, as a sink writes them; all others are DMS's.
         include_op_for_full_load: LOAD files have the operation too (`I`).
         sequence_column, timestamp_column: names of the change sequence and of the commit time.
         full_load_sequence: what LOAD rows have for a sequence.
@@ -86,6 +91,10 @@ class Delivery:
     before_images: str | None = None
     deletes_carry_only_keys: bool = True
     columns_to_update: str | None = None
+
+    @property
+    def debezium(self) -> bool:
+        return self.format.startswith("json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +221,12 @@ def _combinations(spec: SimulateSpec) -> tuple[tuple[bool, str, str], ...]:
     headless = delivery.format.startswith("csv") and not delivery.csv_header
     cut = troubles.truncated_file or troubles.torn > 0
     positional = any(event.kind in _POSITIONAL for event in spec.events)
+    of_dms = (
+        delivery.before_images, delivery.columns_to_update, delivery.ar_h_columns, delivery.include_op_for_full_load,
+        delivery.segments, delivery.date_partition != "none", troubles.key_updates, spec.reload_rounds,
+    )  # fmt: skip
     return (
+        (not (delivery.debezium and any(of_dms)), "a setting that only DMS's files have", _ONLY_OF_DMS),
         (not (delivery.format == "csv" and cut), "a cut-off plain CSV file is readable", "take csv.gz or parquet"),
         (not (headless and positional), "CSV without a header can't tell that columns changed", "set csv_header"),
     )

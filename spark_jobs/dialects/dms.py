@@ -1,102 +1,54 @@
-"""AWS DMS: which columns of a file play which part. Pure; `dms_names` tells files apart by their names."""
+"""AWS DMS, which writes rows as parquet or CSV with an operation in a column of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Literal
 
 from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
-from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import TableSpec
-
-__all__ = [
-    "COMMIT_TIMES",
-    "TOTAL_ORDER",
-    "Order",
-    "commit_time_names",
-    "declared_types",
-    "match",
-    "resolve_sequence",
-    "sequence_type",
-]
+from airflow_gddl.contract.dms_names import classify
+from airflow_gddl.contract.file_names import Names
+from spark_jobs.dialects.base import Dialect, Opens
+from spark_jobs.dialects.dms_windows import windows
+from spark_jobs.dialects.probe import probe
+from spark_jobs.dialects.probed import Probed
+from spark_jobs.dialects.window import Window
+from spark_jobs.plan.files import PlannedFile
 
 
 @dataclass(frozen=True)
-class Order:
-    """How a table's changes are ordered.
+class DmsDialect(Dialect):
+    """See `Dialect`."""
 
-    Attributes:
-        columns: names compared left to right.
-        total: false where it is only the commit time, which two changes can share.
-    """
+    options: DmsOptions
 
-    columns: tuple[str, ...]
-    total: bool
+    title = "DMS"
+    total_order = TOTAL_ORDER
 
+    def classify(self, relative_path: str) -> Names | None:
+        return classify(relative_path)
 
-def match(names: Iterable[str], wanted: str | None) -> str | None:
-    """The spelling under which a column comes, exact first, then whatever its case; null when it doesn't come."""
-    if wanted is None:
-        return None
-    names = list(names)
-    if wanted in names:
-        return wanted
-    return next((name for name in names if name.lower() == wanted.lower()), None)
+    def probe(self, storage: Opens, file: PlannedFile) -> Probed:
+        return probe(storage, file, self.options)
 
+    @property
+    def op_column(self) -> str:
+        return self.options.op_column
 
-def commit_time_names(options: DmsOptions) -> tuple[str, ...]:
-    return ((options.timestamp_column,) if options.timestamp_column else ()) + COMMIT_TIMES
+    @cached_property
+    def commit_times(self) -> Sequence[str]:
+        named = self.options.timestamp_column
+        return ((named,) if named else ()) + COMMIT_TIMES
 
+    @property
+    def missing_op(self) -> Literal["quarantine", "insert"]:
+        return self.options.missing_op
 
-def resolve_sequence(
-    spec: TableSpec, options: DmsOptions, change_columns: Sequence[Iterable[str]], load_columns: Sequence[Iterable[str]]
-) -> Order | None:
-    """The columns that order changes: the row's own, else the dialect's choice.
+    def is_technical(self, column: str) -> bool:
+        return column.lower().startswith("ar_h_")
 
-    Args:
-        change_columns: column names of each group of change files at hand.
-        load_columns: those of LOAD files, asked only when no change file tells.
-
-    Returns:
-        None while only a full load without any such column is known; the first change files will tell.
-
-    Raises:
-        FatalError: `SEQUENCE_MISSING` when change files have none.
-    """
-    if spec.sequence_by:
-        return Order(spec.sequence_by, total=True)
-    for groups in (change_columns, load_columns):
-        for candidates, total in ((TOTAL_ORDER, True), (commit_time_names(options), False)):
-            for wanted in candidates:
-                if any(match(names, wanted) for names in groups):
-                    return Order((wanted,), total)
-        if groups is change_columns and change_columns:
-            raise FatalError(
-                "SEQUENCE_MISSING",
-                f"{spec.table}: none of {', '.join((*TOTAL_ORDER, *commit_time_names(options)))} "
-                "is in its change files",
-                remedy="name the columns that order its changes in `sequence_by`",
-            )
-    return None
-
-
-def sequence_type(name: str, types: Iterable[str], options: DmsOptions) -> str:
-    """The type a sequence column is kept in, from the types it is delivered with (first one decides).
-
-    Whole numbers are kept as bigint and times as timestamp, so that a narrower file changes nothing.
-    """
-    declared = next((v for k, v in options.types.items() if k.lower() == name.lower()), None)
-    first = declared or next((t for t in types if t != "void"), "string")
-    if first == "string" and any(name.lower() == t.lower() for t in commit_time_names(options)):
-        return "timestamp"
-    if first in ("tinyint", "smallint", "int", "bigint"):
-        return "bigint"
-    return "timestamp" if first.startswith("timestamp") else first
-
-
-def declared_types(columns: Mapping[str, str], options: DmsOptions) -> dict[str, str]:
-    """Columns that come as text and are declared otherwise in `options.types`: file column to SQL type."""
-    declared = {name.lower(): kind for name, kind in options.types.items()}
-    return {
-        name: declared[name.lower()] for name, kind in columns.items() if name.lower() in declared and kind == "string"
-    }
+    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:
+        return windows(self.options, cursor, since, until)

@@ -7,10 +7,10 @@ Flat names and the date sequences that begin with the year sort by time: one lis
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.dms import DmsOptions
+from spark_jobs.dialects.window import EVERYTHING, Window
 
 _DAY = timedelta(days=1)
 _MOST_DAYS = 60
@@ -18,20 +18,6 @@ _AFTER_DIGITS = ":"
 _DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
 _SORTED = {"YYYYMMDD": ("%Y", "%m", "%d"), "YYYYMMDDHH": ("%Y", "%m", "%d", "%H"), "YYYYMM": ("%Y", "%m")}
 _UNSORTED = {"MMYYYYDD": ("%m", "%Y", "%d"), "DDMMYYYY": ("%d", "%m", "%Y")}
-
-
-@dataclass(frozen=True)
-class Window:
-    """One listing, relative to the landing folder: below `folder` (empty: all), names greater than `start_after`."""
-
-    folder: str = ""
-    start_after: str = ""
-
-    def covers(self, relative_path: str) -> bool:
-        return relative_path > self.start_after and (not self.folder or relative_path.startswith(f"{self.folder}/"))
-
-
-EVERYTHING = (Window(),)
 
 
 def windows(options: DmsOptions, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from contextlib import contextmanager
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,64 +16,29 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import QuarantinableError
 from spark_jobs.dialects.arrow_types import UnsupportedTypeError, is_nanos, sql_type
+from spark_jobs.dialects.base import Dialect, Opens
+from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.plan.files import PlannedFile
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _THREADS = 8
 
 
-class Opens(Protocol):
-    def open_input(self, path: str) -> BinaryIO: ...
-
-
-@dataclass(frozen=True)
-class Probed:
-    """A readable file.
-
-    Attributes:
-        columns: (name, SQL type) in file order; all `string` for CSV.
-        rows: rows by the footer; null for CSV, where only reading tells.
-        nanos: timestamp columns in nanoseconds, which Spark reads as whole numbers.
-        header: CSV whose first line holds the names.
-        wrapped: a parquet file inside a gzip stream, to be unwrapped before Spark can read it.
-    """
-
-    file: PlannedFile
-    columns: tuple[tuple[str, str], ...]
-    rows: int | None = None
-    nanos: tuple[str, ...] = ()
-    header: bool = False
-    wrapped: bool = False
-
-    @property
-    def signature(self) -> tuple[object, ...]:
-        """Files with equal signatures are read together."""
-        return (self.file.format, self.file.kind, self.columns, self.nanos, self.header)
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    file: PlannedFile
-    code: str
-    reason: str
-
-
-def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
-    """Files by signature, groups in the order of their first file."""
-    found: dict[tuple[object, ...], list[Probed]] = {}
-    for file in files:
-        found.setdefault(file.signature, []).append(file)
-    return [tuple(group) for group in found.values()]
-
-
 def probe_all(
-    storage: Opens, files: Iterable[PlannedFile], options: DmsOptions
+    storage: Opens,
+    files: Iterable[PlannedFile],
+    dialect: Dialect,
+    keep: Callable[[Probed], Probed] = lambda found: found,
 ) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:
-    """Look into every file; a bad one never stops the others."""
+    """Look into every file; a bad one never stops the others.
+
+    Args:
+        keep: what to do with each readable one at once, so that not all translated rows are in memory.
+    """
 
     def one(file: PlannedFile) -> Probed | Unreadable:
         try:
-            return probe(storage, file, options)
+            return keep(dialect.probe(storage, file))
         except QuarantinableError as error:
             return Unreadable(file, error.code, error.what)
 
@@ -86,8 +51,9 @@ def probe_all(
     return tuple(p for p in found if isinstance(p, Probed)), tuple(u for u in found if isinstance(u, Unreadable))
 
 
-def probe(storage: Opens, file: PlannedFile, options: DmsOptions) -> Probed:
-    """Read one file's footer or first line.
+@contextmanager
+def reading(file: PlannedFile) -> Iterator[None]:
+    """Whatever goes wrong inside while a file is read is this file's fault alone.
 
     Raises:
         QuarantinableError: `FILE_EMPTY`, `FILE_UNREADABLE`, `FILE_TYPE_UNSUPPORTED`, `FILE_VANISHED`.
@@ -95,13 +61,7 @@ def probe(storage: Opens, file: PlannedFile, options: DmsOptions) -> Probed:
     if file.size == 0:
         raise QuarantinableError("FILE_EMPTY", "the file has no bytes", where=file.path)
     try:
-        with storage.open_input(file.path) as stream:
-            head = stream.read(2)
-            stream.seek(0)
-            zipped = head == _GZIP_MAGIC
-            if file.format == "csv":
-                return _probe_csv(file, gzip.open(stream) if zipped else stream, options)
-            return _probe_parquet(file, io.BytesIO(gzip.decompress(stream.read())) if zipped else stream, zipped)
+        yield
     except FileNotFoundError as error:
         raise QuarantinableError("FILE_VANISHED", "the file is gone since it was listed", where=file.path) from error
     except UnsupportedTypeError as error:
@@ -110,6 +70,21 @@ def probe(storage: Opens, file: PlannedFile, options: DmsOptions) -> Probed:
         raise QuarantinableError(
             "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path
         ) from error
+
+
+def probe(storage: Opens, file: PlannedFile, options: DmsOptions) -> Probed:
+    """Read one parquet file's footer, or one CSV file's first line.
+
+    Raises:
+        QuarantinableError: as `reading`.
+    """
+    with reading(file), storage.open_input(file.path) as stream:
+        head = stream.read(2)
+        stream.seek(0)
+        zipped = head == _GZIP_MAGIC
+        if file.format == "csv":
+            return _probe_csv(file, gzip.open(stream) if zipped else stream, options)
+        return _probe_parquet(file, io.BytesIO(gzip.decompress(stream.read())) if zipped else stream, zipped)
 
 
 def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed:
@@ -133,7 +108,8 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: Dms
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = first if options.csv_header else _named(len(first), file, options)
-    return Probed(file=file, columns=tuple((name, "string") for name in names), header=options.csv_header)
+    columns = tuple((name, "string") for name in names)
+    return Probed(file=file, columns=columns, header=options.csv_header, csv=options)
 
 
 def _named(width: int, file: PlannedFile, options: DmsOptions) -> list[str]:

@@ -11,7 +11,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.desk import Desk
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.figures import Appended, Applied, Compacted, Overlap, Rebuilt, Verdict
 from spark_jobs.engines.shape import Shape
 from spark_jobs.intake import Intake

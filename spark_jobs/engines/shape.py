@@ -66,7 +66,8 @@ class Shape:
     def _overlays(self) -> bool:
         """By its metadata; a soft delete, which may carry only the key, keeps the columns of the row before it."""
         spec = self.spec
-        return spec.ignore_null_updates or spec.columns_to_update is not None or spec.delete == "soft"
+        listing = self.spelled(spec.columns_to_update)
+        return spec.ignore_null_updates or listing is not None or spec.delete == "soft"
 
     def spelled(self, name: str | None) -> str | None:
         """The table's spelling of a column that the metadata names; null when the table has no such column."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
-from spark_jobs.dialects import dms_names
+from airflow_gddl.contract.name_times import change_time, digits_of
 from spark_jobs.plan.batch import BatchMode, BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import PlannedFile
@@ -79,9 +79,9 @@ def state_after(plan: BatchPlan, state: TableState, *, landing: str, left: Disco
 
 def _cursor_after(plan: BatchPlan, cursor: str | None, landing: str) -> str | None:
     """The newest change file by the time in its name. A name from the far future would hide all that comes after."""
-    latest = dms_names.digits_of(datetime.fromisoformat(plan.planned_at) + _CLOCK_SKEW)
+    latest = digits_of(datetime.fromisoformat(plan.planned_at) + _CLOCK_SKEW)
     names = [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]
-    timed = [(time, name) for name in names if (time := dms_names.change_time(name)) is not None and time <= latest]
+    timed = [(time, name) for name in names if (time := change_time(name)) is not None and time <= latest]
     if cursor is not None:
-        timed.append((dms_names.change_time(cursor) or "", cursor))
+        timed.append((change_time(cursor) or "", cursor))
     return max(timed, default=("", cursor))[1]

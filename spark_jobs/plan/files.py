@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.contract.dms_names import FileFormat, FileKind
+from airflow_gddl.contract.file_names import FileFormat, FileKind
 
 FileState = Literal["committed", "unreadable"]
 

@@ -93,6 +93,12 @@ def test_unfinished_and_hidden_files_don_t_count() -> None:
     assert look(shelf, "/l", ["s.a"])["s.a"].files == 2
 
 
+def test_files_of_every_dialect_count() -> None:
+    names = ("partition=0/a+0+0000000042.json.gz", "a-0-12", "x.ndjson", "x.pipe", "LOAD00000001.parquet")
+    shelf = Shelf([f"/l/s/a/{name}" for name in (*names, "folder/")])
+    assert look(shelf, "/l", ["s.a"])["s.a"].files == len(names)
+
+
 def test_local_files_that_change_change_the_digest(tmp_path: Path) -> None:
     store, path = open_store(str(tmp_path)), tmp_path / "s" / "a" / "LOAD1.parquet"
     assert look(store, str(tmp_path), ["s.a"]) == {"s.a": Look()}

@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine_port import EnginePort
+from tests.conftest import LocalPort
 from tests.scenarios.judging import assert_run, assert_tables
 from tests.scenarios.loading import load_all
 from tests.scenarios.model import Scenario
-from tests.scenarios.playing import Seen, Variant, arranged, fit, play
-from tests.scenarios.staging import LocalGround
+from tests.scenarios.playing import Variant, fit
+from tests.scenarios.stage import Stage
 
 SCENARIOS = load_all()
 # A variant is played as a whole when its first test asks for it.
 pytestmark = pytest.mark.timeout(1500)
 
 
-class Stage:
-    """Plays a variant when it is first asked for, and only the scenarios that were selected."""
-
-    def __init__(self, engine: EnginePort, folders: pytest.TempPathFactory, selected: set[str]) -> None:
-        self._engine = engine
-        self._folders = folders
-        self._selected = selected
-        self._played: dict[Variant, dict[str, list[Seen]]] = {}
-
-    def seen(self, variant: Variant, scenario: Scenario) -> list[Seen]:
-        if variant not in self._played:
-            chosen = [arranged(s, variant) for s in fit(SCENARIOS, variant) if s.name in self._selected]
-            self._played[variant] = play(self._engine, chosen, LocalGround(self._folders.mktemp(variant)))
-        return self._played[variant][scenario.name]
-
-
 @pytest.fixture(scope="session")
-def stage(engine: EnginePort, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Stage:
-    chosen = [item.callspec.params.get("scenario") for item in request.session.items if hasattr(item, "callspec")]
-    return Stage(engine, tmp_path_factory, {s.name for s in chosen if isinstance(s, Scenario)})
+def stage(engine: LocalPort, request: pytest.FixtureRequest) -> Stage:
+    return Stage(engine, request, SCENARIOS)
 
 
 def each(variant: Variant) -> pytest.MarkDecorator:

@@ -50,7 +50,8 @@ def test_every_field_is_described() -> None:
         "SparkSubmitCompute",
         "SparkSubmitSettings",
     }
-    assert set(definitions) == {"Defaults", "DmsOptions", "SchemaEvolution", "Table", "Tier"} | runners
+    options = {"DebeziumOptions", "DmsOptions"}
+    assert set(definitions) == {"Defaults", "SchemaEvolution", "Table", "Tier"} | options | runners
     fields = {
         f"{kind}.{name}": field for kind, schema in definitions.items() for name, field in schema["properties"].items()
     }

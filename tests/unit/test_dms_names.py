@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
-from spark_jobs.dialects import dms_names
-from spark_jobs.dialects.dms_names import change_time, classify, is_temporary
-from spark_jobs.dialects.dms_windows import EVERYTHING, Window, windows
+from airflow_gddl.contract.dms_names import classify
+from airflow_gddl.contract.file_names import is_temporary
+from airflow_gddl.contract.name_times import change_time, digits_of, moment
+from spark_jobs.dialects.dms_windows import windows
+from spark_jobs.dialects.window import EVERYTHING, Window
 
 OPTIONS = DmsOptions()
 
@@ -36,7 +38,7 @@ OPTIONS = DmsOptions()
     ],
 )
 def test_data_files(name: str, kind: str, file_format: str) -> None:
-    found = classify(name, OPTIONS)
+    found = classify(name)
     assert found is not None
     assert found[:2] == (kind, file_format)
     assert not is_temporary(name)
@@ -58,7 +60,7 @@ def test_data_files(name: str, kind: str, file_format: str) -> None:
     ],
 )
 def test_temporary_files_are_left_out_silently(name: str) -> None:
-    assert classify(name, OPTIONS) is None
+    assert classify(name) is None
     assert is_temporary(name)
 
 
@@ -78,12 +80,12 @@ def test_temporary_files_are_left_out_silently(name: str) -> None:
     ],
 )
 def test_unknown_names_are_left_out_but_not_temporary(name: str) -> None:
-    assert classify(name, OPTIONS) is None
+    assert classify(name) is None
     assert not is_temporary(name)
 
 
 def order(name: str) -> tuple[str, ...]:
-    found = classify(name, OPTIONS)
+    found = classify(name)
     assert found is not None
     return found[2]
 
@@ -114,15 +116,15 @@ def test_changes_are_ordered_by_the_time_in_the_name_then_by_path() -> None:
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9000, 1, 1)))  # noqa: DTZ001  names carry no zone
 def test_digits_and_moments_are_inverse(time: datetime) -> None:
     whole = time.replace(microsecond=time.microsecond // 1000 * 1000)
-    digits = dms_names.digits_of(time)
-    assert dms_names.moment(digits) == whole
+    digits = digits_of(time)
+    assert moment(digits) == whole
     assert change_time(f"a/{digits[:8]}-{digits[8:]}.csv") == digits
 
 
 def test_a_name_with_an_impossible_time_has_no_moment() -> None:
     digits = change_time("20240230-256199000.csv")
     assert digits == "20240230256199000"
-    assert dms_names.moment(digits) is None
+    assert moment(digits) is None
     assert change_time("LOAD00000001.csv") is None
 
 

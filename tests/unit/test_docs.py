@@ -16,6 +16,7 @@ from airflow_gddl.catalog import yaml_file
 from airflow_gddl.catalog.settings import FIELDS as SETTINGS
 from airflow_gddl.cli.main import app
 from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
@@ -164,6 +165,7 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "A row": defaults_of(TableSpec),
     "Schema evolution": defaults_of(SchemaEvolution),
     "DMS options": defaults_of(DmsOptions),
+    "Debezium options": defaults_of(DebeziumOptions),
     "Tiers": defaults_of(TierSpec),
     "databricks": defaults_of(DatabricksSettings),
     "databricks tiers": defaults_of(DatabricksTier),
@@ -209,8 +211,10 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings["runners"] = f"{{{runner}: {{{', '.join([inner, *(f'{f}: {v}' for f, v in own.items())])}}}}}"
     elif title == "Tiers":
         settings["tiers"] = f"{{large: {{{entry}}}}}"
+    elif title.endswith(" options"):
+        row |= {"dialect": title.split(maxsplit=1)[0].lower(), "options": f"{{{entry}}}"}
     else:
-        row["options" if title == "DMS options" else "schema_evolution"] = f"{{{entry}}}"
+        row["schema_evolution"] = f"{{{entry}}}"
     first = "".join(f"{key}: {value}\n" for key, value in settings.items())
     cells = ", ".join(f"{key}: {value}" for key, value in row.items())
     return {"gddl.yaml": first, "tables/t.yaml": f"tables:\n- {{table: shop.customers, keys: [id]}}\n- {{{cells}}}\n"}

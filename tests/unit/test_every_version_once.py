@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.name_times import change_time, digits_of, moment
 from spark_jobs import ledger as ledgers
-from spark_jobs.dialects.dms_names import change_time, digits_of, moment
 from spark_jobs.plan.batching import Limits
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.storage import Storage, StoredObject

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from spark_jobs.dialects.dms_names import change_time
+from airflow_gddl.contract.name_times import change_time
 from spark_jobs.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.storage import Storage, StoredObject

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.dialects import dms
+from spark_jobs.dialects.roles import match
 from spark_jobs.engines.delta_rs.arrays import recast
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
 from spark_jobs.engines.delta_rs.convert import Fitted, Mask, either, fit, mask_of
@@ -79,7 +79,7 @@ class _Decoder:
         return np.full(self.group.rows, value) if value and self.group.rows else None
 
     def _op(self) -> pa.Array:
-        found = dms.match(self.how.names, self.how.options.op_column)
+        found = match(self.how.names, self.how.dialect.op_column)
         if found is None:
             delivered = self._columns.nulls(STRING)
         else:
@@ -87,7 +87,7 @@ class _Decoder:
         if self.how.kind == "load":
             usual = pc.is_in(pc.fill_null(delivered, ""), value_set=pa.array(["", "I", "R"]))
             return pc.if_else(usual, "R", delivered)
-        if self.how.options.missing_op == "insert":
+        if self.how.dialect.missing_op == "insert":
             return pc.if_else(pc.equal(pc.fill_null(delivered, ""), ""), "I", delivered)
         return delivered
 
@@ -97,10 +97,11 @@ class _Decoder:
         problems = []
         if self.group.malformed is not None:
             where = mask_of(self.group.malformed.is_valid())
-            problems.append(Problem(where, "ROW_MALFORMED", None, "the line has more or fewer fields than columns"))
+            problems.append(Problem(where, "ROW_MALFORMED", None, self.how.dialect.malformed))
         unknown = mask_of(pc.invert(pc.is_in(op, value_set=known)))
-        column = self.how.options.op_column
-        problems.append(Problem(unknown, "OP_UNKNOWN", column, "not an operation: one of I, U, D"))
+        column = self.how.dialect.op_column
+        reason = f"not an operation: one of {self.how.dialect.operations}"
+        problems.append(Problem(unknown, "OP_UNKNOWN", column, reason))
         for target, value in zip(self.shape.data, values, strict=True):
             if target.name in self.shape.keys:
                 problems += self._key_problems(target.name, target.type, value)
@@ -148,7 +149,7 @@ class _Decoder:
         return pa.StructArray.from_arrays([p.values for p in parts], fields=list(kind)), misfit
 
     def _sequence_part(self, column: str, target: SqlType) -> Fitted:
-        found = dms.match(self.how.names, column)
+        found = match(self.how.names, column)
         if found is None:
             return Fitted(self._columns.nulls(target))
         value, source = self._columns.raw(found).values, self.how.types[found]
@@ -179,8 +180,8 @@ class _Decoder:
 
     def _commit_ts(self) -> pa.Array:
         target = ScalarType("timestamp")
-        for candidate in dms.commit_time_names(self.how.options):
-            found = dms.match(self.how.names, candidate)
+        for candidate in self.how.dialect.commit_times:
+            found = match(self.how.names, candidate)
             if found is not None:
                 value, kind = self._columns.raw(found).values, self.how.types[found]
                 if str(kind) in ("void", "date", "timestamp", "timestamp_ntz"):

@@ -9,9 +9,9 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import MaskMethod
-from spark_jobs.dialects import dms
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.roles import declared_types
 from spark_jobs.engines.delta_rs.arrays import recast
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
 from spark_jobs.engines.delta_rs.convert import Fitted, Mask, but, fit, from_nanos, mask_of, masked
@@ -21,6 +21,7 @@ from spark_jobs.plan.schema import ColumnAction, GroupPlan
 from spark_jobs.plan.types import ScalarType, SqlType, parse_type
 
 STRING = ScalarType("string")
+_TEXT = json_writer(STRING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class GroupDecoding:
     plan: GroupPlan
     before: GroupPlan
     schema_id: int
-    options: DmsOptions
+    dialect: Dialect
     masks: Mapping[str, MaskMethod] = field(default_factory=dict)
 
     @cached_property
@@ -53,7 +54,7 @@ class GroupDecoding:
 
     @cached_property
     def declared(self) -> Mapping[str, str]:
-        return dms.declared_types(dict(self.raw), self.options)
+        return declared_types(dict(self.raw), self.dialect)
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,16 @@ class Delivery:
             elif column in self.group.nanos:
                 shown = ScalarType("bigint")
             columns.append((column, values, shown))
-        return tuple(rows_json(columns, nulls=True))
+        lines = self._lines().take(at).to_pylist()
+        found = zip(rows_json(columns, nulls=True), lines, strict=True)
+        return tuple(row if line is None else f'{{"line":{_TEXT(line)}}}' for row, line in found)
+
+    def _lines(self) -> pa.Array:
+        """Original texts that a dialect could make no row of; nobody can mask them, so that masks keep them out."""
+        translated = any(file.translated for file in self.group.files)
+        if self.group.malformed is None or not translated or self.how.dialect.spec.mask:
+            return pa.nulls(self.group.rows, pa.string())
+        return self.group.malformed
 
 
 def _only(values: pa.Array, where: Mask) -> pa.Array:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.desk import Desk
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildOrder
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.apply import Applying

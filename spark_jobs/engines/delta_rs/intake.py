@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from spark_jobs.batch_schema import plan_batch
 from spark_jobs.desk import Desk
-from spark_jobs.dialects import dms
-from spark_jobs.dialects.probe import Probed, Unreadable, groups, probe_all
+from spark_jobs.dialects.probe import probe_all
+from spark_jobs.dialects.probed import Probed, Unreadable, groups
+from spark_jobs.dialects.roles import match
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
@@ -51,8 +52,8 @@ class Intaking:
         """See `Engine.take_in`."""
         if self.plan.source == "quarantine":
             return self._take_in_again(), ()
-        probed, unreadable = probe_all(self.desk.storage, self.plan.files, self.desk.options)
-        read = {p.file.path: read_file(self.desk.storage, p, self.desk.options) for p in probed}
+        probed, unreadable = probe_all(self.desk.storage, self.plan.files, self.desk.dialect)
+        read = {p.file.path: read_file(self.desk.storage, p) for p in probed}
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
         found = {path: r for path, r in read.items() if isinstance(r, FileRows)}
         unreadable = (*unreadable, *bad)
@@ -78,12 +79,12 @@ class Intaking:
     def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]]) -> Decoded:
         """Plan the schema for groups of raw rows and decode them."""
         desk, stored = self.desk, self.desk.stored_columns()
-        schema = plan_batch(desk.spec, desk.options, [landed for _, landed in raws], stored, self.state)
+        schema = plan_batch(desk.dialect, [landed for _, landed in raws], stored, self.state)
         decoded, erased, passed_over = [], desk.erasures.keys(), 0
         for (raw, landed), group in zip(raws, schema.groups, strict=True):
             how = GroupDecoding(
                 raw=landed.columns, kind=landed.kind, plan=group.plan, before=group.before,
-                schema_id=group.schema_id, options=desk.options, masks=group.masks,
+                schema_id=group.schema_id, dialect=desk.dialect, masks=group.masks,
             )  # fmt: skip
             ddl = record_ddl(how.raw, how.masks, raw.nanos)
             rows, gone = without_erased(decode(raw, how, schema.shape, self.plan), schema.shape, erased)
@@ -112,7 +113,7 @@ class Intaking:
         """Whether a group has nothing but deletes; asked only where that decides about a missing column."""
         if self.desk.spec.schema_evolution.dropped_column == "keep":
             return False
-        op = dms.match(list(raw.columns), self.desk.options.op_column)
+        op = match(list(raw.columns), self.desk.dialect.op_column)
         if op is None:
             return False
         values = pc.utf8_upper(pc.utf8_trim(raw.columns[op].cast(pa.string()), " "))
@@ -121,7 +122,7 @@ class Intaking:
     def take_up(self) -> Decoded:
         """See `Engine.take_up`."""
         desk, state = self.desk, replace(self.state, schemas=self.plan.schemas or self.state.schemas)
-        schema = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state)
+        schema = plan_batch(desk.dialect, (), desk.stored_columns(), state)
         rows = batch_rows(self.tables, desk.layout.changes, self.plan.batch_id, schema.shape)
         gddl = rows.column(GDDL)
         found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
@@ -139,7 +140,7 @@ class Intaking:
     def without_rows(self) -> Decoded:
         """See `Engine.without_rows`."""
         desk = self.desk
-        schema = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), self.state)
+        schema = plan_batch(desk.dialect, (), desk.stored_columns(), self.state)
         intake = Intake(schema=schema, figures=NOTHING, schema_ids=(), change_schemas=frozenset())
         return Decoded(intake=intake, groups=(), good=change_schema(schema.shape).empty_table())
 

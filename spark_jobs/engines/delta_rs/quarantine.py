@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
 from spark_jobs.engines.delta_rs.decode import DecodedGroup
 from spark_jobs.engines.delta_rs.read import RawGroup

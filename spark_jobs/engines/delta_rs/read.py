@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dms import DmsOptions
-from spark_jobs.dialects.probe import Probed, Unreadable
+from spark_jobs.dialects.probed import CsvForm, Probed, Unreadable
 from spark_jobs.engines.delta_rs.arrays import flat, recast
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
 from spark_jobs.engines.delta_rs.read_csv import read_csv
@@ -58,13 +57,15 @@ class FileRows:
     malformed: pa.Array | None = None
 
 
-def read_file(storage: Storage, probed: Probed, options: DmsOptions) -> FileRows | Unreadable:
+def read_file(storage: Storage, probed: Probed) -> FileRows | Unreadable:
     """All of a file, or why it can't be read."""
     file = probed.file
     try:
+        if probed.table is not None:
+            return _columns(probed.table, probed)
         with storage.open_input(file.path) as stream:
-            if file.format == "csv":
-                return _csv(stream.read(), probed, options)
+            if probed.csv is not None:
+                return _csv(stream.read(), probed, probed.csv)
             return _parquet(io.BytesIO(gzip.decompress(stream.read())) if probed.wrapped else stream, probed)
     except FileNotFoundError:
         return Unreadable(file, "FILE_VANISHED", "the file is gone since it was listed")
@@ -73,12 +74,15 @@ def read_file(storage: Storage, probed: Probed, options: DmsOptions) -> FileRows
 
 
 def _parquet(stream: Any, probed: Probed) -> FileRows:
-    table = pq.ParquetFile(stream).read(use_threads=False)
+    return _columns(pq.ParquetFile(stream).read(use_threads=False), probed)
+
+
+def _columns(table: pa.Table, probed: Probed) -> FileRows:
     columns = [
         nanoseconds(table.column(i)) if name in probed.nanos else recast(plain(flat(table.column(i))), _arrow(kind))
         for i, (name, kind) in enumerate(probed.columns)
     ]
-    return FileRows(tuple(columns), table.num_rows)
+    return FileRows(tuple(columns), table.num_rows, probed.malformed)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -102,9 +106,9 @@ def plain(values: pa.Array) -> pa.Array:
     return values
 
 
-def _csv(data: bytes, probed: Probed, options: DmsOptions) -> FileRows:
+def _csv(data: bytes, probed: Probed, form: CsvForm) -> FileRows:
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    table, malformed = read_csv(text, [n for n, _ in probed.columns], options, header=probed.header)
+    table, malformed = read_csv(text, [n for n, _ in probed.columns], form, header=probed.header)
     return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)
 
 

@@ -9,12 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from airflow_gddl.contract.dms import DmsOptions
+from spark_jobs.dialects.probed import CsvForm
 
 
-def read_csv(
-    data: bytes, names: Sequence[str], options: DmsOptions, *, header: bool
-) -> tuple[pa.Table, pa.Array | None]:
+def read_csv(data: bytes, names: Sequence[str], form: CsvForm, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
     """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
 
     An empty field is null, a quoted empty one is empty text; the text that stands for null does so quoted too.
@@ -29,10 +27,10 @@ def read_csv(
     skipped = 1 if header else 0
     read = pcsv.ReadOptions(column_names=list(map(str, range(len(names)))), use_threads=False, skip_rows=skipped,
                             block_size=max(1 << 20, len(data) + 1))  # fmt: skip
-    parse = pcsv.ParseOptions(delimiter=options.csv_delimiter, newlines_in_values=True, invalid_row_handler=note)
+    parse = pcsv.ParseOptions(delimiter=form.csv_delimiter, newlines_in_values=True, invalid_row_handler=note)
     convert = pcsv.ConvertOptions(
         column_types={str(i): pa.string() for i in range(len(names))},
-        null_values=["", options.csv_null],
+        null_values=["", form.csv_null],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
@@ -40,10 +38,10 @@ def read_csv(
         table = pa.table({str(i): pa.array([], pa.string()) for i in range(len(names))})
     else:
         table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
-    columns = [_without(column, options.csv_null) for column in table.columns]
+    columns = [_without(column, form.csv_null) for column in table.columns]
     if not broken:
         return pa.table(columns, names=list(map(str, range(len(names))))), None
-    return _with_broken(columns, broken, options, skipped)
+    return _with_broken(columns, broken, form, skipped)
 
 
 def _is_text(data: bytes) -> bool:
@@ -62,20 +60,20 @@ def _without(column: pa.ChunkedArray, null: str) -> pa.ChunkedArray:
 
 
 def _with_broken(
-    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], options: DmsOptions, skipped: int
+    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: CsvForm, skipped: int
 ) -> tuple[pa.Table, pa.Array]:
     """Put the broken lines back in their places, with as many fields as they have."""
     rows = [list(row) for row in zip(*(c.to_pylist() for c in columns), strict=True)]
     lines: list[str | None] = [None] * len(rows)
     for number, text in broken:
         at = number - 1 - skipped
-        rows.insert(at, _fields(text, len(columns), options))
+        rows.insert(at, _fields(text, len(columns), form))
         lines.insert(at, text)
     arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(columns))]
     return pa.table(arrays, names=list(map(str, range(len(columns))))), pa.array(lines, pa.string())
 
 
-def _fields(text: str, width: int, options: DmsOptions) -> list[str | None]:
-    found = next(csv.reader([text], delimiter=options.csv_delimiter), [])
-    values: list[str | None] = [None if v in ("", options.csv_null) else v for v in found[:width]]
+def _fields(text: str, width: int, form: CsvForm) -> list[str | None]:
+    found = next(csv.reader([text], delimiter=form.csv_delimiter), [])
+    values: list[str | None] = [None if v in ("", form.csv_null) else v for v in found[:width]]
     return values + [None] * (width - len(values))

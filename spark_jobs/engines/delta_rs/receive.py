@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.evolve import TableDefinition

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import MaskMethod
-from spark_jobs.dialects import dms
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.roles import declared_types, match
 from spark_jobs.engines.shape import GDDL, RESCUED, Shape
 from spark_jobs.engines.spark.convert import Fitted, cast, fit, from_nanos, masked
 from spark_jobs.engines.spark.order import name
@@ -36,6 +36,7 @@ class GroupDecoding:
         already_masked: rows come from the quarantine, where they were masked.
         nanos: timestamps that come as whole nanoseconds.
         schema_id: index into the ledger's schemas.
+        translated: the dialect made the rows; what `MALFORMED` holds is all there is of a row.
     """
 
     raw: tuple[tuple[str, str], ...]
@@ -43,10 +44,11 @@ class GroupDecoding:
     plan: GroupPlan
     before: GroupPlan
     schema_id: int
-    options: DmsOptions
+    dialect: Dialect
     masks: Mapping[str, MaskMethod] = field(default_factory=dict)
     already_masked: bool = False
     nanos: tuple[str, ...] = ()
+    translated: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,12 +96,12 @@ class _Decoder:
         )
 
     def _op(self) -> Column:
-        found = dms.match(self.how.names, self.how.options.op_column)
+        found = match(self.how.names, self.how.dialect.op_column)
         delivered = F.lit(None).cast("string") if found is None else F.upper(F.trim(name(found).cast("string")))
         if self.how.kind == "load":
             usual = F.coalesce(delivered, F.lit("")).isin("", "I", "R")
             return F.when(usual, F.lit("R")).otherwise(delivered)
-        if self.how.options.missing_op == "insert":
+        if self.how.dialect.missing_op == "insert":
             return F.coalesce(F.when(delivered != "", delivered), F.lit("I"))
         return delivered
 
@@ -107,14 +109,12 @@ class _Decoder:
         """Wrong whatever the values: malformed line, unknown operation, null key, change of an append-only table."""
         known = ("R",) if self.how.kind == "load" else _OPERATIONS
         errors = [
-            _problem(
-                name(MALFORMED).isNotNull(), "ROW_MALFORMED", None, "the line has more or fewer fields than columns"
-            ),
+            _problem(name(MALFORMED).isNotNull(), "ROW_MALFORMED", None, self.how.dialect.malformed),
             _problem(
                 ~F.coalesce(op.isin(*known), F.lit(False)),
                 "OP_UNKNOWN",
-                self.how.options.op_column,
-                "not an operation: one of I, U, D",
+                self.how.dialect.op_column,
+                f"not an operation: one of {self.how.dialect.operations}",
             ),
         ]
         for column, value in zip(self.shape.data, values, strict=True):
@@ -161,7 +161,7 @@ class _Decoder:
         return F.struct(*(p.value.alias(c) for p, c in zip(fitted, self.shape.sequence, strict=True))), misfit
 
     def _sequence_part(self, column: str, target: SqlType) -> Fitted:
-        found = dms.match(self.how.names, column)
+        found = match(self.how.names, column)
         if found is None:
             return Fitted(F.lit(None).cast(spark_type(str(target))), F.lit(False))
         value, source = self._raw(found)
@@ -184,7 +184,7 @@ class _Decoder:
         misfit = F.lit(False)
         if column in self.how.nanos:
             misfit = from_nanos(name(column), kind).misfit
-        declared = dms.declared_types(dict(self.how.raw), self.how.options).get(column)
+        declared = declared_types(dict(self.how.raw), self.how.dialect).get(column)
         if declared is not None and not (self.how.already_masked and column in self.how.masks):
             fitted = fit(value, kind, parse_type(declared))
             value, misfit, kind = fitted.value, fitted.misfit, parse_type(declared)
@@ -254,12 +254,17 @@ class _Decoder:
                 columns.append(F.lit(None).cast(spark_type("string" if kind == "void" else kind)).alias(column))
             else:
                 columns.append(masked(self._raw(column)[0], method).alias(column))
-        return F.to_json(F.struct(*columns), _JSON | {"ignoreNullFields": "false"})
+        record = F.to_json(F.struct(*columns), _JSON | {"ignoreNullFields": "false"})
+        if not self.how.translated or self.how.dialect.spec.mask:
+            return record
+        # The original text that the dialect could make no row of; nobody could mask it.
+        line = F.to_json(F.struct(name(MALFORMED).alias("line")), _JSON)
+        return F.when(name(MALFORMED).isNull(), record).otherwise(line)
 
     def _struct(self, op: Column, sequence: Column | None) -> Column:
         commit_ts = F.lit(None).cast("timestamp")
-        for candidate in dms.commit_time_names(self.how.options):
-            found = dms.match(self.how.names, candidate)
+        for candidate in self.how.dialect.commit_times:
+            found = match(self.how.names, candidate)
             if found is not None:
                 commit_ts = self._raw(found)[0].try_cast("timestamp")
                 break

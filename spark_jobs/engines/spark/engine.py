@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.batch_schema import plan_batch
 from spark_jobs.desk import Desk
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import RebuildOrder
 from spark_jobs.engines.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.engines.shape import GDDL, Shape
@@ -149,7 +149,7 @@ class SparkEngine:
         return self._work(desk, plan, state, decoded)
 
     def without_rows(self, desk: Desk, plan: BatchPlan, state: TableState) -> SparkWork:
-        schema = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state)
+        schema = plan_batch(desk.dialect, (), desk.stored_columns(), state)
         intake = Intake(schema=schema, figures=NOTHING, schema_ids=(), change_schemas=frozenset())
         rows = self.tables.read(desk.layout.changes).limit(0)
         work = self._work(desk, plan, state, Decoded(intake=intake, groups=(), rows=rows))

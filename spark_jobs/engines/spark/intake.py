@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.layout import join
 from spark_jobs.batch_schema import GroupSchema, plan_batch
 from spark_jobs.desk import Desk
-from spark_jobs.dialects import dms
-from spark_jobs.dialects.probe import Probed, Unreadable, groups, probe_all
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.probe import probe_all
+from spark_jobs.dialects.probed import Probed, Unreadable, groups
+from spark_jobs.dialects.roles import match
 from spark_jobs.engines.errors_table import record_ddl
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark import quarantine
@@ -23,7 +28,7 @@ from spark_jobs.engines.spark.decode import ERROR, KIND, GroupDecoding, Stamp, d
 from spark_jobs.engines.spark.erasing import without_erased
 from spark_jobs.engines.spark.measure import measure
 from spark_jobs.engines.spark.order import name
-from spark_jobs.engines.spark.read import RawGroup, read_group, union
+from spark_jobs.engines.spark.read import MALFORMED, RawGroup, read_group, union
 from spark_jobs.engines.spark.tables import Tables, sql_text
 from spark_jobs.intake import Intake, Landed
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -60,7 +65,7 @@ class Intaking:
         """See `Engine.take_in`."""
         if self.plan.source == "quarantine":
             return self._take_in_again(), ()
-        readable, unreadable = probe_all(self.desk.storage, self.plan.files, self.desk.options)
+        readable, unreadable = probe_all(self.desk.storage, self.plan.files, self.desk.dialect, self._staged)
         if not readable:
             return None, unreadable
         try:
@@ -76,7 +81,7 @@ class Intaking:
 
     def _decode_all(self, files: Sequence[Probed], unreadable: tuple[Unreadable, ...]) -> Decoded:
         places = self._places(files)
-        raws = [read_group(self.tables.spark, group, places, self.desk.options) for group in groups(files)]
+        raws = [read_group(self.tables.spark, group, places) for group in groups(files)]
         counted = [f.rows for f in files]
         decoded = self._decode_groups([(raw, self._landed(raw)) for raw in raws])
         ids, passed_over = decoded.intake.schema_ids, decoded.intake.erased
@@ -91,11 +96,11 @@ class Intaking:
     def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]]) -> Decoded:
         """Plan the schema for groups of raw rows and decode them."""
         desk, stored = self.desk, self.desk.stored_columns()
-        schema = plan_batch(desk.spec, desk.options, [landed for _, landed in raws], stored, self.state)
+        schema = plan_batch(desk.dialect, [landed for _, landed in raws], stored, self.state)
         stamp = Stamp(self.plan.batch_id, self.plan.planned_at)
         decoded, erased, passed_over = [], desk.erasures.keys(), 0
         for (raw, landed), group in zip(raws, schema.groups, strict=True):
-            how = _decoding(raw, landed, group, desk.options)
+            how = _decoding(raw, landed, group, desk.dialect)
             ddl = record_ddl(how.raw, how.masks, how.nanos)
             rows, gone = without_erased(decode(raw.rows, how, schema.shape, stamp), schema.shape, erased)
             decoded.append((rows, ddl))
@@ -127,7 +132,7 @@ class Intaking:
         """Whether a group has nothing but deletes; asked only where that decides about a missing column."""
         if self.desk.spec.schema_evolution.dropped_column == "keep":
             return False
-        op = dms.match([n for n, _ in raw.files[0].columns], self.desk.options.op_column)
+        op = match([n for n, _ in raw.files[0].columns], self.desk.dialect.op_column)
         if op is None:
             return False
         others = raw.rows.where(F.upper(F.trim(name(op).cast("string"))) != "D")
@@ -135,22 +140,40 @@ class Intaking:
 
     def _places(self, files: Sequence[Probed]) -> dict[str, tuple[int, str]]:
         """Ordinal in the batch and path to read from; parquet inside gzip is unwrapped beside the ledger first."""
-        ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         places = {}
         for found in files:
-            ordinal, path = ordinals[found.file.path], found.file.path
+            ordinal, path = self._ordinals[found.file.path], found.file.path
+            if found.wrapped or found.translated:
+                path = self._beside(ordinal)
             if found.wrapped:
-                path = join(self.desk.layout.state, "unwrapped", f"{self.plan.batch_id}-{ordinal}.parquet")
                 self.desk.storage.write(path, gzip.decompress(self.desk.storage.read(found.file.path)))
             places[found.file.path] = (ordinal, path)
         return places
+
+    @cached_property
+    def _ordinals(self) -> dict[str, int]:
+        return {file.path: i for i, file in enumerate(self.plan.files)}
+
+    def _beside(self, ordinal: int) -> str:
+        return join(self.desk.layout.state, "unwrapped", f"{self.plan.batch_id}-{ordinal}.parquet")
+
+    def _staged(self, found: Probed) -> Probed:
+        """Rows that the dialect has made of a file go beside the ledger, as parquet, and out of memory."""
+        if found.table is None:
+            return found
+        lines = pa.nulls(found.table.num_rows, pa.string()) if found.malformed is None else found.malformed
+        table = found.table.append_column(MALFORMED, lines)
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        self.desk.storage.write(self._beside(self._ordinals[found.file.path]), sink.getvalue())
+        return replace(found, table=None, malformed=None)
 
     def _damaged(self, files: Sequence[Probed]) -> tuple[Unreadable, ...]:
         """Read every file alone and whole, to find those whose inside is damaged though the footer is not."""
         bad = []
         places = self._places(files)
         for found in files:
-            rows = read_group(self.tables.spark, [found], places, self.desk.options).rows
+            rows = read_group(self.tables.spark, [found], places).rows
             columns = [name(n) for n, kind in found.columns if kind != "void" and "map<" not in kind]
             try:
                 rows.select(F.xxhash64(*columns).alias("h")).agg(F.max("h")).collect()
@@ -162,7 +185,7 @@ class Intaking:
     def take_up(self) -> Decoded:
         """See `Engine.take_up`."""
         desk, state = self.desk, replace(self.state, schemas=self.plan.schemas or self.state.schemas)
-        schema = plan_batch(desk.spec, desk.options, (), desk.stored_columns(), state)
+        schema = plan_batch(desk.dialect, (), desk.stored_columns(), state)
         op, gddl = F.col(GDDL)["op"], F.col(GDDL)
         rows = self.tables.read(desk.layout.changes).where(gddl["batch_id"] == self.plan.batch_id)
         kind = F.when(op == "R", "load").otherwise("change")
@@ -190,15 +213,16 @@ class Intaking:
         return self._decode_groups(raws) if raws else None
 
 
-def _decoding(raw: RawGroup, landed: Landed, group: GroupSchema, options: DmsOptions) -> GroupDecoding:
+def _decoding(raw: RawGroup, landed: Landed, group: GroupSchema, dialect: Dialect) -> GroupDecoding:
     return GroupDecoding(
         raw=landed.columns,
         kind=landed.kind,
         plan=group.plan,
         before=group.before,
         schema_id=group.schema_id,
-        options=options,
+        dialect=dialect,
         masks=group.masks,
         nanos=raw.nanos,
         already_masked=raw.already_masked,
+        translated=any(file.translated for file in raw.files),
     )

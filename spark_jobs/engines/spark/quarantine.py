@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.errors_table import COLUMNS, NANOS, ROW_BITS
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark.decode import ERROR, JSON_OPTIONS, KIND, RECORD, Stamp

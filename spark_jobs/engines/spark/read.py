@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_gddl.contract.dms import DmsOptions
-from spark_jobs.dialects.probe import Probed
+from spark_jobs.dialects.probed import CsvForm, Probed
 from spark_jobs.engines.errors_table import ROW_BITS
 from spark_jobs.engines.spark.tables import spark_type
 
@@ -37,9 +36,7 @@ class RawGroup:
     already_masked: bool = False
 
 
-def read_group(
-    spark: SparkSession, files: Sequence[Probed], places: Mapping[str, tuple[int, str]], options: DmsOptions
-) -> RawGroup:
+def read_group(spark: SparkSession, files: Sequence[Probed], places: Mapping[str, tuple[int, str]]) -> RawGroup:
     """Read a group.
 
     Args:
@@ -47,11 +44,7 @@ def read_group(
     """
     first = files[0]
     paths = [_literal(places[f.file.path][1]) for f in files]
-    rows = (
-        _read_parquet(spark, first, paths)
-        if first.file.format == "parquet"
-        else _read_csv(spark, first, paths, options)
-    )
+    rows = _read_parquet(spark, first, paths) if first.csv is None else _read_csv(spark, first, paths, first.csv)
     lookup = spark.createDataFrame(
         [(uri(places[f.file.path][1]), f.file.path, places[f.file.path][0], f.file.generation) for f in files],
         "_gddl__uri string, _gddl__file string, _gddl__ordinal bigint, _gddl__generation int",
@@ -69,6 +62,8 @@ def _read_parquet(spark: SparkSession, like: Probed, paths: list[str]) -> DataFr
         if kind != "void":
             read_as = "bigint" if column in like.nanos else kind
             fields.append(T.StructField(column, spark_type(read_as)))
+    if like.translated:
+        fields.append(T.StructField(MALFORMED, T.StringType()))
     rows = spark.read.schema(T.StructType(fields)).parquet(*paths)
     rows = rows.select(
         "*", F.col("_metadata.file_path").alias("_gddl__uri"), F.col("_metadata.row_index").alias("_gddl__row")
@@ -76,10 +71,10 @@ def _read_parquet(spark: SparkSession, like: Probed, paths: list[str]) -> DataFr
     for column, kind in like.columns:
         if kind == "void":
             rows = rows.withColumn(column, F.lit(None))
-    return rows.withColumn(MALFORMED, F.lit(None).cast("string"))
+    return rows if like.translated else rows.withColumn(MALFORMED, F.lit(None).cast("string"))
 
 
-def _read_csv(spark: SparkSession, like: Probed, paths: list[str], options: DmsOptions) -> DataFrame:
+def _read_csv(spark: SparkSession, like: Probed, paths: list[str], form: CsvForm) -> DataFrame:
     """CSV rows; a file is one partition, so that row numbers follow from Spark's own row ids."""
     for key, value in _WHOLE_FILES.items():
         spark.conf.set(key, value)
@@ -90,8 +85,8 @@ def _read_csv(spark: SparkSession, like: Probed, paths: list[str], options: DmsO
     reader = (
         spark.read.schema(schema).option("header", like.header).option("multiLine", True).option("enforceSchema", True)
     )
-    reader = reader.option("sep", options.csv_delimiter).option("quote", '"').option("escape", '"')
-    reader = reader.option("nullValue", options.csv_null).option("emptyValue", "").option("encoding", "UTF-8")
+    reader = reader.option("sep", form.csv_delimiter).option("quote", '"').option("escape", '"')
+    reader = reader.option("nullValue", form.csv_null).option("emptyValue", "").option("encoding", "UTF-8")
     rows = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", MALFORMED).csv(paths)
     row = F.monotonically_increasing_id().bitwiseAND(F.lit(_CSV_ROW_MASK))
     return rows.select("*", F.col("_metadata.file_path").alias("_gddl__uri"), row.alias("_gddl__row"))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.dialects.probe import Unreadable
+from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.figures import Appended, Figures, Overlap
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import evolve, history, quarantine

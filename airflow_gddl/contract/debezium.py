@@ -1,0 +1,29 @@
+"""Options of the dialect `debezium`: how Debezium's events came into files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebeziumOptions:
+    """Everything has Debezium's own default; name only what the connector's settings changed."""
+
+    __pydantic_config__ = _STRICT
+
+    unavailable: str = "__debezium_unavailable_value"
+    """`unavailable.value.placeholder`: what stands for a value that the source did not send; the stored one is kept."""
+    semantic_types: Mapping[str, str] = field(default_factory=dict)
+    """Column to Connect type name (`io.debezium.time.MicroTimestamp`, ...), for files that don't tell it themselves."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Column to SQL type (`decimal(12,2)`, `date`, ...) for values that come as text; others keep their type."""
+    lookback: str = "7d"
+    """How far behind the newest change file each run looks for a late one; only where file names tell their time."""
+    missing_folder: Literal["report", "empty"] = "report"
+    """What a vanished folder means: a warning, or that the table is empty now."""
+    verify_connection: str | None = None
+    """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""

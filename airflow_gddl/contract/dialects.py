@@ -1,0 +1,111 @@
+"""The register of dialects: who can have written the files, what its options are, and what reads them.
+
+Both sides look here: the Airflow side checks a row's options, the job loads what reads the files. Classes are named,
+not imported, so that neither side loads what it doesn't need. Other packages add theirs by an entry point of the group
+`airflow_gddl.dialects`: its name is the dialect's, its value `module:attribute` of a `Registered` (docs/extending.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
+
+from airflow_gddl.contract.errors import FatalError
+
+GROUP = "airflow_gddl.dialects"
+
+
+class DialectOptions(Protocol):
+    """What the options of every dialect have; the class is a frozen dataclass, all fields with defaults."""
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Column to SQL type, for values that come as text."""
+        ...
+
+    @property
+    def lookback(self) -> str:
+        """How far behind the newest change file each run looks for a late one, where names tell the time."""
+        ...
+
+    @property
+    def missing_folder(self) -> Literal["report", "empty"]:
+        """What a vanished folder means."""
+        ...
+
+    @property
+    def verify_connection(self) -> str | None:
+        """Name of the connection to the source."""
+        ...
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A dialect by the names of its two classes, `module:Class`.
+
+    Attributes:
+        options: what the row's `options` are built to; see `DialectOptions`. Loaded on both sides.
+        reading: the subclass of `spark_jobs.dialects.base.Dialect`; loaded by the job alone.
+    """
+
+    options: str
+    reading: str
+
+
+BUILT_IN: Mapping[str, Registered] = {
+    "dms": Registered("airflow_gddl.contract.dms:DmsOptions", "spark_jobs.dialects.dms:DmsDialect"),
+    "debezium": Registered(
+        "airflow_gddl.contract.debezium:DebeziumOptions", "spark_jobs.dialects.debezium:DebeziumDialect"
+    ),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names that a row's `dialect` may have, built-in ones first."""
+    return (*BUILT_IN, *sorted(set(_entry_points()) - set(BUILT_IN)))
+
+
+def registered(name: str) -> Registered:
+    """
+    Raises:
+        FatalError: `DIALECT_UNKNOWN`.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    found = _entry_points().get(name)
+    if found is None:
+        raise FatalError(
+            "DIALECT_UNKNOWN",
+            f"no dialect {name!r}; there are {', '.join(names())}",
+            remedy="correct `dialect`, or install the package that brings it where the job runs",
+        )
+    return cast("Registered", found.load())
+
+
+def options_class(name: str) -> type[Any]:
+    """The class of a dialect's options.
+
+    Raises:
+        FatalError: `DIALECT_UNKNOWN`.
+    """
+    return cast("type[Any]", load(registered(name).options))
+
+
+def load(reference: str) -> Any:
+    """What `module:attribute` names."""
+    module, _, attribute = reference.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def forget() -> None:
+    """Look again for packages, which may have come since."""
+    _entry_points.cache_clear()
+
+
+@functools.cache
+def _entry_points() -> Mapping[str, importlib.metadata.EntryPoint]:
+    return {found.name: found for found in importlib.metadata.entry_points(group=GROUP)}

@@ -1,0 +1,93 @@
+"""What a dialect is: who wrote the files, as the rest of the job sees it.
+
+One subclass of `Dialect` and one entry in the register (`airflow_gddl.contract.dialects`) add a dialect:
+docs/extending.md shows how. Nothing else of the job knows one from another.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, BinaryIO, ClassVar, Literal, Protocol
+
+from airflow_gddl.contract.file_names import Names, is_temporary
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.probed import Probed
+from spark_jobs.dialects.window import EVERYTHING, Window
+from spark_jobs.plan.files import PlannedFile
+
+
+class Opens(Protocol):
+    def open_input(self, path: str) -> BinaryIO: ...
+
+
+@dataclass(frozen=True)
+class Dialect(ABC):
+    """A dialect bound to a row.
+
+    Attributes:
+        spec: the metadata row.
+        options: the row's options, of the class that is registered with the dialect.
+        title: who writes such files, for messages.
+        operations: the operations as the source names them, for messages.
+        malformed: what is wrong with a row that a `Probed.malformed` marks.
+        total_order: columns that the service may add, each of which orders changes totally; the first that comes
+            is taken.
+        carried: column that the service adds to list the columns that an update carries; null: it adds none.
+    """
+
+    spec: TableSpec
+    options: Any
+
+    title: ClassVar[str]
+    operations: ClassVar[str] = "I, U, D"
+    malformed: ClassVar[str] = "the line has more or fewer fields than columns"
+    total_order: ClassVar[tuple[str, ...]] = ()
+    carried: ClassVar[str | None] = None
+
+    @abstractmethod
+    def classify(self, relative_path: str) -> Names | None:
+        """What the path of a file below the landing folder tells; None for what is no data file."""
+
+    @abstractmethod
+    def probe(self, storage: Opens, file: PlannedFile) -> Probed:
+        """What a file holds: parquet and CSV may be left for the engines to read, other forms come as a table.
+
+        `I`, `U`, `D` stand in the column of operations. Called from several threads.
+
+        Raises:
+            QuarantinableError: the file can't be read; `probe.reading` makes the usual errors into one.
+        """
+
+    @property
+    @abstractmethod
+    def op_column(self) -> str:
+        """Column that holds the operation; it never reaches the lake."""
+
+    @property
+    def commit_times(self) -> Sequence[str]:
+        """Columns that may hold the commit time; the first that comes is taken. They order changes, not totally."""
+        return ()
+
+    @property
+    def missing_op(self) -> Literal["quarantine", "insert"]:
+        """What a change without an operation is."""
+        return "quarantine"
+
+    def is_temporary(self, relative_path: str) -> bool:
+        """Whether a file that is no data file needs no warning."""
+        return is_temporary(relative_path)
+
+    def is_technical(self, column: str) -> bool:
+        """Whether the service adds a column of this name, beyond those named above."""
+        return column in (*self.total_order, *self.commit_times, self.carried)
+
+    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - others need it
+        """Listings that find every change file whose name tells (`plan.name_times`) a time from `since` on, or more.
+
+        Args:
+            cursor: relative path of the newest change file; `until`: a time after which no file has been written.
+        """
+        return EVERYTHING

@@ -1,0 +1,176 @@
+"""JSON files into change events: lines, concatenated objects or an array; in Connect's wrapper, a sink's, or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+Json = Any
+Schema = Mapping[str, Any]
+
+OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
+_WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change.
+
+    Attributes:
+        op: `I`, `U`, `D`; another operation as it came, in upper case; null: it is no event.
+        row: the row after the change, of a delete what is told of the row before; empty where nothing is.
+        source: where it stands in the source's log.
+    """
+
+    op: str | None
+    row: Mapping[str, Json] = field(default_factory=dict)
+    source: Mapping[str, Json] = field(default_factory=dict)
+
+
+NO_EVENT = Event(None)
+
+
+@dataclass(frozen=True)
+class Events:
+    """The records of a file but tombstones, in its order.
+
+    Attributes:
+        broken: place in `found` to original text of what is no event; `NO_EVENT` stands there.
+        fields: Connect schema of each column, as far as the file tells; the last one of a name that comes twice.
+        text: all of the file.
+    """
+
+    found: Sequence[Event]
+    broken: Mapping[int, str]
+    fields: Mapping[str, Schema]
+    text: str
+
+    @cached_property
+    def malformed(self) -> pa.Array | None:
+        """See `Probed.malformed`."""
+        if not self.broken:
+            return None
+        return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
+
+
+def read_events(data: bytes) -> Events:
+    """
+    Raises:
+        ValueError: it ends inside a record, holds no event though it has records, or is no text.
+    """
+    text = data.decode("utf-8")
+    found: list[Event] = []
+    broken: dict[int, str] = {}
+    fields: dict[str, Schema] = {}
+    for original, value, schema in _values(text):
+        if value is None:
+            continue
+        event = event_of(value)
+        if event is None:
+            broken[len(found)] = original if original is not None else json.dumps(value, ensure_ascii=False)
+        elif schema is not None:
+            fields.update(_row_fields(schema))
+        found.append(event or NO_EVENT)
+    if broken and len(broken) == len(found):
+        raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
+    return Events(found, broken, fields, text)
+
+
+def event_of(value: Json) -> Event | None:
+    """Null for what is no event: no `op`, or not the `before` or `after` that the operation needs."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
+        return None
+    op, source = value["op"], value.get("source")
+    row = value.get("before" if op == "d" else "after")
+    if op in OPERATIONS and not isinstance(row, Mapping) and (op != "d" or row is not None):
+        return None
+    row = row if isinstance(row, Mapping) else {}
+    return Event(OPERATIONS.get(op, op.upper()), row, source if isinstance(source, Mapping) else {})
+
+
+def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
+    """Original text (null: not at hand), value without wrappers (null: a tombstone) and Connect schema (null: none)."""
+    if text.lstrip()[:1] == "[":
+        for value in json.loads(text):
+            yield None, *_unwrapped(value)
+        return
+    wrapper = _Wrapper()
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        stripped = line.strip()
+        if not stripped:
+            continue
+        try:
+            quick = wrapper.read(stripped)
+            found = [quick] if quick is not None else [_unwrapped(value) for value in _concatenated(stripped)]
+        except json.JSONDecodeError as error:
+            if number == len(lines) - 1:
+                raise ValueError(f"the file ends inside a record: {error}") from error
+            yield stripped, "", None
+            continue
+        for value, schema in found:
+            yield stripped, value, schema
+
+
+def _concatenated(line: str) -> Iterator[Json]:
+    """Firehose writes objects without anything between them."""
+    at, decoder = 0, json.JSONDecoder()
+    while at < len(line):
+        value, at = decoder.raw_decode(line, at)
+        yield value
+        at += len(line[at:]) - len(line[at:].lstrip())
+
+
+class _Wrapper:
+    """Connect repeats a topic's schema, several times as long as the event, in every line: it is read once."""
+
+    def __init__(self) -> None:
+        self._prefix = ""
+        self._schema: Schema | None = None
+
+    def read(self, line: str) -> tuple[Json, Schema | None] | None:
+        """Payload and schema; null for a line that is not wrapped, or not so tersely."""
+        if not line.startswith(_WRAPPER):
+            return None
+        if not self._prefix or not line.startswith(self._prefix):
+            schema, end = json.JSONDecoder().raw_decode(line, len(_WRAPPER) - 1)
+            if not line.startswith(_PAYLOAD, end):
+                return None
+            self._prefix, self._schema = line[: end + len(_PAYLOAD)], schema
+        if not line.endswith("}"):
+            raise json.JSONDecodeError("no closing brace", line, len(line))
+        return json.loads(line[len(self._prefix) : -1]), self._schema
+
+
+def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
+    """Out of Connect's `schema` and `payload`, and of the `key`, `value`, `offset` that sinks put around records."""
+    schema = None
+    if isinstance(value, str):  # of a converter that knows only texts
+        value = _parsed(value)
+    while isinstance(value, Mapping) and "op" not in value:
+        if "payload" in value:
+            schema, value = value.get("schema"), value["payload"]
+        elif "value" in value:
+            value = value["value"]
+        else:
+            break
+    return value, schema if isinstance(schema, Mapping) else None
+
+
+def _parsed(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _row_fields(envelope: Schema) -> dict[str, Schema]:
+    """Schemas of the columns: those of `after`, or of `before`."""
+    parts = {part.get("field"): part for part in envelope.get("fields") or ()}
+    row = parts.get("after") or parts.get("before") or {}
+    return {part["field"]: part for part in row.get("fields") or () if isinstance(part.get("field"), str)}

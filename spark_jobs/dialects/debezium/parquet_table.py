@@ -1,0 +1,162 @@
+"""Events out of parquet, where the envelope is a row of structs, as a table of rows."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from airflow_gddl.contract.debezium import DebeziumOptions
+from spark_jobs.dialects.debezium.connect_types import Kind, named_kind
+from spark_jobs.dialects.debezium.events import OPERATIONS
+from spark_jobs.dialects.debezium.technical import with_technical
+from spark_jobs.dialects.debezium.values import array_of, kind_for, unavailable_forms
+
+_AVRO = b"parquet.avro.schema"
+
+
+def read_parquet(data: bytes, options: DebeziumOptions) -> pa.Table:
+    """
+    Raises:
+        ValueError: its columns are not those of an envelope.
+        pyarrow.ArrowException: it is no parquet file, or a damaged one.
+    """
+    table = _envelopes(pq.ParquetFile(io.BytesIO(data)).read(use_threads=False))
+    raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
+    deleted = pa.array([op == "d" for op in raw], pa.bool_())
+    fields = _names_of_types(table.schema.metadata or {})
+    data_columns: dict[str, pa.Array] = {}
+    kept: dict[str, Sequence[bool]] = {}
+    for name, values in _row_columns(table, deleted).items():
+        found, flags = _available(values, options)
+        if any(flags):
+            kept[name] = flags
+        data_columns[name] = _meant(found, _kind(name, fields, options))
+    sources = [source or {} for source in table.column("source").to_pylist()] if "source" in table.column_names else []
+    ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
+    return with_technical(ops, data_columns, sources or [{}] * table.num_rows, kept)
+
+
+def _envelopes(table: pa.Table) -> pa.Table:
+    """The envelopes, out of the `value` that sinks put beside `key` and `offset`."""
+    if "op" not in table.column_names and (inner := _parts(table, "value")):
+        table = pa.table(inner).replace_schema_metadata(table.schema.metadata)
+    if "op" not in table.column_names or not (_parts(table, "before") or _parts(table, "after")):
+        raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
+    return table
+
+
+def _row_columns(table: pa.Table, deleted: pa.Array) -> dict[str, pa.Array]:
+    """Columns of the row after, for deletes of the row before."""
+    after, before = _parts(table, "after"), _parts(table, "before")
+    found = {}
+    for name in dict.fromkeys((*after, *before)):
+        empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
+        found[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
+    return found
+
+
+def _chosen(where: pa.Array, yes: pa.Array, no: pa.Array) -> pa.Array:
+    """As `pc.if_else`, for every type: nested ones it does not take."""
+    if not pt.is_nested(yes.type):
+        return pc.if_else(where, yes, no)
+    both = pa.concat_arrays([yes, no])
+    rows = len(yes)
+    return both.take(pa.array([at if flag else at + rows for at, flag in enumerate(where.to_pylist())], pa.int64()))
+
+
+def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
+    if name not in table.column_names or not pt.is_struct(table.schema.field(name).type):
+        return {}
+    column = table.column(name).combine_chunks()
+    return {field.name: pc.struct_field(column, field.name) for field in column.type}
+
+
+def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Sequence[bool]]:
+    """The values with nulls for the placeholder, and where it stood."""
+    kind = values.type
+    forms = unavailable_forms(options)
+    if pt.is_nested(kind):
+        flags = [value in forms for value in values.to_pylist()]
+    elif pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind):
+        wanted = [form for form in forms if isinstance(form, bytes if pt.is_binary(kind) else str)]
+        flags = pc.is_in(values, value_set=pa.array(wanted, kind)).to_pylist()
+    else:
+        return values, ()
+    if not any(flags):
+        return values, ()
+    empty = pa.nulls(len(values), kind)
+    return _chosen(pa.array(flags, pa.bool_()), empty, values), flags
+
+
+def _kind(name: str, fields: Mapping[str, str], options: DebeziumOptions) -> Kind | None:
+    return named_kind(fields[name], {}) if name in fields else kind_for(name, {}, options)
+
+
+def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
+    """As the type's name means it; parquet's own decimals, dates and times of the day mean themselves."""
+    own = values.type
+    if pt.is_time(own):
+        return pa.array([None if v is None else _time_text(v) for v in values.to_pylist()], pa.string())
+    if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
+        return values
+    return array_of(values.to_pylist(), kind)
+
+
+def _time_text(value: time) -> str:
+    text = value.isoformat()
+    return text.rstrip("0") if "." in text else text
+
+
+def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Column to Connect type name, out of the Avro schema that the sinks' writer leaves in the file."""
+    try:
+        schema = json.loads(metadata.get(_AVRO, b"{}"))
+    except ValueError:
+        return {}
+    records = {found.get("name"): found for found in _records(schema)}
+    for part in ("after", "before"):
+        for row in _branches(_field(schema, part)):
+            record = records.get(row.get("name") if isinstance(row, dict) else str(row).rpartition(".")[2])
+            if record is not None:
+                return _connect_names(record)
+    return {}
+
+
+def _connect_names(record: Mapping[str, Any]) -> dict[str, str]:
+    named = {}
+    for field in record.get("fields") or ():
+        for branch in _branches(field.get("type")):
+            if isinstance(branch, dict) and isinstance(branch.get("connect.name"), str):
+                named[field["name"]] = branch["connect.name"]
+    return named
+
+
+def _records(schema: Any) -> list[dict[str, Any]]:
+    found = []
+    for branch in _branches(schema):
+        if isinstance(branch, dict) and branch.get("type") == "record":
+            found.append(branch)
+            for field in branch.get("fields") or ():
+                found += _records(field.get("type"))
+    return found
+
+
+def _field(schema: Any, name: str) -> Any:
+    for record in _branches(schema):
+        for field in record.get("fields") or () if isinstance(record, dict) else ():
+            if field.get("name") == name:
+                return field.get("type")
+    return None
+
+
+def _branches(kind: Any) -> Sequence[Any]:
+    """Of a union its branches; of any other type itself."""
+    return kind if isinstance(kind, list) else () if kind is None else (kind,)

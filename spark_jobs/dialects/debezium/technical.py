@@ -1,0 +1,70 @@
+"""The columns that this dialect adds to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.dialects.debezium.position import Source, commit_time, position
+from spark_jobs.dialects.roles import match
+from spark_jobs.plan.columns import landed_name
+
+OP, SEQUENCE, TIME, CARRIED = "_dbz_op", "_dbz_sequence", "_dbz_ts", "_dbz_carried"
+_TIME = pa.timestamp("us", "UTC")
+
+Columns = dict[str, pa.Array]
+
+
+def with_technical(
+    ops: Sequence[str | None],
+    data: Mapping[str, pa.Array],
+    sources: Sequence[Source],
+    kept: Mapping[str, Sequence[bool]],
+) -> pa.Table:
+    """Rows with their operation first and their place in the log last.
+
+    Args:
+        kept: column to whether a row lacks its value: an update keeps the stored one then, a delete needs none.
+
+    Raises:
+        ValueError: a column of the source has the name of one that is added.
+    """
+    if taken := [name for name in data if name.lower() in (OP, SEQUENCE, TIME, CARRIED)]:
+        raise ValueError(f"the source has a column {taken[0]!r}, a name that this dialect gives itself")
+    added: Columns = {}
+    sequence = [position(source) for source in sources]
+    if any(sequence):
+        added[SEQUENCE] = pa.array(sequence, pa.string())
+    times: list[datetime | None] = [commit_time(source) for source in sources]
+    added[TIME] = pa.array(times, _TIME)
+    ops = _as_updates(ops, kept)
+    names = [*data, *added]
+    listed = [_listed(names, kept, at) if op == "U" else None for at, op in enumerate(ops)]
+    if any(listed):
+        added[CARRIED] = pa.array(listed, pa.string())
+    return pa.table({OP: pa.array(ops, pa.string()), **data, **added})
+
+
+def _listed(names: Sequence[str], kept: Mapping[str, Sequence[bool]], row: int) -> str | None:
+    """Names that the row carries as they land, commas between; null: all."""
+    if not any(flags[row] for flags in kept.values()):
+        return None
+    return ",".join(landed_name(name) for name in names if not (name in kept and kept[name][row]))
+
+
+def _as_updates(ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]]) -> list[str | None]:
+    """An insert that lacks a value (Debezium makes one of an updated key) can't be a whole row: it updates."""
+    return ["U" if op == "I" and any(flags[at] for flags in kept.values()) else op for at, op in enumerate(ops)]
+
+
+def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Where no row is told of (tombstones, truncates), key columns of nulls: the file is no other table's."""
+    if pc.any(pc.is_in(table.column(OP), value_set=pa.array(["I", "U", "D"]))).as_py():
+        return table
+    for key in keys:
+        if match(table.column_names, key) is None:
+            table = table.append_column(key, pa.nulls(table.num_rows))
+    return table

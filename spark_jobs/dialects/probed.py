@@ -1,0 +1,82 @@
+"""What is known of a file once it was looked into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from spark_jobs.dialects.arrow_types import is_nanos, sql_type
+from spark_jobs.plan.files import PlannedFile
+
+
+class CsvForm(Protocol):
+    """How a CSV file is written."""
+
+    @property
+    def csv_delimiter(self) -> str: ...
+    @property
+    def csv_null(self) -> str:
+        """Text that stands for null."""
+        ...
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A readable file.
+
+    Attributes:
+        columns: (name, SQL type) in file order; all `string` for CSV.
+        rows: how many; null for CSV, where only reading tells.
+        nanos: timestamp columns in nanoseconds, which Spark reads as whole numbers.
+        header: CSV whose first line holds the names.
+        wrapped: a parquet file inside a gzip stream, to be unwrapped before Spark can read it.
+        translated: the dialect has made rows of it, for what is in the file is no table.
+        table: those rows, until an engine has taken them.
+        malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
+        csv: null unless it is CSV.
+    """
+
+    file: PlannedFile
+    columns: tuple[tuple[str, str], ...]
+    rows: int | None = None
+    nanos: tuple[str, ...] = ()
+    header: bool = False
+    wrapped: bool = False
+    translated: bool = False
+    table: pa.Table | None = field(default=None, compare=False, repr=False)
+    malformed: pa.Array | None = field(default=None, compare=False, repr=False)
+    csv: CsvForm | None = None
+
+    @classmethod
+    def of_table(cls, file: PlannedFile, table: pa.Table, malformed: pa.Array | None = None) -> Probed:
+        """A file that the dialect has translated.
+
+        Raises:
+            UnsupportedTypeError: a column of a type that no SQL type stands for.
+        """
+        columns = tuple((f.name, sql_type(f.type)) for f in table.schema)
+        nanos = tuple(f.name for f in table.schema if is_nanos(f.type))
+        return cls(file, columns, table.num_rows, nanos, translated=True, table=table, malformed=malformed)
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Files with equal signatures are read together."""
+        return (self.file.format, self.file.kind, self.columns, self.nanos, self.header)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    file: PlannedFile
+    code: str
+    reason: str
+
+
+def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
+    """Files by signature, groups in the order of their first file."""
+    found: dict[tuple[object, ...], list[Probed]] = {}
+    for file in files:
+        found.setdefault(file.signature, []).append(file)
+    return [tuple(group) for group in found.values()]

@@ -1,0 +1,23 @@
+"""The dialect of a row, loaded when it is first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from airflow_gddl.contract import codec, dialects
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.base import Dialect
+
+
+def dialect_of(spec: TableSpec) -> Dialect:
+    """
+    Raises:
+        FatalError: `DIALECT_UNKNOWN`; `SPEC_INVALID` for options that the dialect does not have.
+    """
+    found = dialects.registered(spec.dialect)
+    options = codec.decode(dialects.load(found.options), dict(spec.options))
+    reading = cast("type[Dialect]", dialects.load(found.reading))
+    if spec.keys and spec.columns_to_update is None:
+        spec = replace(spec, columns_to_update=reading.carried)
+    return reading(spec, options)

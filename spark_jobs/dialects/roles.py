@@ -1,0 +1,87 @@
+"""Which columns of a file play which part, by what its dialect says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.dialects.base import Dialect
+
+
+@dataclass(frozen=True)
+class Order:
+    """How a table's changes are ordered.
+
+    Attributes:
+        columns: names compared left to right.
+        total: false where it is only the commit time, which two changes can share.
+    """
+
+    columns: tuple[str, ...]
+    total: bool
+
+
+def match(names: Iterable[str], wanted: str | None) -> str | None:
+    """The spelling under which a column comes, exact first, then whatever its case; null when it doesn't come."""
+    if wanted is None:
+        return None
+    names = list(names)
+    if wanted in names:
+        return wanted
+    return next((name for name in names if name.lower() == wanted.lower()), None)
+
+
+def resolve_sequence(
+    dialect: Dialect, change_columns: Sequence[Iterable[str]], load_columns: Sequence[Iterable[str]]
+) -> Order | None:
+    """The columns that order changes: the row's own, else the dialect's choice.
+
+    Args:
+        change_columns: column names of each group of change files at hand.
+        load_columns: those of LOAD files, asked only when no change file tells.
+
+    Returns:
+        None while only a full load without any such column is known; the first change files will tell.
+
+    Raises:
+        FatalError: `SEQUENCE_MISSING` when change files have none.
+    """
+    spec = dialect.spec
+    if spec.sequence_by:
+        return Order(spec.sequence_by, total=True)
+    usual = (*dialect.total_order, *dialect.commit_times)
+    for groups in (change_columns, load_columns):
+        for candidates, total in ((dialect.total_order, True), (dialect.commit_times, False)):
+            for wanted in candidates:
+                if any(match(names, wanted) for names in groups):
+                    return Order((wanted,), total)
+        if groups is change_columns and change_columns:
+            raise FatalError(
+                "SEQUENCE_MISSING",
+                f"{spec.table}: none of {', '.join(usual)} is in its change files",
+                remedy="name the columns that order its changes in `sequence_by`",
+            )
+    return None
+
+
+def sequence_type(name: str, types: Iterable[str], dialect: Dialect) -> str:
+    """The type a sequence column is kept in, from the types it is delivered with (first one decides).
+
+    Whole numbers are kept as bigint and times as timestamp, so that a narrower file changes nothing.
+    """
+    declared = next((v for k, v in dialect.options.types.items() if k.lower() == name.lower()), None)
+    first = declared or next((t for t in types if t != "void"), "string")
+    if first == "string" and any(name.lower() == t.lower() for t in dialect.commit_times):
+        return "timestamp"
+    if first in ("tinyint", "smallint", "int", "bigint"):
+        return "bigint"
+    return "timestamp" if first.startswith("timestamp") else first
+
+
+def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
+    """Columns that come as text and are declared otherwise in `options.types`: file column to SQL type."""
+    declared = {name.lower(): kind for name, kind in dialect.options.types.items()}
+    return {
+        name: declared[name.lower()] for name, kind in columns.items() if name.lower() in declared and kind == "string"
+    }

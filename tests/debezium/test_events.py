@@ -1,0 +1,132 @@
+"""What the dialect makes of JSON: operations, wrappers, what is broken, values that the source did not send."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.errors import QuarantinableError
+from tests.debezium.looking import event, look, rows_of, text, wrapped
+
+_PLACEHOLDER = "__debezium_unavailable_value"
+_LSN = "_dbz_sequence"
+
+
+def place(lsn: int) -> str:
+    return f"{lsn:020d}.{lsn:020d}"
+
+
+def test_operations(tmp_path: Path) -> None:
+    rows = rows_of(look(tmp_path, text(event("r", {"id": 1}, 1), event("c", {"id": 2}, 2), event("u", {"id": 2}, 3),
+                                       event("d", {"id": 2}, 4), None, event("t", None, 5))))  # fmt: skip
+    assert [(row["_dbz_op"], row["id"], row[_LSN]) for row in rows] == [
+        ("I", 1, place(1)), ("I", 2, place(2)), ("U", 2, place(3)), ("D", 2, place(4)), ("T", None, place(5)),
+    ]  # fmt: skip
+
+
+def test_an_update_of_a_key_is_a_delete_and_an_insert_at_one_place(tmp_path: Path) -> None:
+    rows = rows_of(look(tmp_path, text(event("d", {"id": 1}, 7), event("c", {"id": 2}, 7))))
+    assert [(row["_dbz_op"], row["id"], row[_LSN]) for row in rows] == [("D", 1, place(7)), ("I", 2, place(7))]
+
+
+@pytest.mark.parametrize("around", [
+    lambda e: e,
+    lambda e: {"schema": None, "payload": e},
+    lambda e: {"schema": {"type": "struct", "fields": []}, "payload": e},
+    lambda e: {"key": {"id": 1}, "value": e, "offset": 3, "timestamp": 5},
+    lambda e: {"value": {"schema": None, "payload": e}},
+    lambda e: {"payload": e, "schema": {"type": "struct"}},
+    json.dumps,
+])  # fmt: skip
+def test_wrappers(tmp_path: Path, around: Any) -> None:
+    events = [event("c", {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "b"}, 2)]
+    bare = rows_of(look(tmp_path, text(*events)))
+    assert [(row["id"], row["v"]) for row in bare] == [(1, "a"), (1, "b")]
+    assert rows_of(look(tmp_path, text(*map(around, events), around(None)))) == bare
+
+
+@pytest.mark.parametrize("form", ["array", "concatenated", "gzip", "crlf"])
+def test_forms(tmp_path: Path, form: str) -> None:
+    events = [event("c", {"id": 1}), event("u", {"id": 1}, 2)]
+    lines = text(*events)
+    content: dict[str, bytes] = {
+        "array": json.dumps(events).encode(),
+        "concatenated": lines.replace("\n", "").encode(),
+        "gzip": gzip.compress(lines.encode()),
+        "crlf": lines.replace("\n", "\r\n").encode(),
+    }
+    assert rows_of(look(tmp_path, content[form])) == rows_of(look(tmp_path, lines))
+
+
+@pytest.mark.parametrize("broken", ['{"op": "c", "after"', "nonsense", '{"id": 1}', "5", '"c"',
+                                    '{"op":"c","before":null}', '{"op":"u","after":"{\\"id\\":1}"}'])  # fmt: skip
+def test_what_is_no_event_is_marked_and_keeps_its_text(tmp_path: Path, broken: str) -> None:
+    found = look(tmp_path, text(event("c", {"id": 1})) + broken + "\n" + text(event("c", {"id": 2})))
+    assert found.malformed is not None
+    assert found.malformed.to_pylist() == [None, broken, None]
+    assert [row["id"] for row in rows_of(found)] == [1, None, 2]
+
+
+@pytest.mark.parametrize("content", [
+    text(event("c", {"id": 1}))[:-20],
+    gzip.compress(text(event("c", {"id": 1})).encode())[:-9],
+    text({"id": 1}, {"id": 2}),
+    b"\xff\xfe{}\n",
+    text(event("c", {"id": 1, "_dbz_op": "x"})),
+])  # fmt: skip
+def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | str) -> None:
+    with pytest.raises(QuarantinableError) as caught:
+        look(tmp_path, content)
+    assert caught.value.code == "FILE_UNREADABLE"
+
+
+def test_a_file_of_tombstones_has_no_rows_but_the_keys(tmp_path: Path) -> None:
+    found = look(tmp_path, text(None, {"schema": None, "payload": None}))
+    assert (found.rows, dict(found.columns)["id"]) == (0, "void")
+
+
+@pytest.mark.parametrize("stands", [
+    _PLACEHOLDER, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", [_PLACEHOLDER], list(_PLACEHOLDER.encode()),
+    {_PLACEHOLDER: _PLACEHOLDER}, json.dumps({_PLACEHOLDER: _PLACEHOLDER}, separators=(",", ":")),
+])  # fmt: skip
+def test_a_value_that_was_not_sent_is_not_carried(tmp_path: Path, stands: Any) -> None:
+    rows = rows_of(
+        look(
+            tmp_path, text(event("u", {"id": 1, "v": "a", "big": stands}), event("u", {"id": 2, "v": "b", "big": None}))
+        )
+    )
+    assert [(row["big"], row["_dbz_carried"]) for row in rows] == [(None, "id,v,_dbz_sequence,_dbz_ts"), (None, None)]
+
+
+def test_an_insert_without_a_value_updates(tmp_path: Path) -> None:
+    (row,) = rows_of(look(tmp_path, text(event("c", {"id": 9, "big": _PLACEHOLDER}))))
+    assert (row["_dbz_op"], row["_dbz_carried"]) == ("U", "id,_dbz_sequence,_dbz_ts")
+
+
+def test_a_placeholder_of_ones_own(tmp_path: Path) -> None:
+    (row,) = rows_of(look(tmp_path, text(event("u", {"id": 1, "big": "gone"})), unavailable="gone"))
+    assert (row["big"], row["_dbz_carried"]) == (None, "id,_dbz_sequence,_dbz_ts")
+
+
+def test_a_column_that_comes_later_in_a_file_is_not_emptied_before(tmp_path: Path) -> None:
+    rows = rows_of(look(tmp_path, text(event("u", {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "b", "w": 1}, 2))))
+    assert [row["_dbz_carried"] for row in rows] == ["id,v,_dbz_sequence,_dbz_ts", None]
+
+
+def test_the_schema_of_each_line_counts(tmp_path: Path) -> None:
+    narrow = wrapped({"id": {"type": "int32"}}, event("c", {"id": 1}))
+    wide = wrapped({"id": {"type": "int32"}, "day": {"type": "int32", "name": "io.debezium.time.Date"}},
+                   event("c", {"id": 2, "day": 1}))  # fmt: skip
+    found = look(tmp_path, narrow + wide)
+    assert dict(found.columns) == {"_dbz_op": "string", "id": "int", "day": "date", _LSN: "string",
+                                   "_dbz_ts": "timestamp"}  # fmt: skip
+    assert [row["id"] for row in rows_of(found)] == [1, 2]
+
+
+def test_without_a_place_only_the_commit_time_orders(tmp_path: Path) -> None:
+    found = look(tmp_path, text({**event("c", {"id": 1}), "source": {"connector": "vitess", "ts_ms": 5}}))
+    assert [name for name, _ in found.columns] == ["_dbz_op", "id", "_dbz_ts"]

@@ -1,0 +1,70 @@
+"""docs/extending.md's claim: a class and an entry point make a dialect, for metadata and for both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.catalog.checks import check_spec
+from airflow_gddl.contract import dialects
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from spark_jobs.dialects.registry import dialect_of
+from tests.engine_port import EnginePort
+
+ENTRY_POINTS = """[airflow_gddl.dialects]
+pipes = tests.debezium.third:REGISTERED
+"""
+PIPES = TableSpec(table="shop.t", keys=("id",), dialect="pipes", options={"separator": ";"})
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package on the path that brings the dialect, as pip would install it."""
+    package = tmp_path / "site" / "pipes-1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: pipes\nVersion: 1\n")
+    (package / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(str(package.parent))
+    dialects.forget()
+    yield
+    dialects.forget()
+
+
+@pytest.mark.usefixtures("installed")
+def test_metadata_knows_it_and_checks_its_options() -> None:
+    assert dialects.names() == ("dms", "debezium", "pipes")
+    assert check_spec(PIPES, {"small"}) == ()
+    wrong = TableSpec(table="shop.t", keys=("id",), dialect="pipes", options={"seperator": ";"})
+    (problem,) = check_spec(wrong, {"small"})
+    assert (problem.code, problem.field) == ("FIELD_UNKNOWN", "options.seperator")
+    assert "separator" in problem.remedy
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_files_become_a_table(engine: EnginePort, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    layout = Layout.of(roots, PIPES)
+    folder = Path(layout.landing)
+    folder.mkdir(parents=True)
+    (folder / "b.pipe").write_text("-;3;1;\n+;4;3;c\n?;5;4;d\n")
+    (folder / "a.pipe").write_text("+;1;1;a\n+;2;2;b\n")
+    (folder / "notes.txt").write_text("no data")
+    (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(PIPES,)))
+    assert result.status == "succeeded", result.error
+    assert sorted((row["id"], row["value"]) for row in engine.read(layout.replica)) == [(2, "b"), (3, "c")]
+    (error,) = engine.read(layout.errors)
+    assert (error["code"], error["column"]) == ("OP_UNKNOWN", "pipe_op")
+    assert error["reason"].endswith("one of +, -")
+    (warning,) = [w for w in result.warnings if w.code == "FILES_IGNORED"]
+    assert "our pipes" in warning.message
+
+
+def test_without_the_package_it_is_unknown() -> None:
+    with pytest.raises(FatalError) as caught:
+        dialect_of(PIPES)
+    assert caught.value.code == "DIALECT_UNKNOWN"
+    assert [problem.code for problem in check_spec(PIPES, {"small"})] == ["FIELD_VALUE"]

@@ -1,0 +1,122 @@
+"""Types and values: by Connect's schema, by the metadata, by JSON alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.debezium.looking import event, look, rows_of, text, wrapped
+
+
+def decimal(scale: int, precision: int | None = None) -> dict[str, Any]:
+    digits = {} if precision is None else {"connect.decimal.precision": str(precision)}
+    return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": str(scale), **digits}}  # fmt: skip
+
+
+def time(name: str, kind: str = "int64") -> dict[str, Any]:
+    return {"type": kind, "name": f"io.debezium.time.{name}"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "sql", "expected"),
+    [
+        ({"type": "int16"}, 7, "smallint", 7),
+        ({"type": "int64"}, 2**62, "bigint", 2**62),
+        ({"type": "float"}, 0.5, "float", 0.5),
+        ({"type": "double"}, 3, "double", 3.0),
+        ({"type": "boolean"}, True, "boolean", True),
+        ({"type": "bytes"}, "AAH/", "binary", b"\x00\x01\xff"),
+        (decimal(2, 10), "MDk=", "decimal(10,2)", Decimal("123.45")),
+        (decimal(2, 10), "z8c=", "decimal(10,2)", Decimal("-123.45")),
+        (decimal(0), "AQ==", "decimal(38,0)", Decimal(1)),
+        (decimal(2, 10), 123.45, "decimal(10,2)", Decimal("123.45")),
+        ({"type": "struct", "name": "io.debezium.data.VariableScaleDecimal", "fields": []},
+         {"scale": 3, "value": "AeJA"}, "string", "123.456"),
+        (time("Date", "int32"), 19723, "date", date(2024, 1, 1)),
+        (time("Timestamp"), 1704067200123, "timestamp_ntz", datetime.fromisoformat("2024-01-01T00:00:00.123")),
+        (time("MicroTimestamp"), 1704067200123456, "timestamp_ntz",
+         datetime.fromisoformat("2024-01-01T00:00:00.123456")),
+        (time("ZonedTimestamp", "string"), "2024-01-01T02:00:00.5+02:00", "timestamp",
+         datetime(2024, 1, 1, 0, 0, 0, 500000, tzinfo=UTC)),
+        (time("Time", "int32"), 3_723_004, "string", "01:02:03.004"),
+        (time("MicroTime"), 86_399_000_000, "string", "23:59:59"),
+        (time("Year", "int32"), 2024, "int", 2024),
+        ({"type": "string", "name": "io.debezium.data.Json"}, '{"a": 1}', "string", '{"a": 1}'),
+        ({"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"}, 0, "timestamp",
+         datetime(1970, 1, 1, tzinfo=UTC)),
+        ({"type": "array", "items": {"type": "int32"}}, [1, None], "array<int>", [1, None]),
+        ({"type": "map", "keys": {"type": "string"}, "values": {"type": "string", "optional": True}}, {"a": None},
+         "map<string,string>", [("a", None)]),
+        ({"type": "struct", "name": "io.debezium.data.geometry.Point",
+          "fields": [{"field": "x", "type": "double"}, {"field": "wkb", "type": "bytes"}]},
+         {"x": 1.5, "wkb": "AQ=="}, "struct<`x`:double,`wkb`:binary>", {"x": 1.5, "wkb": b"\x01"}),
+    ],
+)  # fmt: skip
+def test_by_schema(tmp_path: Path, schema: dict[str, Any], value: Any, sql: str, expected: Any) -> None:
+    events = [event("c", {"id": 1, "v": value}), event("c", {"id": 2, "v": None}, 2)]
+    found = look(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
+    assert dict(found.columns)["v"] == sql
+    first, second = (row["v"] for row in rows_of(found))
+    assert second is None
+    assert first == expected
+
+
+def test_nanoseconds_are_left_to_the_engine(tmp_path: Path) -> None:
+    found = look(
+        tmp_path, wrapped({"id": {"type": "int32"}, "v": time("NanoTimestamp")}, event("c", {"id": 1, "v": 1001}))
+    )
+    assert found.nanos == ("v",)
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad", "texts"),
+    [
+        (
+            time("ZonedTimestamp", "string"),
+            "2024-01-01T00:00:00Z",
+            "infinity",
+            ["2024-01-01T00:00:00+00:00", "infinity"],
+        ),
+        (decimal(2, 4), "MDk=", "AeJA", None),
+        ({"type": "int32"}, 1, "many", ["1", "many"]),
+        (decimal(-2), "AQ==", "Ag==", ["100", "200"]),
+    ],
+)  # fmt: skip
+def test_a_column_with_a_misfit_comes_as_text(tmp_path: Path, schema: Any, good: Any, bad: Any, texts: Any) -> None:
+    events = [event("c", {"id": 1, "v": good}), event("c", {"id": 2, "v": bad}, 2)]
+    found = look(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
+    assert dict(found.columns)["v"] == "string"
+    assert [row["v"] for row in rows_of(found)] == (texts or ["123.45", "1234.56"])
+
+
+@pytest.mark.parametrize(
+    ("values", "sql", "expected"),
+    [
+        ([1, None], "bigint", [1, None]),
+        ([1, 2.5], "double", [1.0, 2.5]),
+        ([True, False], "boolean", [True, False]),
+        (["a", None], "string", ["a", None]),
+        (["a", 1], "string", ["a", "1"]),
+        ([2**70, 1], "string", [str(2**70), "1"]),
+        ([{"a": 1}, None], "string", ['{"a":1}', None]),
+        ([["a"], []], "array<string>", [["a"], []]),
+        ([None, None], "void", [None, None]),
+    ],
+)
+def test_without_a_schema_values_are_what_json_has(tmp_path: Path, values: Any, sql: str, expected: Any) -> None:
+    found = look(tmp_path, text(*(event("c", {"id": at, "v": value}, at + 1) for at, value in enumerate(values))))
+    assert dict(found.columns)["v"] == sql
+    assert [row["v"] for row in rows_of(found)] == expected
+
+
+def test_metadata_tells_what_a_file_without_schema_does_not(tmp_path: Path) -> None:
+    row = {"id": 1, "at": 1704067200123456, "price": 12.5, "n": 7}
+    found = look(tmp_path, text(event("c", row)), semantic_types={"AT": "io.debezium.time.MicroTimestamp"},
+                 types={"Price": "decimal(8,2)"})  # fmt: skip
+    assert [dict(found.columns)[name] for name in ("at", "price", "n")] == ["timestamp_ntz", "string", "bigint"]
+    assert rows_of(found)[0]["price"] == "12.5"

@@ -1,0 +1,79 @@
+"""Each connector's places in its log compare as the log does."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from spark_jobs.dialects.debezium.position import commit_time, position
+
+
+def postgresql(lsn: Any, commit: int | None = None) -> dict[str, Any]:
+    return {"connector": "postgresql", "lsn": lsn, "sequence": json.dumps([commit and str(commit), str(lsn)])}
+
+
+def mysql(file: str, pos: int, row: int, connector: str = "mysql") -> dict[str, Any]:
+    return {"connector": connector, "file": file, "pos": pos, "row": row}
+
+
+def sqlserver(commit: str | None, change: str | None, serial: int | None) -> dict[str, Any]:
+    return {"connector": "sqlserver", "commit_lsn": commit, "change_lsn": change, "event_serial_no": serial}
+
+
+def oracle(scn: str | None, rs_id: str | None, ssn: int | None, commit: str | None = None) -> dict[str, Any]:
+    return {"connector": "oracle", "scn": scn, "commit_scn": commit, "rs_id": rs_id, "ssn": ssn}
+
+
+@pytest.mark.parametrize(
+    "ascending",
+    [
+        [postgresql(9), postgresql(10), postgresql(2**63 - 1)],
+        [{"connector": "postgresql", "lsn": 9}, {"connector": "postgresql", "lsn": 10}],
+        # a snapshot, a transaction after it, one that was open during the snapshot, rows of an incremental snapshot
+        [postgresql(60), postgresql(65, 61), postgresql(50, 70), postgresql(51, 70), postgresql(90, 85),
+         postgresql(55, 95)],
+        [mysql("bin.000009", 5, 0), mysql("bin.000010", 4, 0), mysql("bin.000010", 400, 0), mysql("bin.000010", 400, 2),
+         mysql("bin.000010", 400, 10), mysql("bin.1000000", 4, 0)],
+        [mysql("mariadb-bin.000001", 4, 0, "mariadb"), mysql("mariadb-bin.000001", 31, 0, "mariadb")],
+        [sqlserver("00000027:00000758:0005", None, None),
+         sqlserver("00000027:00000758:0005", "00000027:00000758:0003", 1),
+         sqlserver("00000027:00000758:0005", "00000027:00000758:0003", 2),
+         sqlserver("00000027:00000ac0:0002", "00000027:00000758:0001", 1)],
+        [oracle("99", None, None), oracle("100", None, None), oracle("100", " 0x0002b5.000175d3.0010 ", 0),
+         oracle("100", " 0x0002b5.000175d3.0010 ", 1), oracle("100", " 0x0002b5.000175d4.0010 ", 0)],
+        [oracle("60", None, None), oracle("50", "0x1.1.1", 0, "70"), oracle("61", "0x1.1.1", 0, "71"),
+         oracle("72", "0x1.1.1", 0, "71:1:0a00")],
+    ],
+)  # fmt: skip
+def test_later_is_greater(ascending: list[dict[str, Any]]) -> None:
+    found = [position(source) for source in ascending]
+    assert None not in found
+    assert found == sorted(set(map(str, found)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{}, postgresql(5) | {"sequence": "soon"},
+     {"connector": "vitess", "vgtid": "[]"}, postgresql(None), postgresql("soon"), postgresql(-1),
+     {"connector": "mysql", "file": "", "pos": 4}, sqlserver(None, None, None), sqlserver("0x27", None, None),
+     oracle(None, None, None)],
+)  # fmt: skip
+def test_no_place(source: dict[str, Any]) -> None:
+    assert position(source) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "micros"),
+    [({"ts_ms": 1_700_000_000_123}, 123_000), ({"ts_ms": 1_700_000_000_123, "ts_us": 1_700_000_000_123_456}, 123_456),
+     ({"ts_ms": 1_700_000_000_123, "ts_ns": 1_700_000_000_123_456_789}, 123_456)],
+)  # fmt: skip
+def test_commit_time_is_as_fine_as_it_comes(source: dict[str, int], micros: int) -> None:
+    assert commit_time(source) == datetime(2023, 11, 14, 22, 13, 20, micros, tzinfo=UTC)
+
+
+def test_no_commit_time() -> None:
+    assert commit_time({}) is None
+    assert commit_time({"ts_ms": 10**30}) is None
