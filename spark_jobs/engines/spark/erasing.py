@@ -13,7 +13,7 @@ from spark_jobs.engines.figures import ChangesErased
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.decode import ERROR
 from spark_jobs.engines.spark.order import moved, name, old_key
-from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.erased_keys import EXACT_REAL, MIDNIGHT, ErasedKeys
 from spark_jobs.plan.types import DecimalType, SqlType
 
@@ -140,10 +140,10 @@ class SparkEraser:
         own, old = (_is(_texts(shape, old=was), parts) for was in (False, True))
         turned = own & ~old & F.coalesce(moved(shape), F.lit(False))
         kinds = {field.name: field.dataType for field in self.tables.read(path).schema.fields}
-        no_images = {_quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in shape.before}
-        delete = {_quoted(c): value.cast(kinds[c]) for c, value in _as_delete(shape, kinds).items()}
+        no_images: Assignments = {_quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in shape.before}
+        delete: Assignments = {_quoted(c): value.cast(kinds[c]) for c, value in _as_delete(shape, kinds).items()}
         merge = self.tables.handle(path).merge(wanted, own | old)
-        merge = merge.whenMatchedUpdate(turned, {**delete, **no_images})  # type: ignore[arg-type]  # its dict is invariant
+        merge = merge.whenMatchedUpdate(turned, {**delete, **no_images})
         merge = merge.whenMatchedUpdate(~own, no_images)
         merge.whenMatchedDelete().execute()
 
