@@ -22,10 +22,10 @@ from airflow_gddl.snapshot import Directory, PipelineDocument
 from airflow_gddl.state.alerts import Alert, alerts, lateness
 from airflow_gddl.state.board import standings
 from airflow_gddl.state.documents import BY_HAND, RunsDocument, place, update_runs
-from airflow_gddl.state.reading import StateReader, read_pipeline
+from airflow_gddl.state.reading import LakeState, StateReader, read_pipeline
 from airflow_gddl.state.records import records_of
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology.rows import row_of
+from airflow_gddl.topology.rows import TableRow, row_of
 
 _SHOWN = 50
 _GAUGED = 500
@@ -94,9 +94,10 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
     known = StateReader(directory.roots.lake, time.time, environ=environ).read()
     for trouble in known.troubles:
         log.warning("%s", trouble.what)
-    if known.troubles and not known.records:
+    if known.troubles and not known.read:
         raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
     rows = [row for row in directory.rows if row.dag_id is not None and row.freshness is not None]
+    known = _with_lost(directory.roots, rows, known, environ)
     fresh, after = lateness(standings(rows, known, time.time()), known.told)
     for alert in fresh[:_GAUGED]:
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
@@ -107,6 +108,15 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
             told = {alert.table: after[alert.table] for alert in fresh if by_dag[alert.table] == dag_id}
             _remember(directory.roots, dag_id, told, environ)
     return fresh
+
+
+def _with_lost(roots: Roots, rows: Sequence[TableRow], known: LakeState, environ: Mapping[str, str]) -> LakeState:
+    """With what the records of runs say of tables whose state was lost: these are not to be taken for never loaded.
+
+    Those that somebody was told of already are not looked up again and again.
+    """
+    unknown = [row.table for row in rows if row.table not in known.records and not known.told.get(row.table)]
+    return replace(known, records={**known.records, **records_of(roots, unknown, time.time(), environ)})
 
 
 def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> None:

@@ -21,7 +21,10 @@ from airflow_gddl.notifications.webhook import message_of
 from airflow_gddl.operators.watch import GddlWatchOperator
 from airflow_gddl.snapshot import PipelineDocument
 from airflow_gddl.state.alerts import Alert
+from airflow_gddl.state.documents import place
 from airflow_gddl.state.recording import StateRecorder
+from airflow_gddl.state.records import write_record
+from airflow_gddl.stores import open_store
 from airflow_gddl.topology import pipelines
 from airflow_gddl.upkeep_dags import WATCH, build_upkeep_dags
 from tests.airflow.stage import Stage
@@ -125,6 +128,16 @@ def test_a_table_that_nothing_loads_any_more_is_told_of_once(document: PipelineD
     assert watched(stage) == {"began": 0, "over": 1}
     assert watched(stage) == {"began": 0, "over": 0}
     assert ListNotifier.told[-1] == "told: shop.a: FRESHNESS_MISSED is over"
+
+
+def test_a_table_whose_state_was_lost_is_not_taken_for_late(document: PipelineDocument, stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    store = open_store(str(stage.lake))
+    write_record(store, document.roots, JobResult(table="shop.a", status="succeeded", started_at=now))
+    assert watched(stage) == {"began": 0, "over": 0}
+    store.write(place(str(stage.lake), PACK, "runs"), b"damaged")
+    assert watched(stage) == {"began": 0, "over": 0}
 
 
 def test_the_load_after_it_does_not_tell_again(document: PipelineDocument, stage: Stage) -> None:

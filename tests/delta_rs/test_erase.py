@@ -113,7 +113,11 @@ def reload(lake: SmallLake, row: TableSpec) -> None:
     lake.done(row)
 
 
-WAYS_BACK = [late_file, same_file_again, bad_row_again, full_refresh, reload]
+def resync(lake: SmallLake, row: TableSpec) -> None:
+    lake.done(row, replace(REFRESH, resync=True))
+
+
+WAYS_BACK = [late_file, same_file_again, bad_row_again, full_refresh, resync, reload]
 
 
 @pytest.mark.parametrize("way", WAYS_BACK, ids=lambda way: str(way.__name__))
