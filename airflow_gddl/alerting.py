@@ -1,4 +1,4 @@
-"""Tells people of tables through Airflow's notifiers, any provider's, after each load."""
+"""Tells people of tables through Airflow's notifiers, any provider's: after each load, and of lateness without one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.capabilities import gauge
+from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.spec import Roots
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.reporting import Logger
-from airflow_gddl.snapshot import PipelineDocument
-from airflow_gddl.state.alerts import Alert, alerts
+from airflow_gddl.snapshot import Directory, PipelineDocument
+from airflow_gddl.state.alerts import Alert, alerts, lateness
 from airflow_gddl.state.board import standings
 from airflow_gddl.state.documents import BY_HAND, RunsDocument, place, update_runs
-from airflow_gddl.state.reading import read_pipeline
+from airflow_gddl.state.reading import LakeState, StateReader, read_pipeline
+from airflow_gddl.state.records import records_of
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology.rows import row_of
+from airflow_gddl.topology.rows import TableRow, row_of
 
 _SHOWN = 50
+_GAUGED = 500
+"""Tables whose figures are sent at most."""
 
 
 def tell(
@@ -73,14 +78,61 @@ def _tell(
     known = read_pipeline(lake, (dag_id, BY_HAND), environ)
     found = standings([row_of(spec, dag_id) for spec in document.specs], known, time.time())
     fresh, after = alerts(found, known.told, configuration.number("alert_quarantine_rate"))
-    if not fresh:
-        return []
+    if fresh:
+        _notify(context, wanted, fresh)
+        _remember(document.roots, dag_id, after, environ)
+    return fresh
+
+
+def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
+    """Tell of tables that are late or are so no more, though no load says so; what was told.
+
+    Raises:
+        RetriableError: the lake can't be read; whatever a notifier raises. Nothing counts as told then.
+        MetadataError: `OPTION_INVALID`.
+    """
+    known = StateReader(directory.roots.lake, time.time, environ=environ).read()
+    for trouble in known.troubles:
+        log.warning("%s", trouble.what)
+    if known.troubles and not known.read:
+        raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
+    rows = [row for row in directory.rows if row.dag_id is not None and row.freshness is not None]
+    known = _with_lost(directory.roots, rows, known, environ)
+    fresh, after = lateness(standings(rows, known, time.time()), known.told)
+    for alert in fresh[:_GAUGED]:
+        gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
+    if fresh:
+        _notify(context, notifiers(), fresh)
+        by_dag = {row.table: str(row.dag_id) for row in rows}
+        for dag_id in sorted({by_dag[alert.table] for alert in fresh}):
+            told = {alert.table: after[alert.table] for alert in fresh if by_dag[alert.table] == dag_id}
+            _remember(directory.roots, dag_id, told, environ)
+    return fresh
+
+
+def _with_lost(roots: Roots, rows: Sequence[TableRow], known: LakeState, environ: Mapping[str, str]) -> LakeState:
+    """With what the records of runs say of tables whose state was lost: these are not to be taken for never loaded.
+
+    Those that somebody was told of already are not looked up again and again.
+    """
+    unknown = [row.table for row in rows if row.table not in known.records and not known.told.get(row.table)]
+    return replace(known, records={**known.records, **records_of(roots, unknown, time.time(), environ)})
+
+
+def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> None:
     given = {**context, "gddl_alerts": fresh, "gddl_text": text_of(fresh)}
     for notifier in wanted:
         notifier(given)
-    store = open_store(lake, environ)
-    update_runs(store, place(lake, dag_id, "runs"), lambda one: replace(one, told={**one.told, **after}), RunsDocument)
-    return fresh
+
+
+def _remember(roots: Roots, dag_id: str, told: Mapping[str, tuple[str, ...]], environ: Mapping[str, str]) -> None:
+    """Keep what was told beside the state of the pipeline's runs; where that was lost, beside what its records say."""
+
+    def lost() -> RunsDocument:
+        return RunsDocument(tables=records_of(roots, tuple(told), time.time(), environ))
+
+    path = place(roots.lake, dag_id, "runs")
+    update_runs(open_store(roots.lake, environ), path, lambda one: replace(one, told={**one.told, **told}), lost)
 
 
 def text_of(fresh: Sequence[Alert]) -> str:

@@ -2,56 +2,73 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 _NAME = "GDDL"
-_OPTIONS: dict[str, tuple[str, str, str]] = {
-    "metadata": (
-        "string",
-        "",
-        "Metadata folder, local or s3://. Empty: GDDL_METADATA, else `metadata` near the DAG file.",
-    ),
-    "aws_conn_id": (
-        "string",
-        "",
-        "Connection that reaches S3: metadata, and roots whose gddl.yaml names none. Empty: environment or role.",
-    ),
-    "cache_dir": ("string", "", "Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME."),
-    "refresh_seconds": ("float", "30", "Metadata in an object store is listed no more often than this."),
-    "events_queue": (
-        "string",
-        "",
-        "URL of an SQS queue that gets the landing bucket's events. Empty: landing folders are listed.",
-    ),
-    "full_listing_seconds": ("float", "3600", "With a queue: landing folders are listed all the same after this time."),
-    "poll_seconds": ("float", "60", "Time between two looks of pipelines that are `continuous` or wait for others."),
-    "dependency_wait_seconds": (
-        "float",
-        "300",
-        "How long a run with nothing else to do waits for tables of depends_on.",
-    ),
-    "run_poll_seconds": (
-        "float",
-        "5",
-        "Time between the first looks at a run elsewhere; it grows twelvefold.",
-    ),
-    "claim_wait_seconds": ("float", "90", "How long a job waits for a table that another run holds."),
-    "job_command": ("string", "", "The embedded job's program and first arguments, a JSON list. Empty: this Python."),
-    "sensor_pool": ("string", "default_pool", "Pool of the sensors; loads use the pools of their tiers."),
-    "retries": ("integer", "2", "Tries of a failed task after the first."),
-    "retry_delay_seconds": ("float", "60", "Time between two tries."),
-    "paused_upon_creation": ("boolean", "False", "Whether new DAGs start paused."),
-    "alert_notifiers": (
-        "string",
-        "",
-        "Whom to tell of late, failing or damaged tables: a JSON list of notifiers. Empty: the webhook, if any.",
-    ),
-    "alert_quarantine_rate": ("float", "0.01", "Share of a run's rows that may be put aside before somebody is told."),
-    "maintenance_schedule": ("string", "@daily", "Schedule of gddl_maintenance, a preset or cron. Empty: by hand."),
-    "verify_schedule": ("string", "@weekly", "Schedule of gddl_verify, a preset or cron. Empty: by hand."),
-    "notify_connection": ("string", "", "Connection of a webhook to tell of failures and late runs. Empty: nobody."),
-}
-DEFAULTS = {name: default for name, (_, default, _) in _OPTIONS.items()}
+_TEXT = """\
+metadata (string) =
+  Metadata folder, local or s3://. Empty: GDDL_METADATA, else `metadata` near the DAG file.
+aws_conn_id (string) =
+  Connection that reaches S3: metadata, and roots whose gddl.yaml names none. Empty: environment or role.
+cache_dir (string) =
+  Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME.
+refresh_seconds (float) = 30
+  Metadata in an object store is listed no more often than this.
+events_queue (string) =
+  URL of an SQS queue that gets the landing bucket's events. Empty: landing folders are listed.
+full_listing_seconds (float) = 3600
+  With a queue: landing folders are listed all the same after this time.
+poll_seconds (float) = 60
+  Time between two looks of pipelines that are `continuous` or wait for others.
+dependency_wait_seconds (float) = 300
+  How long a run with nothing else to do waits for tables of depends_on.
+run_poll_seconds (float) = 5
+  Time between the first looks at a run elsewhere; it grows twelvefold.
+claim_wait_seconds (float) = 90
+  How long a job waits for a table that another run holds.
+job_command (string) =
+  The embedded job's program and first arguments, a JSON list. Empty: this Python.
+sensor_pool (string) = default_pool
+  Pool of the sensors; loads use the pools of their tiers.
+retries (integer) = 2
+  Tries of a failed task after the first.
+retry_delay_seconds (float) = 60
+  Time between two tries.
+paused_upon_creation (boolean) = False
+  Whether new DAGs start paused.
+alert_notifiers (string) =
+  Whom to tell of late, failing or damaged tables: a JSON list of notifiers. Empty: the webhook, if any.
+alert_quarantine_rate (float) = 0.01
+  Share of a run's rows that may be put aside before somebody is told.
+maintenance_schedule (string) = @daily
+  Schedule of gddl_maintenance, a preset or cron. Empty: by hand.
+verify_schedule (string) = @weekly
+  Schedule of gddl_verify, a preset or cron. Empty: by hand.
+watch_schedule (string) = */10 * * * *
+  Schedule of gddl_watch, which is there where alerts have a way. Empty: by hand.
+notify_connection (string) =
+  Connection of a webhook to tell of failures and late runs. Empty: nobody.
+"""
+"""An option, its type and its default on a line, and what it is for on the lines below."""
+_HEAD = re.compile(r"(?P<name>\w+) \((?P<type>\w+)\) =(?: (?P<default>.*))?")
+
+
+def _options() -> dict[str, dict[str, Any]]:
+    """As Airflow wants them."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in _TEXT.splitlines():
+        head = _HEAD.fullmatch(line)
+        if head is not None:
+            told = {"type": head["type"], "default": head["default"] or "", "description": ""}
+            option = found[head["name"]] = {**told, "version_added": "0.1.0", "example": None}
+        else:
+            option["description"] = f"{option['description']} {line.strip()}".strip()
+    return found
+
+
+_OPTIONS = _options()
+DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -61,7 +78,9 @@ def get_provider_info() -> dict[str, Any]:
         "name": _NAME,
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
-        "operators": [_modules("airflow_gddl.operators.load", "airflow_gddl.operators.upkeep")],
+        "operators": [
+            _modules("airflow_gddl.operators.load", "airflow_gddl.operators.upkeep", "airflow_gddl.operators.watch")
+        ],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
         "triggers": [
             _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
@@ -71,7 +90,7 @@ def get_provider_info() -> dict[str, Any]:
         "config": {
             "gddl": {
                 "description": "Options of airflow-gddl.",
-                "options": {name: _option(*option) for name, option in _OPTIONS.items()},
+                "options": _OPTIONS,
             }
         },
     }
@@ -79,7 +98,3 @@ def get_provider_info() -> dict[str, Any]:
 
 def _modules(*names: str) -> dict[str, Any]:
     return {"integration-name": _NAME, "python-modules": list(names)}
-
-
-def _option(kind: str, default: str, description: str) -> dict[str, Any]:
-    return {"description": description, "version_added": "0.1.0", "type": kind, "example": None, "default": default}

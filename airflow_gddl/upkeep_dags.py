@@ -1,4 +1,4 @@
-"""DAGs that keep tables up: maintenance and verification, each a task for each tier, on schedules of their own."""
+"""DAGs that keep tables up, on their own schedules: maintenance and verification, a task for each tier; the watch."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from airflow_gddl.dag_factory import schedule_of
 from airflow_gddl.form import params
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.upkeep import GddlUpkeepOperator, Upkeep
+from airflow_gddl.operators.watch import GddlWatchOperator
 from airflow_gddl.topology import Pipeline, Timing
 from airflow_gddl.topology.schedules import timing
 
@@ -29,10 +30,13 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
     ),
 }
 """By DAG id: what its tasks do, and its page."""
+WATCH = "gddl_watch"
 
 
 def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
     """The DAGs by id, a task for each tier that has tables; none where there are no tables.
+
+    The watch is there where somebody is to be told.
 
     Args:
         metadata_dir, beside: see `dag_factory.build_dags`.
@@ -41,26 +45,36 @@ def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | P
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
     """
     running = get_parsing_context().dag_id
-    wanted = [dag_id for dag_id in DAGS if running in (None, dag_id)]
+    told = bool(configuration.text("alert_notifiers") or configuration.text("notify_connection"))
+    wanted = [dag_id for dag_id in (*DAGS, *([WATCH] if told else [])) if running in (None, dag_id)]
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
     tiers = {pipeline.tier: pipeline for pipeline in configuration.snapshot(metadata).pipelines()}
-    return {dag_id: _dag(dag_id, metadata, tiers) for dag_id in wanted if tiers}
+    if not tiers:
+        return {}
+    return {dag_id: _watch(metadata) if dag_id == WATCH else _dag(dag_id, metadata, tiers) for dag_id in wanted}
 
 
-def _dag(dag_id: str, metadata: str, tiers: dict[str, Pipeline]) -> DAG:
-    action, page = DAGS[dag_id]
+def _watch(metadata: str) -> DAG:
+    page = "Tells of tables that become late, and of those that are so no more, whether anything loads them or not."
+    with _empty(WATCH, "watch_schedule", page) as dag:
+        GddlWatchOperator(task_id="look", metadata=metadata, pool=configuration.text("sensor_pool"))
+    return dag
+
+
+def _empty(dag_id: str, option: str, page: str) -> DAG:
+    """Without tasks; `option` names its schedule."""
     connection = configuration.text("notify_connection") or None
-    written = configuration.text("maintenance_schedule" if action == "maintain" else "verify_schedule")
-    with DAG(
+    written = configuration.text(option)
+    return DAG(
         dag_id=dag_id,
         schedule=_schedule(timing(written, dag_id) if written else Timing(kind="never")),
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=["gddl", "upkeep"],
-        doc_md=f"{page}\n\nTrigger it with *Tables* to see to some alone.",
+        doc_md=page,
         default_args={
             "retries": int(configuration.number("retries")),
             "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
@@ -68,7 +82,13 @@ def _dag(dag_id: str, metadata: str, tiers: dict[str, Pipeline]) -> DAG:
             "weight_rule": "absolute",
             **({} if connection is None else {"on_failure_callback": GddlNotifier(connection=connection)}),
         },
-    ) as dag:
+    )
+
+
+def _dag(dag_id: str, metadata: str, tiers: dict[str, Pipeline]) -> DAG:
+    action, page = DAGS[dag_id]
+    option = "maintenance_schedule" if action == "maintain" else "verify_schedule"
+    with _empty(dag_id, option, f"{page}\n\nTrigger it with *Tables* to see to some alone.") as dag:
         for tier, pipeline in sorted(tiers.items()):
             GddlUpkeepOperator(
                 task_id=f"{action}_{tier}", metadata=metadata, tier=tier, action=action, pool=pipeline.pool

@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -130,9 +131,6 @@ def measure(lake: Lake) -> Mapping[str, float]:
     lists = [timed(lambda query=query: get(f"/api/tables?{query}"))[0] for query in QUERIES for _ in range(_LOADS)]
     worked = [cpu(lambda query=query: get(f"/api/tables?{query}")) for query in QUERIES for _ in range(_LOADS)]
     tables = [timed(lambda: get("/api/table?name=s3.t00003"))[0] for _ in range(_LOADS)]
-    status, lines = _status(lake)
-    if lines != lake.tables:
-        raise WrongResultError(f"gddl status has {lines} lines")
     return {
         "tables": lake.tables,
         "state_mb": round(state / 1e6, 1),
@@ -141,7 +139,7 @@ def measure(lake: Lake) -> Mapping[str, float]:
         "list_seconds_worst": round(max(lists), 3),
         "list_cpu_seconds_median": round(statistics.median(worked), 3),
         "table_seconds_median": round(statistics.median(tables), 3),
-        "status_command_seconds": round(status, 3),
+        **_status(lake),
     }
 
 
@@ -173,10 +171,27 @@ def check(lake: Lake, told: Mapping[str, Any]) -> None:
         raise WrongResultError(f"{told['counts']} instead of {expected}")
 
 
-def _status(lake: Lake) -> tuple[float, int]:
+def _status(lake: Lake) -> dict[str, float]:
+    """The command twice: as it finds metadata that changed, and as it finds it compiled."""
     command = [sys.executable, "-m", "airflow_gddl.cli.main", "status", "--json", "--metadata", str(lake.metadata)]
-    seconds, done = timed(lambda: subprocess.run(command, capture_output=True, text=True, check=True))
-    return seconds, len(done.stdout.splitlines())
+    environ = {**os.environ, "XDG_CACHE_HOME": str(lake.root / "command")}
+
+    def run() -> int:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+        return len(done.stdout.splitlines())
+
+    first, lines = timed(run)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds, again = timed(run)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if {lines, again} != {lake.tables}:
+        raise WrongResultError(f"gddl status has {lines} and {again} lines")
+    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "status_first_seconds": round(first, 3),
+        "status_command_seconds": round(seconds, 3),
+        "status_cpu_seconds": round(worked, 3),
+    }
 
 
 def _client(lake: Lake) -> tuple[Any, dict[str, str]]:

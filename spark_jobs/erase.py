@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
-from airflow_gddl.contract.checks import vacuum_seconds
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
 from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.actions import shape_of
+from spark_jobs.claim import Claim
 from spark_jobs.decisions import has_few_rows
 from spark_jobs.desk import Desk
 from spark_jobs.engines.shape import Shape
@@ -29,6 +30,7 @@ from spark_jobs.landing_search import Search
 from spark_jobs.ledger import Ledger
 from spark_jobs.outcome import Outcome
 from spark_jobs.plan.types import SqlType
+from spark_jobs.retention import vacuum_hours
 from spark_jobs.runtime import iso
 from spark_jobs.source_looks import LOOKS
 from spark_jobs.table_run import TableRun
@@ -42,14 +44,14 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
         RetriableError: `TABLE_BUSY`.
     """
     started = run.runtime.clock()
-    with run.claim():
+    with run.claim() as claim:
         ledger, desk = run.ledger(), run.desk()
         _require_idle(run, ledger)
         desk = replace(desk, engine=desk.engine.suited(few_rows=has_few_rows(ledger.state)))
         shape = shape_of(desk, ledger.state)
         wanted = _Wanted.of(run, shape)
-        done, unread = _Erasing(run, desk, shape, wanted).carry_out(started)
-    totals.warn(_warnings(done, unread))
+        done, found = _Erasing(run=run, desk=desk, shape=shape, wanted=wanted, claim=claim).carry_out()
+    totals.warn(_warnings(run.spec, done, found))
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.tell("done")
     return replace(result, status="succeeded", details=asdict(done))
@@ -102,49 +104,65 @@ def _invalid(run: TableRun, what: str) -> FatalError:
     return FatalError("ERASE_KEY_INVALID", what, where=run.spec.table, remedy=f"name the whole key: {keys}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """Attributes:
+    unread: landing files that can't be read.
+    others: keys from which rows were moved to this one, as text.
+    """
+
+    unread: tuple[str, ...]
+    others: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Erasing:
     run: TableRun
     desk: Desk
     shape: Shape
     wanted: _Wanted
+    claim: Claim
+    others: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def book(self) -> ErasureBook:
         return self.desk.erasures
 
-    def carry_out(self, now: datetime) -> tuple[Erasure, tuple[str, ...]]:
-        """The record, and landing files that can't be read."""
+    def carry_out(self) -> tuple[Erasure, _Found]:
+        """The record, and what is not in it; its times are of before where nothing was left to remove."""
+        run, hours = self.run, vacuum_hours(self.run.spec)
         files, unread = Search(desk=self.desk, key=self.wanted.source, kinds=self.wanted.kinds).run()
         key_hash = self.book.salted().hash_of(self.wanted.stored)
-        options = self.run.job.options
-        first = Erasure(hash=key_hash, table=self.run.spec.table, asked_at=iso(now), by=options.asked_by,
-                        run_id=self.run.job.run_id)  # fmt: skip
+        first = Erasure(hash=key_hash, table=run.spec.table, asked_at=iso(run.runtime.clock()),
+                        by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
         known = replace(self.book.read(key_hash) or first, files=files)
+        self.claim.check()
         self.book.write(known)
-        self.run.tell("remembered")
+        run.tell("remembered")
         removed = dict(known.removed)
         for name, count in self._tables():
             removed[name] = removed.get(name, 0) + count
             self.book.write(replace(known, removed=removed))
-            self.run.tell(name, rows=count)
+            run.tell(name, rows=count)
+            self.claim.check()
         self._records()
         self._leftovers()
-        self.run.tell("leftovers")
-        until = now + timedelta(seconds=vacuum_seconds(self.run.spec))
+        run.tell("leftovers")
+        now = run.runtime.clock()
+        until = known.stored_until if removed == dict(known.removed) else None
         done = replace(known, removed=removed, done_at=known.done_at or iso(now),
-                       stored_until=known.stored_until or iso(until))  # fmt: skip
-        if any(removed.get(name, 0) > known.removed.get(name, 0) for name in removed):
-            done = replace(done, stored_until=iso(until))
+                       stored_until=until or iso(now + timedelta(hours=hours)))  # fmt: skip
         self.book.write(done)
-        return done, unread
+        return done, _Found(unread=unread, others=tuple(self.others))
 
-    def _tables(self) -> Any:
+    def _tables(self) -> Iterator[tuple[str, int]]:
         """Each table with the rows that were removed from it, as soon as they are."""
         eraser, layout, exists = self.desk.engine.eraser(), self.desk.layout, self.desk.engine.exists
         key = self.wanted.stored
-        yield "changes", eraser.remove_key(layout.changes, self.shape, key)
-        yield "before_images", eraser.empty_images(layout.changes, self.shape, key)
+        changes = eraser.remove_changes(layout.changes, self.shape, key)
+        self.others.extend(changes.others)
+        yield "changes", changes.removed
+        yield "before_images", changes.images
         for name in ("replica", "history", "tombstones"):
             path = getattr(layout, name)
             if exists(path):
@@ -156,26 +174,40 @@ class _Erasing:
         """Whether a record of the quarantine is of this key, now or by its before image."""
         row = {name.lower(): value for name, value in json.loads(record, parse_float=Decimal).items()}
         prefix = (self.run.spec.before_image_prefix or "").lower()
-        keys = [(name.lower(), kind) for name, kind in self.wanted.kinds.items()]
-        own = [self._told(row.get(name), kind) for name, kind in keys]
-        old = [self._told(row.get(prefix + name) or row.get(name), kind) for name, kind in keys]
-        return tuple(own) == self.wanted.stored or tuple(old) == self.wanted.stored
-
-    @staticmethod
-    def _told(value: object, kind: SqlType) -> str | None:
-        return key_text(value, kind)
+        own, old = [], []
+        for column, kind in self.wanted.kinds.items():
+            value, image = row.get(column.lower()), row.get(prefix + column.lower())
+            own.append(key_text(value, kind))
+            old.append(key_text(value if image is None else image, kind))
+        return self.wanted.stored in {tuple(own), tuple(old)}
 
     def _records(self) -> None:
-        """Samples of keys in the records of runs: those that show this key are left out."""
-        storage = self.run.runtime.storage
-        for found in list(storage.list(Layout.of(self.run.job.roots, self.run.spec).runs)):
-            record = json.loads(storage.read(found.path))
-            warnings = record.get("warnings", []) if isinstance(record, dict) else []
-            shown = [w for w in warnings if any(self._shows(item) for item in w.get("sample", []))]
-            for warning in shown:
-                warning["sample"] = [item for item in warning["sample"] if not self._shows(item)]
-            if shown:
-                storage.write(found.path, json.dumps(record).encode())
+        """Samples of keys in records and answers of runs: those that show this key are left out."""
+        storage, roots = self.run.runtime.storage, self.run.job.roots
+        answer = f"/{answer_name(self.run.spec.table)}"
+        found = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
+        found += [f.path for f in storage.list(join(roots.lake, STATE, "answers")) if f.path.endswith(answer)]
+        for path in found:
+            try:
+                text = storage.read(path).decode(errors="replace")
+            except FileNotFoundError:  # put into an archive since it was listed
+                continue
+            # An archive has a record on each line; a record of its own has no line break.
+            lines = [self._without_samples(line) for line in text.split("\n")]
+            if any(changed for _, changed in lines):
+                storage.write(path, "\n".join(line for line, _ in lines).encode())
+
+    def _without_samples(self, line: str) -> tuple[str, bool]:
+        """A record without those of its samples that show the key, and whether it had any."""
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return line, False
+        warnings = record.get("warnings", []) if isinstance(record, dict) else []
+        shown = [w for w in warnings if any(self._shows(item) for item in w.get("sample", []))]
+        for warning in shown:
+            warning["sample"] = [item for item in warning["sample"] if not self._shows(item)]
+        return (json.dumps(record), True) if shown else (line, False)
 
     def _shows(self, item: object) -> bool:
         try:
@@ -192,14 +224,24 @@ class _Erasing:
         storage.delete(f"{state}/{LOOKS}")
 
 
-def _warnings(done: Erasure, unread: tuple[str, ...]) -> list[RunWarning]:
+def _warnings(spec: TableSpec, done: Erasure, found: _Found) -> list[RunWarning]:
     warnings = []
     if done.files:
         message = "landing files still hold the key; they are the source's to remove"
         warnings.append(
             RunWarning(code="ERASED_IN_FILES", message=message, count=len(done.files), sample=done.files[:5])
         )
-    if unread:
+    if found.unread:
         message = "landing files that can't be read may hold the key"
+        unread = found.unread
         warnings.append(RunWarning(code="FILE_UNREADABLE", message=message, count=len(unread), sample=unread[:5]))
+    if found.others:
+        message = "rows were moved to the key from others, under which their older changes stay: erase these too"
+        keys = tuple(json.dumps(dict(zip(spec.keys, key, strict=True)), ensure_ascii=False) for key in found.others)
+        warnings.append(RunWarning(code="ERASED_KEY_MOVED", message=message, count=len(keys), sample=keys))
+    if not done.files and not any(done.removed.values()):
+        message = (
+            "neither table nor file holds the key; it is remembered all the same: was it written as the source has it?"
+        )
+        warnings.append(RunWarning(code="ERASED_NOTHING", message=message))
     return warnings

@@ -1,7 +1,9 @@
 """Keys that were erased for good, known by a keyed hash alone; pure.
 
 The hash is HMAC-SHA256 under a salt that the lake keeps, over the table's name and the texts of the key's parts, each
-with its length before it. Texts are those of Spark's cast to string, so that both engines find the same.
+with its length before it. Texts are those of Spark's cast to string, so that both engines find the same, but that a
+value has the same text in every type that its column may be widened to: `5` also as a decimal of two places or as a
+double, a date also as a time without a zone. Else a wider type would let erased keys in again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ from spark_jobs.engines.delta_rs.value_text import WIDE, as_text
 from spark_jobs.plan.types import DecimalType, SqlType
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
+_REAL = ("float", "double")
+EXACT_REAL = 2**53
+"""Whole numbers below this are told apart as doubles."""
+MIDNIGHT = " 00:00:00"
+"""What the text of a time without a zone leaves out, so that it is a date's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +73,35 @@ def key_text(value: Any, kind: SqlType) -> str | None:
 
 def _text(value: Any, kind: SqlType) -> str | None:
     name = str(kind)
-    if isinstance(kind, DecimalType):
-        given = Decimal(str(value))
-        fitted = given.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
-        return as_text(fitted, kind) if fitted == given else None
-    if name in _WHOLE:
-        number = Decimal(str(value))
-        return str(int(number)) if number == int(number) else None
+    if isinstance(kind, DecimalType) or name in (*_WHOLE, *_REAL):
+        return _number(Decimal(str(value)), kind)
     if name == "string":
         return value if isinstance(value, str) else as_text(value, kind)
     if name == "boolean":
         return str(value).lower() if str(value).lower() in ("true", "false") else None
     if name == "date":
         return str(value if isinstance(value, date) else date.fromisoformat(str(value)))
-    return as_text(_moment(value), kind) if name in ("timestamp", "timestamp_ntz") else None
+    if name not in ("timestamp", "timestamp_ntz"):
+        return None
+    text = as_text(_moment(value), kind)
+    return text.removesuffix(MIDNIGHT) if name == "timestamp_ntz" else text
+
+
+def _number(given: Decimal, kind: SqlType) -> str | None:
+    if isinstance(kind, DecimalType):
+        fitted = given.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+        return _plain(fitted) if fitted == given else None
+    if given != int(given):
+        return None
+    # Other doubles have no text that both engines agree on, nor are they equal to what somebody types.
+    exact = str(kind) in _WHOLE or abs(given) < EXACT_REAL
+    return str(int(given)) if exact else None
+
+
+def _plain(value: Decimal) -> str:
+    text = format(value, "f")
+    short = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if short == "-0" else short
 
 
 def _moment(value: Any) -> datetime:

@@ -56,8 +56,7 @@ class ErasureBook:
         Raises:
             FatalError: `ERASURE_SALT_MISSING`.
         """
-        names = [found.path.rpartition("/")[2] for found in self.storage.list(self.root)]
-        hashes = frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
+        hashes = self.hashes()
         if not hashes:
             return ErasedKeys(table=self.table)
         salt = self._stored_salt()
@@ -69,6 +68,11 @@ class ErasureBook:
                 remedy="restore the file from a backup; without it erased keys could come back",
             )
         return ErasedKeys(table=self.table, salt=salt, hashes=hashes)
+
+    def hashes(self) -> frozenset[str]:
+        """Of the erased keys; needs no salt."""
+        names = [found.path.rpartition("/")[2] for found in self.storage.list(self.root)]
+        return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def salted(self) -> ErasedKeys:
         """The same with a salt whether there are erasures or not; the lake's first erasure makes it."""

@@ -1,12 +1,11 @@
 """Upkeep of one table, under its claim: fewer and fuller files, and what nobody needs any more removed.
 
 Every step is a commit of its own that leaves what readers see as it is, so that one that died is simply begun again:
-tombstones ─► superseded changes ─► small files ─► old files ─► leftovers of runs.
+tombstones ─► superseded changes ─► small files ─► old files ─► logs with erased keys ─► leftovers of runs.
 """
 
 from __future__ import annotations
 
-import re
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -17,22 +16,21 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.actions import shape_of
+from spark_jobs.claim import Claim
 from spark_jobs.cut_mark import Cut, CutMark
 from spark_jobs.decisions import has_few_rows
 from spark_jobs.desk import Desk
 from spark_jobs.engines.figures import Compacted
 from spark_jobs.ledger import Ledger
+from spark_jobs.log_cut import LogCut
 from spark_jobs.outcome import Outcome
+from spark_jobs.retention import vacuum_hours
 from spark_jobs.table_run import TableRun
 
 RUNS_KEPT, RUN_DAYS = 50, 90
 """Records of runs that stay whatever their age, and days that the others stay."""
 _LEFTOVER = timedelta(days=1)
-_DELETED_FILES = "delta.deletedfileretentionduration"
-_INTERVAL = re.compile(r"interval (\d+) (hour|day|week)s?")
-_HOURS = {"hour": 1, "day": 24, "week": 168}
 
 
 @dataclass(kw_only=True)
@@ -42,10 +40,12 @@ class Kept:
     Attributes:
         compacted: table to its data files before and after; tables whose files stay are left out.
         files_removed: old files of all tables.
+        log_files_removed: of their logs, where keys were erased.
     """
 
     compacted: dict[str, Compacted] = field(default_factory=dict)
     files_removed: int = 0
+    log_files_removed: int = 0
     tombstones_removed: int = 0
     changes_cut: int = 0
     runs_removed: int = 0
@@ -56,7 +56,7 @@ def maintain(run: TableRun, totals: Outcome) -> JobResult:
     """Maintain one table; `details` is a `Kept`.
 
     Raises:
-        FatalError: `RETENTION_TOO_SHORT`.
+        FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`.
         RetriableError: `TABLE_BUSY`.
     """
     started = run.runtime.clock()
@@ -67,8 +67,8 @@ def maintain(run: TableRun, totals: Outcome) -> JobResult:
             where=run.spec.table,
             remedy="write 1d or more",
         )
-    with nullcontext() if run.job.options.dry_run else run.claim():
-        kept = _Maintenance(run).work_off(run.runtime.clock())
+    with nullcontext() if run.job.options.dry_run else run.claim() as claim:
+        kept = _Maintenance(run, claim).work_off(run.runtime.clock())
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.tell("done")
     return replace(result, status="succeeded", details=_told(kept, dry_run=run.job.options.dry_run))
@@ -80,11 +80,21 @@ def _told(kept: Kept, *, dry_run: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Maintenance:
+    """Attributes:
+    claim: null where nothing is written.
+    """
+
     run: TableRun
+    claim: Claim | None
 
     @property
     def _dry(self) -> bool:
         return self.run.job.options.dry_run
+
+    def _check(self) -> None:
+        """Before each step that writes: a run that was silent for too long has been overtaken."""
+        if self.claim is not None:
+            self.claim.check()
 
     def work_off(self, now: datetime) -> Kept:
         ledger, kept = self.run.ledger(), Kept()
@@ -92,6 +102,7 @@ class _Maintenance:
             desk = self.run.desk()
             desk = replace(desk, engine=desk.engine.suited(few_rows=has_few_rows(ledger.state)))
             self._tables(desk, ledger, now, kept)
+        self._check()
         kept.leftovers_removed = self._leftovers(ledger, now)
         self.run.tell("leftovers", rows=kept.leftovers_removed)
         kept.runs_removed = self._old_runs(now)
@@ -108,15 +119,20 @@ class _Maintenance:
         if ledger.plan() is None:  # a batch under way may be in the change table in part
             kept.changes_cut = self._cut(desk, ledger, now)
         hours = vacuum_hours(spec)
+        erased = LogCut(self.run.runtime.storage, upkeep, now) if desk.erasures.hashes() else None
         for name, path in tables_of(layout).items():
             if not engine.exists(path):
                 continue
+            self._check()
             joined = upkeep.compact(path, indexed, dry_run=self._dry)
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined
             self.run.tell("compact", rows=joined.files_before - joined.files_after)
             kept.files_removed += upkeep.vacuum(path, hours, dry_run=self._dry)
             self.run.tell("vacuum")
+            if erased is not None:
+                kept.log_files_removed += erased.cut(path, hours, dry_run=self._dry)
+                self.run.tell("log")
 
     def _cut(self, desk: Desk, ledger: Ledger, now: datetime) -> int:
         retention = desk.spec.changes_retention
@@ -146,7 +162,8 @@ class _Maintenance:
 
     def _old_runs(self, now: datetime) -> int:
         runs = Layout.of(self.run.job.roots, self.run.spec).runs
-        names = sorted(found.path for found in self.run.runtime.storage.list(runs))
+        # Archives stand in folders of their own, and are bounded by whoever makes them.
+        names = sorted(f.path for f in self.run.runtime.storage.list(runs) if "/" not in f.path[len(runs) + 1 :])
         least = join(runs, f"{now - timedelta(days=RUN_DAYS):%Y%m%dT%H%M%S}")
         return self._delete([path for path in names[:-RUNS_KEPT] if path < least])
 
@@ -154,14 +171,6 @@ class _Maintenance:
         for path in paths if not self._dry else ():
             self.run.runtime.storage.delete(path)
         return len(paths)
-
-
-def vacuum_hours(spec: TableSpec) -> int:
-    """By `vacuum_retention`, or Delta's own setting where the row's `table_properties` ask for longer."""
-    asked = {key.lower(): value for key, value in spec.table_properties.items()}.get(_DELETED_FILES, "")
-    match = _INTERVAL.fullmatch(asked.strip().lower())
-    own = int(match[1]) * _HOURS[match[2]] if match else 0
-    return max(own, vacuum_seconds(spec) // 3600)
 
 
 def tables_of(layout: Layout) -> dict[str, str]:

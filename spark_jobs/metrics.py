@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,20 +22,27 @@ class Metric:
     help: str
 
 
-METRICS: tuple[Metric, ...] = (
-    Metric(name="gddl_runs", kind="counter", help="Runs of tables by status."),
-    Metric(name="gddl_rows_read", kind="counter", help="Rows read from landing files."),
-    Metric(name="gddl_changes_written", kind="counter", help="Changes appended to change tables."),
-    Metric(name="gddl_redelivered", kind="counter", help="Changes that had come before."),
-    Metric(name="gddl_quarantined", kind="counter", help="Rows put aside."),
-    Metric(name="gddl_bytes_read", kind="counter", help="Bytes of landing files."),
-    Metric(name="gddl_batches", kind="counter", help="Batches committed."),
-    Metric(name="gddl_seconds", kind="counter", help="Seconds spent on tables."),
-    Metric(name="gddl_warnings", kind="counter", help="Warnings by code."),
-    Metric(name="gddl_lag_seconds", kind="gauge", help="Now minus the newest source commit applied, at the last run."),
-    Metric(name="gddl_last_run_timestamp_seconds", kind="gauge", help="When the last run ended."),
-    Metric(name="gddl_last_run_failed", kind="gauge", help="Whether the last run failed (1)."),
-    Metric(name="gddl_replica_rows", kind="gauge", help="Rows of the replica."),
+_HELP: Mapping[Kind, Mapping[str, str]] = {
+    "counter": {
+        "runs": "Runs of tables by status.",
+        "rows_read": "Rows read from landing files.",
+        "changes_written": "Changes appended to change tables.",
+        "redelivered": "Changes that had come before.",
+        "quarantined": "Rows put aside.",
+        "bytes_read": "Bytes of landing files.",
+        "batches": "Batches committed.",
+        "seconds": "Seconds spent on tables.",
+        "warnings": "Warnings by code.",
+    },
+    "gauge": {
+        "lag_seconds": "Now minus the newest source commit applied, at the last run.",
+        "last_run_timestamp_seconds": "When the last run ended.",
+        "last_run_failed": "Whether the last run failed (1).",
+        "replica_rows": "Rows of the replica.",
+    },
+}
+METRICS = tuple(
+    Metric(name=f"gddl_{name}", kind=kind, help=text) for kind, texts in _HELP.items() for name, text in texts.items()
 )
 KINDS = {metric.name: metric.kind for metric in METRICS}
 OTHER = "other"

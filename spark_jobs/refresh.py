@@ -17,7 +17,7 @@ from spark_jobs.batch_schema import plan_batch
 from spark_jobs.claim import Claim
 from spark_jobs.decisions import is_small
 from spark_jobs.desk import Desk
-from spark_jobs.engines.base import RebuildOrder
+from spark_jobs.engines.base import DeclinedError, RebuildOrder
 from spark_jobs.engines.figures import Rebuilt
 from spark_jobs.engines.shape import Shape
 from spark_jobs.engines.transactions import version_of
@@ -73,8 +73,12 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
         if plan is None:
             state = ledger.state
             plan = BatchPlan(number=state.batch + 1, mode="refresh", planned_at=iso(moment(run, ledger)),
-                             generation=max(state.generation, 1), files=(),
-                             resync=run.job.options.resync)  # fmt: skip
+                             generation=max(state.generation, 1), files=())  # fmt: skip
+            plan = _with_check(plan, run)
+            claim.check()
+            ledger.write_plan(plan)
+        elif run.job.options.resync and not plan.swapping:
+            plan = _with_check(plan, run)
             claim.check()
             ledger.write_plan(plan)
         run.tell("plan", plan.number)
@@ -84,10 +88,17 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
     return result if checked is None else replace(result, details={"resync": asdict(checked)})
 
 
+def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
+    """As the job asks for it; whoever carries the plan on knows no more than what it says."""
+    options = run.job.options
+    return replace(plan, resync=options.resync, source_connection=options.source_connection if options.resync else "")
+
+
 def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
     """What the check of a resync found; null for a full refresh."""
     shape, fresh = _ingest_all(work, outcome)
     if shape is None:
+        _forget(work)
         raise FatalError(
             "NOTHING_TO_REFRESH",
             f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
@@ -98,7 +109,11 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
         living=work.living, beside=work.beside.layout, plan=work.plan, shape=shape,
         floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(fresh.all_entries()),
     )  # fmt: skip
-    checked = _checked(work, order, fresh) if work.plan.resync or work.run.job.options.resync else None
+    checked = _checked(work, order, fresh) if work.plan.resync and not work.plan.swapping else None
+    if not work.plan.swapping:
+        work.claim.check()
+        work.ledger.write_plan(replace(work.plan, swapping=True))
+    work.run.tell("swapping", work.plan.number)
     done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
     work.claim.check()
     _commit(work, fresh, done.rows)
@@ -108,13 +123,16 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
 
 
 def _checked(work: _Refresh, order: RebuildOrder, fresh: Ledger) -> Checked:
-    """Look at what was built before it takes the place of the living table; what is refused is forgotten."""
+    """Look at what was built before it takes the place of the living table.
+
+    What is refused is forgotten, and what can't be checked too: the table's next loads must not wait for its source.
+    """
     try:
-        checked = check(work.run, order, fresh.all_entries())
-    except FatalError:
-        work.claim.check()
-        work.ledger.drop_plan()
-        _clean_up(work)
+        checked = check(work.run, order, fresh.all_entries(), work.plan.source_connection)
+    except DeclinedError:
+        raise
+    except Exception:
+        _forget(work)
         raise
     work.run.tell("checked", work.plan.number)
     return checked
@@ -166,8 +184,7 @@ def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None
     """A refresh that died in a batch whose files then changed is begun anew by the next run."""
     begun = ledger.plan()
     if begun is not None and files_changed(begun, found):
-        work.ledger.drop_plan()
-        _clean_up(work)
+        _forget(work)
         raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its full refresh was begun",
                              remedy="run the refresh again; the tables are unchanged")  # fmt: skip
 
@@ -225,6 +242,13 @@ def _settle(work: _Refresh, outcome: Outcome, state: TableState, done: Rebuilt) 
     outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
     outcome.max_commit_ts = state.max_commit_ts
     outcome.version = work.living.engine.version(work.living.layout.replica)
+
+
+def _forget(work: _Refresh) -> None:
+    """Give up a refresh before it has exchanged anything; the table's next run is a usual one."""
+    work.claim.check()
+    work.ledger.drop_plan()
+    _clean_up(work)
 
 
 def _clean_up(work: _Refresh) -> None:

@@ -34,10 +34,11 @@ class Checked:
     far_after: int | None = None
 
 
-def check(run: TableRun, order: RebuildOrder, files: Mapping[str, FileEntry]) -> Checked:
+def check(run: TableRun, order: RebuildOrder, files: Mapping[str, FileEntry], connection: str = "") -> Checked:
     """
     Args:
         files: as the rebuild has read them.
+        connection: to the source; empty: the one that the row names, if it does.
 
     Raises:
         FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table is further from the source.
@@ -56,7 +57,7 @@ def check(run: TableRun, order: RebuildOrder, files: Mapping[str, FileEntry]) ->
         rows=len(built), appear=len(built.keys() - living.keys()), vanish=len(living.keys() - built.keys()),
         change=sum(living[key] != built[key] for key in living.keys() & built.keys()),
     )  # fmt: skip
-    return _against_source(run, order, shape, found)
+    return _against_source(run, order, shape, found, connection or run.dialect.options.verify_connection or "")
 
 
 def _common(order: RebuildOrder) -> Shape | None:
@@ -70,8 +71,7 @@ def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], b
     return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
 
 
-def _against_source(run: TableRun, order: RebuildOrder, shape: Shape, found: Checked) -> Checked:
-    connection = run.job.options.source_connection or run.dialect.options.verify_connection
+def _against_source(run: TableRun, order: RebuildOrder, shape: Shape, found: Checked, connection: str) -> Checked:
     if not connection:
         return found
     engine, layout, spec = order.living.engine, order.living.layout, run.spec

@@ -12,8 +12,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import S3Store
 
-from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, profile_of
+from airflow_gddl.contract.s3 import S3Settings, of_profile, profile_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -103,18 +102,13 @@ def _profile(environ: Mapping[str, str]) -> Callable[[], S3Credential] | None:
     name = profile_of(environ)
     if name is None:
         return None
-    try:
+
+    def make() -> Callable[[], S3Credential]:
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - needs boto3, which few need
-    except ModuleNotFoundError as error:
-        if not name:  # a file of profiles lies about; the machine's role may serve all the same
-            return None
-        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
-    try:
+
         return Boto3CredentialProvider()
-    except Exception as error:
-        what = f"the profile {name or 'default'!r} gives no credentials: {error}"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error
+
+    return of_profile(name, make)
 
 
 class _Ranges(io.RawIOBase):

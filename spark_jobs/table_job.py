@@ -9,7 +9,7 @@ from typing import cast
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import Layout, join, record_name
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs import actions, notices
@@ -19,6 +19,7 @@ from spark_jobs.maintain import maintain
 from spark_jobs.outcome import Outcome
 from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.refresh import refresh_table
+from spark_jobs.run_records import for_record, is_recorded
 from spark_jobs.runtime import Runtime
 from spark_jobs.table_run import TableRun
 
@@ -77,8 +78,10 @@ def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
         if _lacks_memory(error) and run.engine == "delta_rs":
             return Declined(run.spec, "it needs more memory than delta_rs_memory", totals)
         result, passing = _failed(run, totals, started, error)
-    if run.job.options.action in ("run", "errors_replay") and result.status != "skipped":
-        _record(run, result, started)
+    options = run.job.options
+    result = replace(result, action=options.action, origin=options.origin)
+    if is_recorded(result, dry_run=options.dry_run):
+        _record(run, for_record(result), started)
     return TableOutcome(result, passing)
 
 
@@ -138,7 +141,7 @@ def _run(run: TableRun, totals: Outcome) -> JobResult:
 
 def _record(run: TableRun, result: JobResult, started: datetime) -> None:
     """Keep the result as the table's newest run. The tables are right without it, so a failure here is only logged."""
-    name = f"{started:%Y%m%dT%H%M%S%f}-{run.job.run_id}.json"
+    name = record_name(started, run.job.run_id, result.action)
     path = join(Layout.of(run.job.roots, run.spec).runs, name)
     try:
         run.runtime.storage.write(path, codec.to_json(result).encode())

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from airflow_gddl.catalog import Catalog
 from airflow_gddl.cli import exits, metadata, summary
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceWish
@@ -29,6 +29,9 @@ from airflow_gddl.standalone.stopping import Stopped, stoppable
 from airflow_gddl.standalone.supervisor import Order, Standalone
 from airflow_gddl.state.records import read_records
 from airflow_gddl.topology import pipelines, pools
+
+if TYPE_CHECKING:
+    from airflow_gddl.catalog import Catalog
 
 _LOOK_BACK = 50
 _OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}

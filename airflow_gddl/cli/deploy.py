@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.catalog import Catalog
 from airflow_gddl.cli import metadata as catalogs
 from airflow_gddl.cli import options, surroundings
 from airflow_gddl.cli.screen import Cell, Column, Screen
@@ -18,6 +17,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.runners.connections import DatabricksAccess
 from airflow_gddl.runners.own import settings_of
+
+if TYPE_CHECKING:
+    from airflow_gddl.catalog import Catalog
 
 if TYPE_CHECKING:
     from airflow_gddl.runners.databricks.changes import JobChange

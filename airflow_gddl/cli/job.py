@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from airflow_gddl.catalog import Catalog
 from airflow_gddl.cli import metadata
 from airflow_gddl.cli.display import display
 from airflow_gddl.cli.exits import of_outcome
@@ -16,6 +16,9 @@ from airflow_gddl.runners.base import JobOutcome, Runner
 from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
 from airflow_gddl.state.documents import BY_HAND
 from airflow_gddl.state.recording import StateRecorder
+
+if TYPE_CHECKING:
+    from airflow_gddl.catalog import Catalog
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from airflow_gddl.catalog import Catalog, Problem, load
 from airflow_gddl.cli import problems
 from airflow_gddl.cli.selection import select
 from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
+
+if TYPE_CHECKING:
+    from airflow_gddl.catalog import Catalog, Problem
 
 
 def read(around: Surroundings, folder: str) -> Catalog:
@@ -23,6 +26,9 @@ def read(around: Surroundings, folder: str) -> Catalog:
     if "://" not in folder and not Path(folder).is_dir():
         remedy = "name it with --metadata or GDDL_METADATA; `gddl demo` makes one to look at"
         raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
+    # Checking rows takes pydantic, whose import costs more than all that most commands do themselves.
+    from airflow_gddl.catalog import load  # noqa: PLC0415 - as said above
+
     return load(folder, around.environ)
 
 

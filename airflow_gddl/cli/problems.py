@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from airflow_gddl.catalog import Problem
 from airflow_gddl.cli.screen import Cell, Column, Screen
+
+if TYPE_CHECKING:
+    from airflow_gddl.catalog import Problem
 
 _COLUMNS = (Column("where"), Column("table"), Column("field"), Column("value"), Column("problem"), Column("remedy"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,7 +61,11 @@ class Screen:
 
     def record(self, value: object) -> None:
         """One line of JSON on standard output; ASCII alone, so that no encoding or terminal can spoil it."""
-        self.out.file.write(json.dumps(plain(value)) + "\n")
+        self.records([plain(value)])
+
+    def records(self, values: Iterable[Mapping[str, object]]) -> None:
+        """A line for each of these plain values, all at once."""
+        self.out.file.write("".join(json.dumps(value) + "\n" for value in values))
         self.out.file.flush()
 
     def clear(self) -> None:

@@ -35,7 +35,10 @@ def select(tables: Sequence[TableSpec], names: Sequence[str], bad: Sequence[str]
 
 def in_order(tables: Sequence[TableSpec]) -> tuple[TableSpec, ...]:
     """By priority and then name, but a table after those it depends on."""
-    waiting = {table.table: table for table in sorted(tables, key=lambda t: (_RANK[t.priority], t.table))}
+    sorted_ = sorted(tables, key=lambda t: (_RANK[t.priority], t.table))
+    if not any(table.depends_on for table in sorted_):
+        return tuple(sorted_)
+    waiting = {table.table: table for table in sorted_}
     ordered: list[TableSpec] = []
     while waiting:
         # In a circle nobody may go first; the most urgent one does.

@@ -10,19 +10,19 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.catalog import Catalog
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli import options, summary, surroundings
+from airflow_gddl.cli.compiled import directory
 from airflow_gddl.cli.screen import Cell, Column, Screen
 from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.cli.text import count, duration
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import Roots
 from airflow_gddl.state.board import Standing, Wish, chosen, counts, standings
 from airflow_gddl.state.moments import text_of
 from airflow_gddl.state.reading import LakeState, StateReader
 from airflow_gddl.state.rebuilding import rebuild
 from airflow_gddl.topology import pipelines
-from airflow_gddl.topology.rows import table_rows
+from airflow_gddl.topology.rows import TableRow, table_rows
 
 _STYLES = {"failed": "bold red", "late": "bold red", "waiting": "yellow", "new": "cyan", "fresh": "green"}
 _WATCH_SECONDS = 5.0
@@ -100,22 +100,29 @@ class _View:
     as_json: bool
 
     def show(self) -> None:
-        catalog = metadata_folder.read(self.around, self.metadata)
-        tables, _ = metadata_folder.choose(self.around, catalog, self.names)
         now = self.around.now().timestamp()
-        known = _known(self.around, catalog, tables, lambda: now)
+        roots, rows = self._rows()
+        known = _known(self.around, roots, rows, lambda: now)
         for trouble in known.troubles:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
             self.around.screen.warn(trouble.what + since, "yellow")
-        found = standings(table_rows(tables, pipelines(catalog.tables, catalog.tiers)), known, now)
+        found = standings(rows, known, now)
         # Late and failed: each narrows, as two filters do.
         for state in self.wish.states or ("",):
             found = chosen(found, replace(self.wish, states=(state,) if state else ()))
         if self.as_json:
-            for one in found:
-                self.around.screen.record(line_of(one, now))
+            self.around.screen.records(vars(line_of(one, now)) for one in found)
         else:
             show(self.around.screen, found, now)
+
+    def _rows(self) -> tuple[Roots, Sequence[TableRow]]:
+        """The tables that were asked for; wrong rows are told of."""
+        compiled = None if self.names else directory(self.around, self.metadata)
+        if compiled is not None:
+            return compiled.roots, [row for row in compiled.rows if row.enabled]
+        catalog = metadata_folder.read(self.around, self.metadata)
+        tables, _ = metadata_folder.choose(self.around, catalog, self.names)
+        return catalog.roots, table_rows(tables, pipelines(catalog.tables, catalog.tiers))
 
     def stay(self) -> None:
         """Show it again and again, until Ctrl-C."""
@@ -129,15 +136,13 @@ class _View:
             raise typer.Exit(128 + signal.SIGINT) from stopped
 
 
-def _known(
-    around: Surroundings, catalog: Catalog, tables: Sequence[TableSpec], clock: Callable[[], float]
-) -> LakeState:
+def _known(around: Surroundings, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:
     """The lake's state; from the records of the runs where nobody has kept any yet, or it was lost."""
-    known = StateReader(catalog.roots.lake, clock, environ=around.environ).read()
+    known = StateReader(roots.lake, clock, environ=around.environ).read()
     if not known.empty or known.troubles:
         return known
-    by_pipeline = {"": [spec.table for spec in tables]}
-    return rebuild(catalog.roots, by_pipeline, clock, write=False, environ=around.environ)
+    by_pipeline = {"": [row.table for row in rows]}
+    return rebuild(roots, by_pipeline, clock, write=False, environ=around.environ)
 
 
 def _rebuilt(around: Surroundings, metadata: str) -> None:

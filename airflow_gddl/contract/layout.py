@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import datetime
 
 from airflow_gddl.contract.spec import Roots, TableSpec
 
@@ -18,6 +19,23 @@ def join(root: str, *parts: str) -> str:
 def order_path(lake: str, run_id: str) -> str:
     """Where the JobSpec of a job that runs elsewhere is put."""
     return join(lake, STATE, "specs", f"{run_id}.json")
+
+
+LOADS = ("run", "errors_replay")
+"""Actions that load."""
+UPKEEP = ("maintain", "verify", "erase")
+"""Actions that don't, and whose records say so in their names."""
+
+
+def record_name(started: datetime, run_id: str, action: str) -> str:
+    """Name of the record of a run; sorts by time."""
+    kind = f".{action}" if action in UPKEEP else ""
+    return f"{started:%Y%m%dT%H%M%S%f}-{run_id or 'none'}{kind}.json"
+
+
+def tells_of_load(name: str) -> bool:
+    """Whether a record of this name is of a run that loads."""
+    return not name.endswith(tuple(f".{action}.json" for action in UPKEEP))
 
 
 def answers_folder(lake: str, run_id: str) -> str:

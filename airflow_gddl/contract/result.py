@@ -71,3 +71,7 @@ class JobResult:
     """What an action other than `run` answers: the plan, the verdict, the quarantine rows."""
     bytes_read: int = 0
     """Of landing files, as they are stored."""
+    action: str = "run"
+    """What was asked for, one of `spec.Action`."""
+    origin: tuple[str, ...] = ()
+    """See `JobOptions.origin`."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import Roots
 
+T = TypeVar("T")
 SCHEME = "s3://"
 PROFILE_REMEDY = "pip install 'airflow-gddl[s3]', or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -154,3 +156,27 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def of_profile(name: str, make: Callable[[], T]) -> T | None:
+    """What `make` makes of a profile of the configuration files, which obstore alone does not read.
+
+    Args:
+        name: empty: the default one.
+
+    Returns:
+        null where a file of profiles only lies about and what reads it is not installed: the machine's role may serve.
+
+    Raises:
+        FatalError: `S3_CREDENTIALS_MISSING`.
+    """
+    try:
+        return make()
+    except ModuleNotFoundError as error:
+        if not name:
+            return None
+        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
+    except Exception as error:
+        what = f"the profile {name or 'default'!r} gives no credentials: {error}"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error

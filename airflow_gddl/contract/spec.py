@@ -210,6 +210,8 @@ class JobOptions:
     """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
     asked_by: str = ""
     """`erase`: who asked, for the record."""
+    origin: tuple[str, ...] = ()
+    """Airflow's DAG id, run id and task id; empty where it did not order the run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeGuard
 
 from airflow_gddl.cli.selection import in_order
 from airflow_gddl.contract.result import ErrorInfo, JobResult
@@ -82,6 +82,7 @@ class Loading:
     stopped: bool = False
     waiting: Waiting | None = None
     _marks: dict[str, str] = field(default_factory=dict)
+    _kept: list[JobResult] = field(default_factory=list)
     _state: StateRecorder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +130,10 @@ class Loading:
             self._state.flush()
 
     @property
+    def _airflow(self) -> tuple[str, str]:
+        return self.order.run, self.task
+
+    @property
     def failed(self) -> list[JobResult]:
         return [result for result in self.results if result.status == "failed"]
 
@@ -140,7 +145,7 @@ class Loading:
         self.hearer.on_result(result)
         action = self.order.work.asked.action
         if action != "verify":  # which tells nothing of what was loaded
-            self._state.take(result, (self.order.run, self.task), whole=action == "run")
+            self._kept.append(self._state.take(result, self._airflow, whole=action == "run"))
         if action != "run":
             self.book.announce(result.table, self.hearer.event_of(result) if action == "replay" else None)
         elif result.status == "failed":
@@ -161,6 +166,7 @@ class Loading:
             full_refresh=asked.full_refresh and self.order.stage == "initial",
             full_listing=asked.window is not None,
             wait_seconds=self.order.wait_seconds,
+            origin=(self.order.document.pipeline.dag_id, *self._airflow),
         )
         names = hashlib.sha256("\n".join(spec.table for spec in specs).encode()).hexdigest()
         job = JobSpec(
@@ -170,10 +176,20 @@ class Loading:
             tiers=self.order.document.tiers,
             options=options,
         )
+        self._kept = []
         outcome = runner.run(job, self)
         self.log = outcome.log
+        if is_page(outcome.log):
+            # Only now is it known where the job is to be looked at.
+            for result in self._kept:
+                self._state.take(result, (*self._airflow, outcome.log), whole=asked.action == "run")
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
+
+
+def is_page(log: str | None) -> TypeGuard[str]:
+    """Whether the log is a page that a browser opens; others are files, found by the run's id."""
+    return log is not None and log.startswith(("https://", "http://"))
 
 
 def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
@@ -22,6 +23,7 @@ class GddlUpkeepOperator(BaseOperator):
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
+        stop: cancels the run elsewhere that this try waits for; null when there is none.
     """
 
     operator_extra_links = (JobLogLink(),)
@@ -34,6 +36,7 @@ class GddlUpkeepOperator(BaseOperator):
         self.action: Upkeep = action
         self.runner = runner
         self.job_log: str | None = None
+        self.stop: Callable[[], None] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """A summary of the results.
@@ -45,3 +48,8 @@ class GddlUpkeepOperator(BaseOperator):
         from airflow_gddl.operators import upkeep_execution  # noqa: PLC0415 - only a task that runs needs the rest
 
         return upkeep_execution.execute(self, context)
+
+    def on_kill(self) -> None:
+        """The task was stopped: so is its run."""
+        if self.stop is not None:
+            self.stop()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,16 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.capabilities import AirflowException, AirflowFailException, AirflowSkipException, connection
+from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.reporting import Reporter, explained, summary
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.state.recording import recorded
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.upkeep import GddlUpkeepOperator
@@ -37,7 +43,9 @@ def execute(operator: GddlUpkeepOperator, context: Context) -> dict[str, Any]:
     results: list[JobResult] = []
     try:
         for start in range(0, len(specs), TABLES_PER_JOB):
-            results += _job(operator, documents[0], specs[start : start + TABLES_PER_JOB], f"{run_id}{start:06d}")
+            some, number = tuple(specs[start : start + TABLES_PER_JOB]), start // TABLES_PER_JOB
+            share = _Share(document=documents[0], specs=some, number=number, run_id=f"{run_id}{start:06d}")
+            results += _job(operator, context, share)
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:
@@ -56,19 +64,41 @@ def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
             yield document
 
 
-def _job(
-    operator: GddlUpkeepOperator, document: PipelineDocument, specs: Sequence[TableSpec], run_id: str
-) -> tuple[JobResult, ...]:
-    options = JobOptions(action=operator.action, wait_seconds=configuration.number("claim_wait_seconds"))
-    job = JobSpec(run_id=run_id, roots=document.roots, tables=tuple(specs), tiers=document.tiers, options=options)
-    environ = {**os.environ, **(_connections(operator, specs) if operator.action == "verify" else {})}
-    settings = RunnerSettings(command=configuration.job_command(), environ=environ, own=document.runner_settings)
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """A part of the tables, small enough for one job; `number` counts from 0."""
+
+    document: PipelineDocument
+    specs: tuple[TableSpec, ...]
+    number: int
+    run_id: str
+
+
+def _job(operator: GddlUpkeepOperator, context: Context, share: _Share) -> tuple[JobResult, ...]:
+    document, specs = share.document, share.specs
+    origin = (operator.dag_id, context["run_id"], operator.task_id)
+    options = JobOptions(action=operator.action, wait_seconds=configuration.number("claim_wait_seconds"), origin=origin)
+    job = JobSpec(run_id=share.run_id, roots=document.roots, tables=specs, tiers=document.tiers, options=options)
+    reached = configuration.environ_of(document)
+    environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
+    key = TaskKey(pipeline=operator.dag_id, run=context["run_id"], task=f"{operator.task_id} {share.number}")
+    settings = RunnerSettings(
+        command=configuration.job_command(),
+        environ=environ,
+        own=document.runner_settings,
+        errand=Errand(task=key, roots=document.roots),
+        connections=FromAirflow(),
+    )
     runner = make_runner(operator.runner or document.runner, settings)
+    operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
     outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in specs}))
     operator.job_log = outcome.log
     if outcome.cancelled_by is not None:
         raise RetriableError("JOB_CANCELLED", "the job was told to stop", remedy="the next try begins again")
-    return outcome.results
+    if isinstance(runner, RemoteRunner):
+        runner.settle()
+    asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
+    return tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
 
 
 def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> dict[str, str]:

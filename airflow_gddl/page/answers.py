@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,10 @@ from airflow_gddl.page.source import Board
 from airflow_gddl.state.board import Standing, Wish, chosen, counts, facets
 from airflow_gddl.state.facts import RunFact, fact_of
 from airflow_gddl.state.reading import Trouble
+
+_KEPT = (
+    "files_removed", "log_files_removed", "tombstones_removed", "changes_cut", "runs_removed", "leftovers_removed"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +74,7 @@ def run(fact: RunFact) -> dict[str, Any]:
     shown = {
         name: getattr(fact, name) for name in (*names, "quarantined", "rows", "lag", "error", "warnings", "run_id")
     }
-    return {**shown, "adds_up": fact.adds_up, "airflow": list(fact.airflow)}
+    return {**shown, "adds_up": fact.adds_up, "airflow": list(fact.airflow), "action": "run", "did": "", "dag_id": None}
 
 
 def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str, Any]:
@@ -85,7 +89,10 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
     runs = [
         {
             **run(fact),
-            "airflow": list(known[fact.key].airflow) if fact.key in known else [],
+            "action": result.action,
+            "did": did(result),
+            "dag_id": result.origin[0] if result.origin else None,
+            "airflow": list(known[fact.key].airflow if fact.key in known else result.origin[1:]),
             "version": result.version,
             "inserted": result.main.inserted,
             "updated": result.main.updated,
@@ -106,6 +113,23 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
     totals = {name: sum(one[name] for one in runs) for name in ("files", "rows_read", "appended", "redelivered")}
     totals["quarantined"] = sum(one["quarantined"] for one in runs)
     return {"runs": runs, "schema_changes": changes, "totals": totals}
+
+
+def did(result: JobResult) -> str:
+    """What a run that loads nothing has done, in few words; empty for others, and where its record does not tell."""
+    details = result.details if isinstance(result.details, Mapping) else {}
+    match result.action:
+        case "maintain":
+            joined = details.get("compacted") or {}
+            told = {"tables with files joined": len(joined), **{name: details.get(name) for name in _KEPT}}
+            return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told.items() if count)
+        case "verify":
+            return str(details.get("verdict") or "")
+        case "erase":
+            removed = details.get("removed") or {}
+            return f"{sum(removed.values())} rows of a key removed" if details else ""
+        case _:
+            return ""
 
 
 def _trouble(one: Trouble) -> dict[str, Any]:

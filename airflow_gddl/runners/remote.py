@@ -198,6 +198,9 @@ class _Passage:
         if not sight.has_ended:
             return run
         given = {result.table: result for result in answers.new()}
+        if self.spec.options.key:
+            # It has done its duty, and names what is to be forgotten.
+            self.runner.store.delete([order_path(self.spec.roots.lake, attempt.submission.run_id)])
         # A run that was told to stop failed nobody: what it left over, another run takes.
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
         if not attempt.stopped:

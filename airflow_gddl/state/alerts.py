@@ -11,6 +11,7 @@ from airflow_gddl.state.facts import RunFact
 
 _WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR")
 _REFUSED = "SCHEMA_REFUSED"
+_LATE = "FRESHNESS_MISSED"
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,18 @@ def problems(one: Standing, quarantine_rate: float) -> list[TableProblem]:
     Args:
         quarantine_rate: the share of the newest run's rows that may be put aside, 0 to 1.
     """
-    found = []
-    if one.state.late:
-        behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
-        found.append(TableProblem("FRESHNESS_MISSED", f"it {behind}; its freshness allows {one.row.freshness} s"))
+    found = [_lateness(one)] if one.state.late else []
     newest = one.newest
     if newest is not None and one.row.enabled:
         found += _of_run(newest, quarantine_rate)
         if one.record is not None and one.record.failed and newest.error == _REFUSED:
             found.append(TableProblem(_REFUSED, one.record.error or "its schema was refused"))
     return found
+
+
+def _lateness(one: Standing) -> TableProblem:
+    behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
+    return TableProblem("FRESHNESS_MISSED", f"it {behind}; its freshness allows {one.row.freshness} s")
 
 
 def _of_run(run: RunFact, quarantine_rate: float) -> Iterable[TableProblem]:
@@ -89,4 +92,21 @@ def alerts(
                 fresh.append(Alert(table=table, owner=owner, change="began", code=code, text=problem.text))
         fresh += [Alert(table=table, owner=owner, change="over", code=code) for code in sorted(before - holding.keys())]
         after[table] = tuple(sorted(holding))
+    return fresh, after
+
+
+def lateness(
+    found: Iterable[Standing], told: Mapping[str, Iterable[str]]
+) -> tuple[list[Alert], dict[str, tuple[str, ...]]]:
+    """`alerts` for lateness alone, which comes and goes without a load; what else was told stays told."""
+    fresh: list[Alert] = []
+    after: dict[str, tuple[str, ...]] = {}
+    for one in found:
+        table, before = one.row.table, set(told.get(one.row.table, ()))
+        if one.state.late == (_LATE in before):
+            continue
+        change: Literal["began", "over"] = "began" if one.state.late else "over"
+        text = _lateness(one).text if one.state.late else ""
+        fresh.append(Alert(table=table, owner=one.row.owner, change=change, code=_LATE, text=text))
+        after[table] = tuple(sorted(before ^ {_LATE}))
     return fresh, after

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from airflow_gddl.state.facts import RunFact, TableRecord
@@ -28,7 +29,7 @@ class Standing:
     look: TableLook | None
     state: TableState
 
-    @property
+    @cached_property
     def newest(self) -> RunFact | None:
         return None if self.record is None else self.record.newest
 

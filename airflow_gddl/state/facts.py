@@ -24,7 +24,8 @@ class RunFact:
         commit: newest source commit applied by it, seconds since the epoch; null when it applied none.
         lag: its end minus that commit, in seconds; null when there is none.
         error: code; null unless it failed.
-        airflow: Airflow's run id and task id; empty for a run that Airflow did not start.
+        airflow: Airflow's run id and task id, and the job's page on the platform where it ran on one; empty for a run
+            that Airflow did not start.
     """
 
     started: float

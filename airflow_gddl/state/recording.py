@@ -22,12 +22,7 @@ WRITE_EVERY = 15.0
 _COMPACTED_AT_ONCE = 10
 
 
-@dataclass(frozen=True)
-class _Taken:
-    result: JobResult
-    now: float
-    airflow: tuple[str, ...]
-    whole: bool
+Change = Callable[[TableRecord], TableRecord]
 
 
 @dataclass
@@ -46,25 +41,26 @@ class StateRecorder:
     tables: Sequence[str]
     clock: Callable[[], float] = time.time
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _waiting: list[_Taken] = field(default_factory=list)
+    _waiting: list[tuple[str, Change]] = field(default_factory=list)
     _written: float = 0.0
 
-    def take(self, result: JobResult, airflow: tuple[str, ...] = (), *, whole: bool = True) -> None:
+    def take(self, result: JobResult, airflow: tuple[str, ...] = (), *, whole: bool = True) -> JobResult:
         """
         Args:
-            airflow: Airflow's run id and task id; empty where it did not start the run.
+            airflow: Airflow's run id and task id, and the job's page where it has one; empty where Airflow did not
+                start the run. Told again, the run is the same, and what is told last counts.
             whole: it took all that had landed; a replay of the quarantine does not.
+
+        Returns:
+            the result as it is kept.
         """
         now = self.clock()
-        if result.status == "failed" and not result.started_at:
-            # It comes from the runner, not from the job, which died or was never started.
-            started = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
-            result = replace(result, started_at=started)
-            _logged(result.table, lambda: write_record(open_store(self.roots.lake, self.environ), self.roots, result))
-        self._waiting.append(_Taken(result, now, airflow, whole))
+        result = recorded(self.roots, result, now, self.environ)
+        self._waiting.append((result.table, lambda before: before.after(result, now, airflow, whole=whole)))
         if now - self._written >= WRITE_EVERY and self._written:
             self.flush()
         self._written = self._written or now
+        return result
 
     def flush(self) -> None:
         """Write what was taken."""
@@ -74,14 +70,13 @@ class StateRecorder:
         self._written = self.clock()
         _logged(self.pipeline, lambda: self._write(taken))
 
-    def _write(self, taken: Sequence[_Taken]) -> None:
+    def _write(self, taken: Sequence[tuple[str, Change]]) -> None:
         store, path = open_store(self.roots.lake, self.environ), place(self.roots.lake, self.pipeline, "runs")
 
         def change(before: RunsDocument) -> RunsDocument:
             tables = dict(before.tables)
-            for one in taken:
-                before_it = tables.get(one.result.table, TableRecord())
-                tables[one.result.table] = before_it.after(one.result, one.now, one.airflow, whole=one.whole)
+            for table, with_run in taken:
+                tables[table] = with_run(tables.get(table, TableRecord()))
             return replace(before, tables=tables, written=self.clock())
 
         after = update_runs(store, path, change, self._lost)
@@ -92,6 +87,17 @@ class StateRecorder:
 
     def _lost(self) -> RunsDocument:
         return RunsDocument(tables=records_of(self.roots, self.tables, self.clock(), self.environ))
+
+
+def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, str]) -> JobResult:
+    """The result with its start; a failure without one comes from the runner, for the job died, and gets a record."""
+    if result.started_at:
+        return result
+    started = datetime.fromtimestamp(now - result.seconds, UTC)
+    made = replace(result, started_at=started.isoformat(timespec="microseconds"))
+    if result.status == "failed":
+        _logged(made.table, lambda: write_record(open_store(roots.lake, environ), roots, made))
+    return made
 
 
 def _left(document: RunsDocument, left: dict[str, int]) -> RunsDocument:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.state.facts import KEPT_RUNS, TableRecord
@@ -49,8 +49,10 @@ def runs_folder(roots: Roots, table: str) -> str:
     return join(roots.lake, STATE, "runs", schema, name)
 
 
-def read_records(roots: Roots, table: str, limit: int, environ: Mapping[str, str] = os.environ) -> Records:
-    """The newest runs of a table, `limit` at most.
+def read_records(
+    roots: Roots, table: str, limit: int, environ: Mapping[str, str] = os.environ, *, loads_only: bool = False
+) -> Records:
+    """The newest runs of a table, `limit` at most; with `loads_only`, of those that load.
 
     Raises:
         RetriableError: `LAKE_UNREADABLE`.
@@ -61,7 +63,7 @@ def read_records(roots: Roots, table: str, limit: int, environ: Mapping[str, str
         loose, archives = _names(store, place)
         results, damaged, seen = [], [], set()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            wanted = loose[:limit]
+            wanted = [name for name in loose if not loads_only or tells_of_load(name)][:limit]
             contents = pool.map(lambda name: _content(store, join(place, name)), wanted)
             for name, data in zip(wanted, contents, strict=True):
                 result = None if data is None else parse(data)
@@ -74,7 +76,8 @@ def read_records(roots: Roots, table: str, limit: int, environ: Mapping[str, str
             if len(results) >= limit:
                 break
             lines = (_content(store, join(place, name)) or b"").splitlines()[::-1]
-            older = [result for line in lines if (result := parse(line)) is not None and _key(result) not in seen]
+            parsed = (result for line in lines if (result := parse(line)) is not None and _key(result) not in seen)
+            older = [result for result in parsed if not loads_only or result.action in LOADS]
             results += older
             seen |= {_key(result) for result in older}
         return Records(results=tuple(results[:limit]), loose=len(loose), damaged=tuple(damaged))
@@ -86,7 +89,7 @@ def record_of(roots: Roots, table: str, now: float, environ: Mapping[str, str] =
     Raises:
         RetriableError: `LAKE_UNREADABLE`.
     """
-    found = read_records(roots, table, KEPT_RUNS, environ)
+    found = read_records(roots, table, KEPT_RUNS, environ, loads_only=True)
     record = TableRecord()
     for result in reversed(found.results):
         record = record.after(result, now)
@@ -113,7 +116,7 @@ def write_record(store: Store, roots: Roots, result: JobResult) -> None:
         RetriableError: `LANDING_UNREACHABLE`.
     """
     started = datetime.fromisoformat(result.started_at).astimezone(UTC)
-    name = f"{started:%Y%m%dT%H%M%S%f}-{result.run_id or 'none'}.json"
+    name = record_name(started, result.run_id, result.action)
     store.write(join(runs_folder(roots, result.table), name), to_json(result).encode())
 
 

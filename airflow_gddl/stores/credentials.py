@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.s3 import PROFILE_REMEDY, profile_of
+from airflow_gddl.contract.s3 import of_profile, profile_of
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -44,16 +43,11 @@ def _of_profile(name: str) -> Provider | None:
     Args:
         name: empty: the default one.
     """
-    try:
+
+    def make() -> Provider:
         import boto3  # noqa: PLC0415 - few need it
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        if not name:  # a file of profiles lies about; the machine's role may serve all the same
-            return None
-        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
-    try:
+
         return Boto3CredentialProvider(boto3.Session(profile_name=name or None))
-    except Exception as error:
-        what = f"the profile {name or 'default'!r} gives no credentials: {error}"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error
+
+    return of_profile(name, make)

@@ -12,7 +12,7 @@ from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.figures import Appended, Applied, Compacted, Overlap, Rebuilt, Verdict
+from spark_jobs.engines.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Verdict
 from spark_jobs.engines.shape import Shape
 from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -114,6 +114,10 @@ class Upkeep(Protocol):
         """Remove files that no version of the last `hours` needs, also those of writers that died; how many."""
         ...
 
+    def checkpoint(self, path: str) -> None:
+        """Make a commit that changes nothing, and a checkpoint of it."""
+        ...
+
     def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
         """Remove deletes applied before a time; how many."""
         ...
@@ -135,8 +139,12 @@ class Eraser(Protocol):
 
     def remove_key(self, path: str, shape: Shape, key: tuple[str, ...]) -> int: ...
 
-    def empty_images(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
-        """Before images of rows that were of this key before."""
+    def remove_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> ChangesErased:
+        """The same of the change table, in one commit.
+
+        An update that moved a row to this key becomes the delete of its old key, which it was too: without it the old
+        row would be back. Before images of rows that were of this key before are emptied.
+        """
         ...
 
     def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:

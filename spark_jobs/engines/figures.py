@@ -110,6 +110,21 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChangesErased:
+    """What became of a key's changes.
+
+    Attributes:
+        removed: changes of the key; those that moved a row to it from another key are the other's deletes now.
+        images: changes of other keys whose before images named it, and are empty now.
+        others: a few of the keys from which rows were moved to it, as text.
+    """
+
+    removed: int = 0
+    images: int = 0
+    others: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compacted:
     """Data files of a table before small ones were joined and after."""
 

@@ -23,6 +23,8 @@ class BatchPlan:
         sweep: after the merge, rows of older generations vanish.
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
         resync: a refresh that is checked before it swaps, by whatever run comes to it.
+        swapping: the check of a refresh is over, and tables may have been exchanged: it can only go on.
+        source_connection: the one that this check was asked to use; empty: the row's own.
         source: `quarantine` replays its unresolved rows instead of reading files.
     """
 
@@ -35,6 +37,8 @@ class BatchPlan:
     schemas: tuple[dict[str, str], ...] | None = None
     source: BatchSource = "files"
     resync: bool = False
+    swapping: bool = False
+    source_connection: str = ""
 
     @property
     def batch_id(self) -> str:

@@ -5,23 +5,32 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
 from airflow.sdk import BaseNotifier
 
 from airflow_gddl import alerting
+from airflow_gddl.capabilities import AirflowException
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.notifications.webhook import message_of
+from airflow_gddl.operators.watch import GddlWatchOperator
 from airflow_gddl.snapshot import PipelineDocument
 from airflow_gddl.state.alerts import Alert
+from airflow_gddl.state.documents import place
 from airflow_gddl.state.recording import StateRecorder
+from airflow_gddl.state.records import write_record
+from airflow_gddl.stores import open_store
 from airflow_gddl.topology import pipelines
+from airflow_gddl.upkeep_dags import WATCH, build_upkeep_dags
 from tests.airflow.stage import Stage
 
 CONTEXT: Any = {"run_id": "r", "ti": None, "dag": None}
+PACK = "gddl_pack.shop.small.hourly.normal.all"
 LOG = logging.getLogger(__name__)
 
 
@@ -98,3 +107,70 @@ def test_the_webhook_is_told_where_nothing_else_is(monkeypatch: pytest.MonkeyPat
     (webhook,) = alerting.notifiers()
     assert webhook.connection == "hook"
     assert message_of({"gddl_text": "shop.a: [X_Y] z"}, late=False)["text"] == "shop.a: [X_Y] z"
+
+
+def watched(stage: Stage) -> dict[str, int]:
+    dag = build_upkeep_dags()[WATCH]
+    task = dag.get_task("look")
+    assert isinstance(task, GddlWatchOperator)
+    return task.execute(CONTEXT)
+
+
+def test_a_table_that_nothing_loads_any_more_is_told_of_once(document: PipelineDocument, stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}", "{table: shop.b, keys: [id]}")
+    assert watched(stage) == {"began": 1, "over": 0}
+    assert watched(stage) == {"began": 0, "over": 0}
+    assert [text.split("]")[0] for text in ListNotifier.told] == ["told: shop.a: [FRESHNESS_MISSED"]
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    recorder = StateRecorder(document.roots, PACK, ())
+    recorder.take(JobResult(table="shop.a", status="succeeded", started_at=now, rows_read=1, changes_written=1))
+    recorder.flush()
+    assert watched(stage) == {"began": 0, "over": 1}
+    assert watched(stage) == {"began": 0, "over": 0}
+    assert ListNotifier.told[-1] == "told: shop.a: FRESHNESS_MISSED is over"
+
+
+def test_a_table_whose_state_was_lost_is_not_taken_for_late(document: PipelineDocument, stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    store = open_store(str(stage.lake))
+    write_record(store, document.roots, JobResult(table="shop.a", status="succeeded", started_at=now))
+    assert watched(stage) == {"began": 0, "over": 0}
+    store.write(place(str(stage.lake), PACK, "runs"), b"damaged")
+    assert watched(stage) == {"began": 0, "over": 0}
+
+
+def test_the_load_after_it_does_not_tell_again(document: PipelineDocument, stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    watched(stage)
+    (spec,) = document.specs
+    pack = replace(document, specs=(replace(spec, freshness="1h"),), pipeline=replace(document.pipeline, dag_id=PACK))
+    assert load(pack, 1, 3) == []
+    assert len(ListNotifier.told) == 1
+
+
+def test_a_watch_that_can_t_tell_fails_and_tells_the_next_time(document: PipelineDocument, stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    ListNotifier.broken = True
+    with contextlib.suppress(OSError):
+        ListNotifier()(dict(CONTEXT))
+        pytest.skip("this Airflow keeps a notifier's failure to itself")
+    with pytest.raises(OSError, match="no answer"):
+        watched(stage)
+    ListNotifier.broken = False
+    assert watched(stage) == {"began": 1, "over": 0}
+
+
+def test_where_nobody_is_to_be_told_nobody_watches(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    assert WATCH not in build_upkeep_dags()
+
+
+def test_a_lake_that_can_t_be_read_fails_the_watch(document: PipelineDocument, stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    folder = stage.lake / "_gddl" / "state"
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(folder)  # a loop: neither there nor absent
+    with pytest.raises(AirflowException, match="LAKE_UNREADABLE"):
+        watched(stage)
+    assert ListNotifier.told == []

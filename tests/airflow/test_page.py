@@ -19,6 +19,8 @@ from airflow_gddl.page.app import HEADERS, build_app
 from airflow_gddl.page.source import PageSource
 from airflow_gddl.snapshot import Snapshot, SnapshotSettings
 from airflow_gddl.state.recording import StateRecorder
+from airflow_gddl.state.records import write_record
+from airflow_gddl.stores import open_store
 from tests.airflow.stage import Stage
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +177,21 @@ def test_a_table(site: Site, users: dict[str, dict[str, str]]) -> None:
     assert told["runs"][0]["airflow"] == ["manual__1", "initial_load"]
     assert site.client.get("/api/table?name=shop.bad", headers=users["viewer"]).json()["may_trigger"] is False
     assert site.client.get("/api/table?name=shop.off", headers=users["admin"]).json()["may_trigger"] is False
+
+
+def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: dict[str, dict[str, str]]) -> None:
+    done = JobResult(
+        table="shop.good", status="succeeded", action="maintain", run_id="m", started_at="2023-11-14T22:10:00+00:00",
+        origin=("gddl_maintenance", "scheduled__1", "maintain_small"),
+        details={"compacted": {"changes": {}}, "files_removed": 3, "tombstones_removed": 0, "dry_run": False},
+    )  # fmt: skip
+    write_record(open_store(str(site.stage.lake)), site.roots, done)
+    told = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()
+    newest = told["runs"][0]
+    assert (newest["action"], newest["did"]) == ("maintain", "1 tables with files joined, 3 files removed")
+    assert (newest["dag_id"], newest["airflow"]) == ("gddl_maintenance", ["scheduled__1", "maintain_small"])
+    assert [run["run_id"] for run in told["table"]["runs"]] == ["r1"]
+    assert (told["table"]["state"], told["totals"]["rows_read"]) == ("fresh", 9)
 
 
 @pytest.mark.parametrize(

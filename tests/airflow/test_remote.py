@@ -30,8 +30,10 @@ from airflow_gddl.runners.base import Waiting
 from airflow_gddl.runners.databricks.jobs import jobs_of
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.platform import Handle
+from airflow_gddl.state.reading import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
+from airflow_gddl.upkeep_dags import build_upkeep_dags
 from tests.airflow.stage import Stage
 
 PACK = "gddl_pack.shop.small.hourly.normal.all"
@@ -215,3 +217,25 @@ def test_the_pages_of_runs_and_secrets(stage: Stage, fake: FakeServer) -> None:
     assert isinstance(task, LoadOperator)
     task.job_log = f"{fake.workspace.url}/runs/1"
     assert task.operator_extra_links[0].get_link(task, ti_key=None) == f"{fake.workspace.url}/runs/1"
+
+
+@pytest.mark.parametrize("dag_id", ["gddl_maintenance", "gddl_verify"])
+def test_upkeep_runs_there_too(stage: Stage, fake: FakeServer, dag_id: str) -> None:
+    tables(stage, "a")
+    done = build_upkeep_dags()[dag_id].test(logical_date=next(DATES))
+    assert {str(ti.state) for ti in done.get_task_instances()} == {"success"}
+    (job,) = stage.jobs
+    assert (job["tables"], job["options"]["action"]) == (
+        ["shop.a"],
+        dag_id.removeprefix("gddl_").replace("maintenance", "maintain"),
+    )
+    assert job["options"]["origin"][0] == dag_id
+
+
+def test_a_run_tells_where_its_job_is_to_be_looked_at(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a")
+    run()
+    record = read_pipeline(str(stage.lake), (PACK,)).records["shop.a"]
+    (fact,) = record.facts
+    assert fact.airflow[1] == "initial_load"
+    assert fact.airflow[2].startswith("http://127.0.0.1")

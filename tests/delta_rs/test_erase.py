@@ -16,6 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.layout import answer_name
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.maintain import tables_of
 from spark_jobs.table_job import TableOutcome
@@ -110,7 +113,11 @@ def reload(lake: SmallLake, row: TableSpec) -> None:
     lake.done(row)
 
 
-WAYS_BACK = [late_file, same_file_again, bad_row_again, full_refresh, reload]
+def resync(lake: SmallLake, row: TableSpec) -> None:
+    lake.done(row, replace(REFRESH, resync=True))
+
+
+WAYS_BACK = [late_file, same_file_again, bad_row_again, full_refresh, resync, reload]
 
 
 @pytest.mark.parametrize("way", WAYS_BACK, ids=lambda way: str(way.__name__))
@@ -160,7 +167,9 @@ def test_again_it_does_nothing_more(tmp_path: Path) -> None:
     assert [DeltaTable(path).version() for path in tables_of(lake.layout(row)).values()] == versions
 
 
-@pytest.mark.parametrize("step", ["remembered", "changes", "replica", "history", "tombstones", "errors", "leftovers"])
+@pytest.mark.parametrize(
+    "step", ["remembered", "changes", "before_images", "replica", "history", "tombstones", "errors", "leftovers"]
+)
 def test_killed_after_any_step_it_is_simply_run_again(step: str, tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
@@ -273,3 +282,149 @@ def test_maintenance_removes_it_from_storage_after_its_time(tmp_path: Path) -> N
     left = [f for f in Path(lake.roots.lake, "s").rglob("*.parquet") if "_delta_log" not in f.parts]
     assert left
     assert [f for f in left if NAME in str(pq.read_table(f).to_pylist())] == []
+
+
+def moved_file(lake: SmallLake, row: TableSpec, number: int, v: str, new: int, old: int) -> None:
+    columns = {"Op": ["U"], "seq": [100 * number], "id": pa.array([new], pa.int32()), "v": [v],
+               "BI_id": pa.array([old], pa.int32()), "BI_v": ["before"]}  # fmt: skip
+    write(Path(lake.layout(row).landing), f"20240101-{number:09d}.parquet", pa.table(columns))
+
+
+def test_what_was_moved_to_the_key_does_not_come_back_under_its_old_one(tmp_path: Path) -> None:
+    row = spec(before_image_prefix="BI_")
+    lake = SmallLake(tmp_path)
+    lake.load(row, 3)
+    moved_file(lake, row, 1, NAME, new=7, old=1)
+    lake.done(row)
+    result = lake.done(row, erasing(id="7"))
+    warnings = {w.code: w.sample for w in result.warnings}
+    assert warnings["ERASED_KEY_MOVED"] == ('{"id": "1"}',)
+    assert (held(lake, row), sorted(lake.replica(row))) == ([], [0, 2])
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+    moved_file(lake, row, 2, NAME, new=7, old=2)
+    lake.done(row)
+    assert (held(lake, row), sorted(lake.replica(row))) == ([], [0])
+    lake.done(row, REFRESH)
+    assert (held(lake, row), sorted(lake.replica(row))) == ([], [0])
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def test_a_before_image_of_zero_in_a_record_is_found(tmp_path: Path) -> None:
+    row = spec(before_image_prefix="BI_")
+    lake = SmallLake(tmp_path)
+    lake.load(row, 3)
+    bad = {"Op": ["?"], "seq": [1], "id": pa.array([70], pa.int32()), "v": ["x"],
+           "BI_id": pa.array([0], pa.int32()), "BI_v": [NAME]}  # fmt: skip
+    write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(bad))
+    lake.done(row)
+    assert lake.done(row, erasing(id="0")).details["removed"]["errors"] == 1
+
+
+def test_a_key_whose_column_is_widened_stays_out(tmp_path: Path) -> None:
+    row = spec()
+    lake = SmallLake(tmp_path)
+    lake.load(row, 8)
+    lake.done(row)
+    lake.done(row, erasing(id="7"))
+    ids = pa.array([7, 8], pa.decimal128(14, 2))
+    changes: dict[str, Any] = {"Op": ["I", "I"], "seq": [1, 2], "id": ids, "v": [NAME, "new"]}
+    write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(changes))
+    result = lake.done(row)
+    assert result.schema_changes
+    assert {w.code: w.count for w in result.warnings}["ERASED_SKIPPED"] == 1
+    assert sorted(map(int, lake.replica(row))) == [0, 1, 2, 3, 4, 5, 6, 8]
+
+
+def test_a_key_that_nothing_holds_is_told_and_kept_out_all_the_same(tmp_path: Path) -> None:
+    row = spec()
+    lake = SmallLake(tmp_path)
+    lake.load(row, 3)
+    lake.done(row)
+    result = lake.done(row, erasing(id="7"))
+    assert [w.code for w in result.warnings] == ["ERASED_NOTHING"]
+    lake.change(row, 1, [("I", 7, NAME)])
+    assert {w.code for w in lake.done(row).warnings} == {"ERASED_SKIPPED"}
+
+
+def test_without_its_document_a_key_may_come_back(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    key_hash = lake.done(row, erasing(id="7")).details["hash"]
+    Path(lake.layout(row).erased, f"{key_hash}.json").unlink()
+    lake.change(row, 5, [("I", 7, "somebody else")])
+    lake.done(row)
+    assert lake.replica(row)[7] == "somebody else"
+
+
+def test_samples_in_archives_and_answers_lose_it_too(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    shown = [RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))]
+    lines = [to_json(JobResult(table="s.t", status="succeeded", warnings=tuple(shown), run_id=f"r{n}")) for n in (1, 2)]
+    archive = Path(lake.layout(row).runs, "archive", "a_b.jsonl")
+    answer = Path(lake.roots.lake, "_gddl", "answers", "r1", answer_name("s.t"))
+    for path, text in ((archive, "\n".join(lines)), (answer, lines[0])):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    lake.done(row, erasing(id="7"))
+    for path, count in ((archive, 2), (answer, 1)):
+        assert [json.loads(line)["warnings"][0]["sample"] for line in path.read_text().split("\n")] == [
+            ['{"id":8}']
+        ] * count
+
+
+def test_storage_is_told_to_keep_as_long_as_the_table_says(tmp_path: Path) -> None:
+    row = spec(table_properties={"delta.deletedFileRetentionDuration": "interval 2 weeks 1 day"})
+    lake = filled(tmp_path, row)
+    record = lake.done(row, erasing(id="7")).details
+    kept = datetime.fromisoformat(record["stored_until"]) - datetime.fromisoformat(record["done_at"])
+    assert kept == timedelta(days=15)
+
+
+def test_a_table_without_keys_is_refused(tmp_path: Path) -> None:
+    row = TableSpec(table="s.t", keys=(), sequence_by=("seq",))
+    lake = SmallLake(tmp_path)
+    lake.load(row)
+    lake.done(row)
+    found = lake.run(row, erasing(id="1"))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == "ERASE_NOT_POSSIBLE"
+
+
+def test_the_log_forgets_it_after_the_retention(tmp_path: Path) -> None:
+    """Least and greatest keys of files stand in commits; 7 is the greatest key of some."""
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.done(row, erasing(id="7"))
+    paths = [path for path in tables_of(lake.layout(row)).values() if DeltaTable.is_deltatable(path)]
+    assert any(tells_of_seven(path) for path in paths)
+    rows = {path: sorted(map(str, DeltaTable(path).to_pyarrow_table().to_pylist())) for path in paths}
+    for days in (8, 2):  # first the checkpoints, and once they are old what they replace
+        age(paths, days)
+        kept = lake.done(row, JobOptions(action="maintain")).details
+    assert kept["log_files_removed"] > 0
+    assert [path for path in paths if tells_of_seven(path)] == []
+    assert rows == {path: sorted(map(str, DeltaTable(path).to_pyarrow_table().to_pylist())) for path in paths}
+    lake.change(row, 6, [("I", 10, "after")])
+    lake.done(row)
+    assert lake.replica(row)[10] == "after"
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def age(paths: Sequence[str], days: int) -> None:
+    """As if all there is in the logs were so much older."""
+    for file in (f for path in paths for f in Path(path, "_delta_log").iterdir()):
+        then = file.stat().st_mtime - days * 86400
+        os.utime(file, (then, then))
+
+
+def tells_of_seven(path: str) -> bool:
+    """Whether the log has the key among its statistics, in commits or checkpoints."""
+    found = []
+    for file in Path(path, "_delta_log").iterdir():
+        text = file.read_text() if file.suffix == ".json" else ""
+        if file.suffix == ".parquet":
+            text = json.dumps(pq.read_table(file).to_pylist(), default=str)
+        found.append(any(f'"id\\": {seven}' in text or f'"id\\":{seven}' in text for seven in ("7,", "7}")))
+    return any(found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,13 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.engines.delta_rs.tables import Tables
-from spark_jobs.maintain import RUNS_KEPT, vacuum_hours
-from spark_jobs.runtime import Clock, utc_now
+from spark_jobs.maintain import RUNS_KEPT
+from spark_jobs.retention import vacuum_hours
+from spark_jobs.runtime import Clock, Runtime, Step, utc_now
 from spark_jobs.storage import Storage
-from spark_jobs.table_job import TableOutcome
+from spark_jobs.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.table_run import TableRun
+from spark_jobs.worker import NoSpark
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.spark.children import killed_child
 
@@ -132,11 +137,41 @@ def _files_before_today(path: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("asked", "hours"),
-    [("interval 30 days", 720), ("INTERVAL 2 weeks", 336), ("interval 1 hour", 168), ("soon", 168), (None, 168)],
+    [
+        ("interval 30 days", 720),
+        ("INTERVAL 2 weeks", 336),
+        ("interval 1 hour", 168),
+        ("9 days 30 minutes", 217),
+        (None, 168),
+    ],
 )
 def test_a_longer_time_of_delta_s_own_is_kept_to(asked: str | None, hours: int) -> None:
     properties = {} if asked is None else {"delta.deletedFileRetentionDuration": asked}
     assert vacuum_hours(spec_of(table_properties=properties)) == hours
+
+
+def test_a_time_that_can_t_be_read_removes_nothing(tmp_path: Path) -> None:
+    spec = spec_of(table_properties={"delta.deletedFileRetentionDuration": "a month"})
+    lake = SmallLake(tmp_path)
+    lake.load(spec)
+    lake.done(spec)
+    found = lake.run(spec, MAINTAIN)
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == "RETENTION_UNREADABLE"
+
+
+def test_what_somebody_set_on_the_table_itself_is_kept_to(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec, days_ago(30))
+    replica = lake.layout(spec).replica
+    there = len(list(Path(replica).glob("*.parquet")))
+    DeltaTable(replica).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 60 days"})
+    month = time.time() - 30 * 86400
+    for file in Path(replica).rglob("*.parquet"):
+        os.utime(file, (month, month))
+    lake.done(spec, MAINTAIN)
+    assert len(list(Path(replica).glob("*.parquet"))) >= there > files(replica)
 
 
 def test_tombstones_go_after_their_time(tmp_path: Path) -> None:
@@ -196,7 +231,23 @@ def test_leftovers_of_a_dead_refresh_and_old_records_go(tmp_path: Path) -> None:
     told = lake.done(spec, MAINTAIN).details
     assert (told["leftovers_removed"], told["runs_removed"]) == (1, 10 + BATCHES)
     assert not left.exists()
-    assert len(list(Path(layout.runs).iterdir())) == RUNS_KEPT
+    assert len(list(Path(layout.runs).iterdir())) == RUNS_KEPT + 1, "and its own"
+    lake.done(spec, MAINTAIN)
+    assert len(list(Path(layout.runs).iterdir())) == RUNS_KEPT + 1, "that one had nothing to do"
+
+
+def test_archives_take_no_record_s_place(tmp_path: Path) -> None:
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    archive = Path(lake.layout(spec).runs, "archive")
+    archive.mkdir()
+    for n in range(RUNS_KEPT):
+        (archive / f"20200101T0000000000{n:02d}-a_20200101T000000000099-b.jsonl").write_text("")
+    old = Path(lake.layout(spec).runs, "20200101T000000000000-old.json")
+    old.write_text("{}")
+    assert lake.done(spec, MAINTAIN).details["runs_removed"] == 0
+    assert old.exists()
+    assert len(list(archive.iterdir())) == RUNS_KEPT
 
 
 def test_it_waits_for_nobody_and_disturbs_no_run(tmp_path: Path) -> None:
@@ -208,6 +259,27 @@ def test_it_waits_for_nobody_and_disturbs_no_run(tmp_path: Path) -> None:
     assert found.passing
     assert found.result.error is not None
     assert found.result.error.code == "TABLE_BUSY"
+
+
+@pytest.mark.parametrize("action", ["maintain", "erase"])
+def test_one_that_was_overtaken_stops(action: Any, tmp_path: Path) -> None:
+    """Silent for so long that another run took the table: nothing more is written beside it."""
+    spec = spec_of()
+    lake = filled(tmp_path, spec)
+    claims = Path(lake.layout(spec).state, "claims")
+
+    def overtaken(step: Step) -> None:
+        if step.step in {"tombstones", "before_images"}:
+            (claims / f"{999:020d}.json").write_text("another run's")
+
+    job = lake.job([spec], JobOptions(action=action, key={"id": "100"} if action == "erase" else {}))
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=overtaken)
+    version = DeltaTable(lake.layout(spec).replica).version()
+    found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert (found.result.error.code, found.passing) == ("CLAIM_LOST", True)
+    assert DeltaTable(lake.layout(spec).replica).version() == version
 
 
 def test_a_retention_below_the_least_is_refused(tmp_path: Path) -> None:

@@ -109,3 +109,72 @@ def test_a_table_that_has_none_yet_is_built(tmp_path: Path) -> None:
     lake.load(SPEC)
     assert lake.done(SPEC, RESYNC).details["resync"]["rows"] == 3
     assert len(lake.replica(SPEC)) == 3
+
+
+def test_a_source_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
+    """What can't be checked is not swapped; the table's next loads don't wait for the source either."""
+    lake = filled(tmp_path)
+    asked = replace(RESYNC, source_connection="SHOP_DB")
+    environ = {"SHOP_DB": "postgresql://nobody@127.0.0.1:1/none"}
+    version = DeltaTable(lake.layout(SPEC).replica).version()
+    result = verified(lake, environ, SPEC, asked)
+    assert result.status == "failed"
+    assert DeltaTable(lake.layout(SPEC).replica).version() == version
+    lake.change(SPEC, 2, [("I", 9, "after")])
+    assert (lake.done(SPEC).mode, lake.replica(SPEC)[9]) == ("incremental", "after")
+
+
+def test_whoever_carries_on_asks_the_source_that_was_named(tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    asked = replace(RESYNC, source_connection="SHOP_DB")
+    assert killed_child(lake.job([SPEC], asked, run_id="dies"), "read").status == -9
+    found = lake.run(SPEC)  # of whose environment nobody has thought
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == "SOURCE_CONNECTION_MISSING"
+    assert lake.done(SPEC).status == "skipped"
+
+
+def test_once_tables_are_exchanged_it_only_goes_on(tmp_path: Path) -> None:
+    """Half of the tables are new: a check that failed now would leave them so."""
+    lake = filled(tmp_path)
+    right = lake.replica(SPEC)
+    DeltaTable(lake.layout(SPEC).replica).delete("id = 2")
+    assert killed_child(lake.job([SPEC], RESYNC, run_id="dies"), "swapping").status == -9
+    load = Path(lake.layout(SPEC).landing, "LOAD00000001.parquet")
+    load.write_bytes(load.read_bytes()[:50])
+    told = lake.done(SPEC, replace(RESYNC, source_connection="NOBODY_KNOWS"))
+    assert (told.mode, told.details, lake.replica(SPEC)) == ("refresh", None, right)
+
+
+def test_a_refresh_without_a_file_to_read_does_not_stay(tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    landing = Path(lake.layout(SPEC).landing)
+    kept = {path: path.read_bytes() for path in landing.iterdir()}
+    for path in kept:
+        path.unlink()
+    found = lake.run(SPEC, JobOptions(full_refresh=True))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == "NOTHING_TO_REFRESH"
+    for path, content in kept.items():
+        path.write_bytes(content)
+    lake.change(SPEC, 2, [("I", 9, "after")])
+    assert (lake.done(SPEC).mode, lake.replica(SPEC)[9]) == ("incremental", "after")
+    assert lake.done(SPEC, JobOptions(full_refresh=True)).main.rows == 5
+
+
+def test_who_reads_meanwhile_has_the_old_table_or_the_new_one(tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    replica = lake.layout(SPEC).replica
+    DeltaTable(replica).delete("id = 2")
+    before = DeltaTable(replica)
+    old = sorted(before.to_pyarrow_table().column("id").to_pylist())
+    lake.done(SPEC, RESYNC)
+    assert sorted(before.to_pyarrow_table().column("id").to_pylist()) == old == [0, 1, 3]
+    assert sorted(lake.replica(SPEC)) == [0, 1, 2, 3]
+    counts = {
+        DeltaTable(replica, version=v).to_pyarrow_table().num_rows
+        for v in range(before.version(), DeltaTable(replica).version() + 1)
+    }
+    assert counts == {3, 4}, "no version of the table is anything between"

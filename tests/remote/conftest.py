@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +11,10 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
-from airflow_gddl.contract.result import JobResult
 from airflow_gddl.fakes.databricks.server import TOKEN, FakeServer, serving
-from airflow_gddl.runners.base import ProgressEvent
 from tests.delta_rs.small_lake import SmallLake
 
 OWN: dict[str, Any] = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "local_roots": True}
-
-
-@dataclass
-class Heard:
-    """A listener that remembers."""
-
-    results: list[JobResult] = field(default_factory=list)
-
-    def on_progress(self, event: ProgressEvent) -> None:
-        raise AssertionError(f"a run elsewhere tells no steps: {event}")
-
-    def on_result(self, result: JobResult) -> None:
-        self.results.append(result)
-
-    @property
-    def states(self) -> dict[str, str]:
-        """Table to status, with the code of a failure."""
-        return {r.table: r.error.code if r.error else r.status for r in self.results}
 
 
 @pytest.fixture

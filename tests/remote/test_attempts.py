@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.runners.attempts import Submission
-from tests.remote.world import KEY, LAKE, TABLES, Fuse, Heard, World, spec_of
+from tests.remote.heard import Heard
+from tests.remote.world import KEY, LAKE, TABLES, Fuse, World, spec_of
 
 FUSES = st.one_of(st.just(Fuse()), st.builds(Fuse, left=st.integers(1, 25), after=st.booleans(), burnt=st.just(0)))
 

@@ -21,7 +21,8 @@ from airflow_gddl.runners.pace import Pace
 from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
 from airflow_gddl.runners.remote import RemoteRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.remote.conftest import OWN, Heard
+from tests.remote.conftest import OWN
+from tests.remote.heard import Heard
 
 QUICK = Pace(first=0.05, longest=0.2)
 

@@ -11,10 +11,11 @@ from airflow_gddl.contract.layout import answer_name, answers_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runners.base import ProgressEvent, Waiting
+from airflow_gddl.runners.base import Waiting
 from airflow_gddl.runners.platform import ENDED, Handle, Order, Sight, State
 from airflow_gddl.runners.remote import RemoteRunner, cancel
 from airflow_gddl.stores.port import Found
+from tests.remote.heard import Heard
 
 LAKE = "s3://lake"
 KEY = TaskKey(pipeline="p", run="r", task="t")
@@ -143,17 +144,6 @@ class MemoryPlatform:
         result = JobResult(table=table, status=status, run_id=run.spec.run_id, error=error)
         folder = answers_folder(LAKE, run.spec.run_id)
         self.store.objects[f"{folder}/{answer_name(table)}"] = to_json(result).encode()
-
-
-@dataclass
-class Heard:
-    results: list[JobResult] = field(default_factory=list)
-
-    def on_progress(self, event: ProgressEvent) -> None:
-        raise AssertionError(f"a run elsewhere tells no steps: {event}")
-
-    def on_result(self, result: JobResult) -> None:
-        self.results.append(result)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,6 +41,58 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
     assert {w.code: w.count for w in result.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 2}
     assert [row for row in port.read(layout.changes) if NAME in str(row)] == []
     assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
+
+
+def test_what_was_moved_to_the_key_stays_away_and_the_log_names_nobody(tmp_path: Path) -> None:
+    port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
+    lake = SmallLake(tmp_path, TIER)
+    lake.load(spec, 20)
+    moves = {"Op": ["U", "U"], "seq": [1, 2], "id": pa.array([7777, 30], pa.int32()), "v": [NAME, "moved"],
+             "BI_id": pa.array([5, 7], pa.int32()), "BI_v": ["load 5", "load 7"]}  # fmt: skip
+    folder, layout = Path(lake.layout(spec).landing), lake.layout(spec)
+    write(folder, "20240101-000000001.parquet", pa.table(moves))
+    done(lake, spec, JobOptions(), port)
+    result = done(lake, spec, JobOptions(action="erase", key={"id": "7777"}), port)
+    assert (result.details["removed"]["changes"], result.details["removed"]["replica"]) == (1, 1)
+    assert {w.code: w.sample for w in result.warnings}["ERASED_KEY_MOVED"] == ('{"id": "5"}',)
+    ids = {*range(20), 30} - {5, 7}
+    assert {row["id"] for row in port.read(layout.replica)} == ids
+    (turned,) = [row for row in port.read(layout.changes) if row["_gddl"]["op"] == "D"]
+    assert (turned["id"], turned["v"], turned["BI_id"], turned["BI_v"]) == (5, None, None, None)
+    assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
+    told = [line for path in (layout.changes, layout.replica) for file in Path(path, "_delta_log").glob("*.json")
+            for line in file.read_text().splitlines() if "commitInfo" in line]  # fmt: skip
+    assert told
+    assert [line for line in told if "7777" in line] == []
+    write(folder, "20240101-000000002.parquet", pa.table(moves))
+    assert done(lake, spec, JobOptions(), port).redelivered == 2
+    done(lake, spec, JobOptions(full_refresh=True), port)
+    assert {row["id"] for row in port.read(layout.replica)} == ids
+
+
+def test_the_log_forgets_it_after_the_retention(tmp_path: Path) -> None:
+    """Maintenance, once it is time, leaves no commit that names the key, and the table as it is."""
+    port, spec = LocalPort("spark"), spec_of()
+    lake = SmallLake(tmp_path, TIER)
+    layout = lake.layout(spec)
+    columns = {"id": pa.array([1, 2, 7777], pa.int32()), "v": ["a", "b", NAME]}
+    write(Path(layout.landing), "LOAD00000001.parquet", pa.table(columns))
+    done(lake, spec, JobOptions(), port)
+    done(lake, spec, JobOptions(action="erase", key={"id": "7777"}), port)
+    before = sorted(map(str, port.read(layout.changes)))
+    logs = [Path(path, "_delta_log") for path in (layout.changes, layout.replica)]
+    for days in (8, 2):
+        for file in (f for log in logs for f in log.glob("*")):
+            then = file.stat().st_mtime - days * 86400
+            os.utime(file, (then, then))
+        kept = done(lake, spec, JobOptions(action="maintain"), port).details
+    assert kept["log_files_removed"] > 0
+    texts = [f.read_text() for log in logs for f in (*log.glob("[0-9]*.json"), *log.glob("[0-9]*.crc"))]
+    parts = [str(pq.read_table(f).to_pylist()) for log in logs for f in log.glob("*.parquet")]
+    assert parts
+    assert [text for text in (*texts, *parts) if "7777" in text] == []
+    assert sorted(map(str, port.read(layout.changes))) == before
+    assert {row["id"] for row in port.read(layout.replica)} == {1, 2}
 
 
 def files_in_use(port: LocalPort, path: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs.engines.spark.erasing import hash_of
+from spark_jobs.engines.spark.erasing import hash_of, text_of
 from spark_jobs.erased_keys import ErasedKeys, key_text, texts_of
 from spark_jobs.plan.types import parse_type
 from tests.conftest import LocalPort
@@ -18,13 +18,15 @@ NAIVE = datetime.fromisoformat("2024-03-31 02:30:00.000100")
 VALUES: dict[str, list[Any]] = {
     "int": [0, -7, 2**31 - 1],
     "bigint": [2**63 - 1],
-    "decimal(10,2)": [Decimal("1.50"), Decimal("0.00"), Decimal("-0.01")],
+    "decimal(10,2)": [Decimal("1.50"), Decimal("0.00"), Decimal("-0.01"), Decimal("100.00"), Decimal("10.10")],
     "decimal(38,10)": [Decimal("0E-10"), Decimal("1E-10"), Decimal(9999999999999999999999999999)],
     "string": ["", " a ", "5:x", "Grüße 😀", "\n'\"\\"],
     "date": [date(1, 1, 1), date(2024, 2, 29)],
     "timestamp": [NAIVE.replace(tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)],
-    "timestamp_ntz": [NAIVE, datetime.fromisoformat("2024-01-01")],
+    "timestamp_ntz": [NAIVE, datetime.fromisoformat("2024-01-01"), datetime.fromisoformat("2024-01-01 10:00:00")],
     "boolean": [True, False],
+    "double": [0.0, -0.0, 5.0, -7.0, 2.0**52],
+    "float": [5.0, 2.0**23],
 }
 
 
@@ -38,7 +40,7 @@ def test_every_type_of_key(port: LocalPort) -> None:
     erased = ErasedKeys(table="s.t", salt=bytes(range(32)), hashes=frozenset({"-"}))
     for kind, values in VALUES.items():
         rows = spark.createDataFrame([(str(v), v) for v in values], f"told string, k {kind}")
-        texts = [F.col("k").cast("string"), F.lit("é")]
+        texts = [text_of(F.col("k"), [parse_type(kind)]), F.lit("é")]
         found = {row["told"]: row["h"] for row in rows.select("told", hash_of(texts, erased).alias("h")).collect()}
         for value in values:
             text = key_text(value, parse_type(kind))

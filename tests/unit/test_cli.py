@@ -353,6 +353,22 @@ def test_the_state_is_kept_by_runs_and_made_again_from_their_records(shop: Shop)
     ]
 
 
+def test_status_shows_the_metadata_as_it_is_though_it_is_kept_compiled(shop: Shop) -> None:
+    cache = shop.folder / "cache"
+    shop.around = replace(shop.around, environ={**shop.around.environ, "XDG_CACHE_HOME": str(cache)})
+    tables = ["sales.lines", "sales.orders"]
+    for _ in range(2):
+        assert sorted(record["table"] for record in shop.gddl("status", "--json").records) == tables
+        assert list((cache / "gddl").iterdir())
+    shop.write("metadata/tables/more.yaml", GOOD.replace("sales.", "more."))
+    more = ["more.lines", "more.orders", *tables]
+    assert sorted(record["table"] for record in shop.gddl("status", "--json").records) == more
+    shop.write("metadata/tables/bad.yaml", BAD)
+    broken = shop.gddl("status", "--json")
+    assert sorted(record["table"] for record in broken.records) == more
+    assert "sales.bad" in broken.err
+
+
 def test_status_is_shown_again_until_it_is_stopped(shop: Shop) -> None:
     # Where the tests run in the background SIGINT is ignored, which a child would inherit.
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"

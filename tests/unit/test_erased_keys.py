@@ -20,12 +20,15 @@ from spark_jobs.storage import Storage
     ("value", "kind", "text"),
     [
         ("5", "int", "5"), (5, "bigint", "5"), ("05", "int", "5"), (Decimal("5.0"), "int", "5"), ("5.5", "int", None),
-        ("five", "int", None), ("1.5", "decimal(10,2)", "1.50"), ("1.555", "decimal(10,2)", None),
+        ("five", "int", None), ("1.5", "decimal(10,2)", "1.5"), (Decimal("0.00"), "decimal(10,2)", "0"),
+        ("-0", "decimal(10,2)", "0"),
+        ("100.00", "decimal(10,2)", "100"), (Decimal(5), "decimal(12,2)", "5"), ("1.555", "decimal(10,2)", None),
         ("1E-10", "decimal(38,10)", "0.0000000001"),
-        ("9" * 28, "decimal(38,10)", "9" * 28 + "." + "0" * 10), (" a ", "string", " a "), (7, "string", "7"),
+        ("9" * 28, "decimal(38,10)", "9" * 28), (" a ", "string", " a "), (7, "string", "7"),
         ("2024-02-29", "date", "2024-02-29"), (date(2024, 2, 29), "date", "2024-02-29"), ("2024-02-30", "date", None),
         ("2024-03-31T02:30:00.5+02:00", "timestamp", "2024-03-31 00:30:00.5"),
         ("2024-03-31 02:30:00", "timestamp_ntz", "2024-03-31 02:30:00"), ("TRUE", "boolean", "true"),
+        ("2024-02-29", "timestamp_ntz", "2024-02-29"), (5.0, "double", "5"), (2.0**53, "double", None),
         ("yes", "boolean", None), (1.5, "double", None), (b"x", "binary", None), (None, "int", None),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
-from airflow_gddl.state.alerts import alerts, problems
+from airflow_gddl.state.alerts import alerts, lateness, problems
 from airflow_gddl.state.board import Standing
 from airflow_gddl.state.facts import TableRecord
 from airflow_gddl.state.judging import judge
@@ -63,3 +63,17 @@ def test_told_once_when_it_begins_and_once_when_it_is_over() -> None:
     over, told = alerts([good], told, 0.01)
     assert [(one.change, one.code) for one in over] == [("over", "ROWS_MISSING")]
     assert alerts([good], told, 0.01)[0] == []
+
+
+def test_lateness_without_a_load_is_told_once_and_leaves_the_rest_alone() -> None:
+    late, fresh_again = standing(GOOD, 1031), standing(GOOD)
+    told = {"shop.a": ("SEQUENCE_TIE",)}
+    began, after = lateness([late], told)
+    assert [(one.change, one.code) for one in began] == [("began", "FRESHNESS_MISSED")]
+    assert "31 s behind" in began[0].text
+    assert after == {"shop.a": ("FRESHNESS_MISSED", "SEQUENCE_TIE")}
+    assert lateness([late], after) == ([], {})
+    over, last = lateness([fresh_again], after)
+    assert [(one.change, one.code, one.text) for one in over] == [("over", "FRESHNESS_MISSED", "")]
+    assert last == told
+    assert lateness([fresh_again], last) == ([], {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,22 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.state.facts import TableRecord
+from airflow_gddl.state.facts import KEPT_RUNS, TableRecord
 from airflow_gddl.state.reading import StateReader
 from airflow_gddl.state.rebuilding import rebuild
 from airflow_gddl.state.recording import StateRecorder
-from airflow_gddl.state.records import LOOSE_AT_MOST, LOOSE_LEFT, compact, read_records, runs_folder
+from airflow_gddl.state.records import (
+    LOOSE_AT_MOST,
+    LOOSE_LEFT,
+    compact,
+    read_records,
+    record_of,
+    runs_folder,
+    write_record,
+)
 from airflow_gddl.stores import open_store
 from tests.s3_server import Bucket, serving
-from tests.unit.test_state_judging import moment, result
+from tests.unit.test_state_judging import Ending, moment, result
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -166,3 +175,22 @@ def test_documents_are_plain_json(roots: Roots) -> None:
     given = json.loads(open_store(roots.lake).read(place(roots.lake, "p", "runs")))
     assert given["format"] == 1
     assert set(given["tables"]) == {"shop.a"}
+
+
+def test_upkeep_is_among_the_runs_and_changes_no_state(roots: Roots) -> None:
+    """However much of it there is: the state made again from the records is that of the loads."""
+    store = open_store(roots.lake)
+    for start in (1000, 1100):
+        keep(roots, result("succeeded", start, start - 5))
+    before = record_of(roots, "shop.a", 3000.0)
+    for number in range(KEPT_RUNS + 3):
+        ended: Ending = "failed" if number % 2 else "succeeded"
+        write_record(store, roots, replace(result(ended, 1200 + number), action="verify", run_id=f"v{number}"))
+    found = read_records(roots, "shop.a", 100).results
+    assert [one.action for one in found] == ["verify"] * (KEPT_RUNS + 3) + ["run", "run"]
+    assert replace(record_of(roots, "shop.a", 3000.0), loose=before.loose) == before
+    for start in range(2000, 2300):
+        keep(roots, result("succeeded", start, start - 5))
+    compact(store, roots, "shop.a")
+    assert len([one for one in read_records(roots, "shop.a", 1000).results if one.action == "verify"]) == KEPT_RUNS + 3
+    assert {one.action for one in read_records(roots, "shop.a", 1000, loads_only=True).results} == {"run"}

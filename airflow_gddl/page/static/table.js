@@ -4,7 +4,7 @@ import { buttons } from "./actions.js";
 import * as api from "./api.js";
 import { el, grid, replace } from "./dom.js";
 import { ago, bytes, count, duration, moment, outcome, STATE_SIGNS } from "./format.js";
-import { airflowLink, dagPath, taskPath } from "./links.js";
+import { airflowLink, dagPath, pageLink, taskPath } from "./links.js";
 import { cells } from "./matrix.js";
 import { plot } from "./plot.js";
 
@@ -55,14 +55,20 @@ function runs({ table, runs: found }) {
   const rows = found.slice(0, RUNS_SHOWN).map((run) => {
     const { kind, sign, word } = outcome(run);
     return [
-      moment(run.started), el("span", { class: `word ${kind}` }, `${sign} ${word}`), run.mode, run.engine, duration(run.seconds), count(run.files),
+      moment(run.started), el("span", { class: `word ${kind}` }, `${sign} ${word}`), run.action === "run" ? run.mode : run.action, run.engine, duration(run.seconds), count(run.files),
       count(run.rows_read), count(run.appended), count(run.quarantined), duration(run.lag), run.version === null ? "" : String(run.version ?? ""),
-      run.airflow.length && table.dag_id ? airflowLink(taskPath(table.dag_id, run.airflow), "task and log") : "",
-      [run.message ?? "", ...(run.warned ?? []).map((one) => `[${one.code}] ${one.message}`)].filter(Boolean).join("\n"),
+      links(run, table),
+      [run.message ?? "", run.did, ...(run.warned ?? []).map((one) => `[${one.code}] ${one.message}`)].filter(Boolean).join("\n"),
     ];
   });
   const headings = ["Started", "Outcome", "Mode", "Engine", "Took", "Files", "Read", "Appended", "Quarantined", "Lag", "Version", "Airflow", "Said"];
   return el("section", {}, el("h3", {}, "Runs"), rows.length ? grid(headings, rows, "Runs") : el("p", {}, "No run yet."));
+}
+
+function links(run, table) {
+  const [dagRun, task, job] = run.airflow;
+  const dag = run.dag_id ?? table.dag_id;
+  return [dagRun && dag ? airflowLink(taskPath(dag, [dagRun, task]), "task and log") : null, job ? " " : null, job ? pageLink(job, "job") : null];
 }
 
 function changes({ schema_changes: found }) {

@@ -2,41 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engines.delta_rs.arrays import flat
 from spark_jobs.engines.delta_rs.decode import DecodedGroup
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.shape import Shape
+from spark_jobs.engines.figures import ChangesErased
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.erased_keys import ErasedKeys, key_text
 from spark_jobs.plan.types import SqlType
 
+_SAMPLE = 5
+
 
 def without_erased(group: DecodedGroup, shape: Shape, erased: ErasedKeys) -> tuple[DecodedGroup, int]:
-    """The group without rows of erased keys, good or bad, and how many these were; before images of one are emptied."""
+    """The group without rows of erased keys, good or bad, and how many these were; before images of one are emptied.
+
+    An update that moved a row to an erased key becomes the delete of the old key, which it was too.
+    """
     if not erased or not group.rows.num_rows:
         return group, 0
-    gone = _held(group.rows, shape, erased, old=False)
-    old = _held(group.rows, shape, erased, old=True) & ~gone
     bad = np.zeros(group.rows.num_rows, dtype=bool)
     bad[list(group.bad)] = True
-    gone |= old & bad  # its record would hold the before image
-    if not (gone | old).any():
+    met = _Met.of(group.rows, shape, erased.holds)
+    turned = met.turned & ~bad
+    gone = (met.own & ~turned) | (met.old & bad)  # a bad one's record would hold the before image
+    if not (gone | met.old | turned).any():
         return group, 0
     numbers = np.cumsum(~gone) - 1
     left = [(int(numbers[row]), p, r) for row, p, r in zip(group.bad, group.problems, group.records, strict=True)
             if not gone[row]]  # fmt: skip
-    rows = emptied(group.rows, shape, old).filter(pa.array(~gone))
+    rows = emptied(as_deletes(group.rows, shape, turned), shape, met.old | turned).filter(pa.array(~gone))
     kept = replace(
         group, rows=rows, bad=tuple(row for row, _, _ in left), problems=tuple(p for _, p, _ in left),
         records=tuple(r for _, _, r in left),
     )  # fmt: skip
     return kept, int(gone.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Met:
+    """Which changes are of a key, were of it before, and moved a row to it from another key."""
+
+    own: np.ndarray
+    old: np.ndarray
+    turned: np.ndarray
+    others: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, rows: pa.Table, shape: Shape, holds: Callable[[Sequence[str | None]], bool]) -> _Met:
+        texts = key_texts(rows, shape)
+        own = np.array([holds(key) for key in texts], dtype=bool)
+        nothing = np.zeros(rows.num_rows, dtype=bool)
+        if not shape.before_of_key:
+            return cls(own=own, old=nothing, turned=nothing, others=())
+        olds = key_texts(rows, shape, old=True)
+        old = np.array([holds(key) for key in olds], dtype=bool)
+        ops = pc.struct_field(rows.column(GDDL), "op").to_pylist()
+        moved = np.array([op == "U" and a != b for op, a, b in zip(ops, texts, olds, strict=True)], dtype=bool)
+        turned = own & ~old & moved
+        others = dict.fromkeys(tuple(map(str, olds[row])) for row in np.flatnonzero(turned))
+        return cls(own=own, old=old, turned=turned, others=tuple(others))
+
+
+def as_deletes(rows: pa.Table, shape: Shape, where: np.ndarray) -> pa.Table:
+    """Moved rows, where it is told, as the deletes of their old keys."""
+    if not where.any():
+        return rows
+    chosen = pa.array(where)
+    for column in shape.columns:
+        at = rows.schema.get_field_index(column)
+        kind, own = rows.schema.field(at).type, rows.column(at)
+        if column in shape.before_of_key:
+            value = pc.coalesce(rows.column(shape.before_of_key[column]).cast(kind), own)
+        elif column in shape.keys or column == shape.spelled(shape.spec.force_update):
+            continue
+        else:
+            value = pa.scalar(None, kind)
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(chosen, value, own))
+    at = rows.schema.get_field_index(GDDL)
+    struct = flat(rows.column(at))
+    parts = dict(zip((field.name for field in struct.type), struct.flatten(), strict=True))
+    parts["op"] = pc.if_else(chosen, "D", parts["op"])
+    turned = pa.StructArray.from_arrays(list(parts.values()), fields=list(struct.type))
+    return rows.set_column(at, rows.schema.field(at), turned)
 
 
 def emptied(rows: pa.Table, shape: Shape, where: np.ndarray) -> pa.Table:
@@ -49,11 +104,13 @@ def emptied(rows: pa.Table, shape: Shape, where: np.ndarray) -> pa.Table:
     return rows
 
 
-def _held(rows: pa.Table, shape: Shape, erased: ErasedKeys, *, old: bool) -> np.ndarray:
-    """Rows whose key (`old`: whose key by their before image) was erased."""
-    if old and not shape.before_of_key:
-        return np.zeros(rows.num_rows, dtype=bool)
-    return np.array([erased.holds(texts) for texts in key_texts(rows, shape, old=old)], dtype=bool)
+def _named(rows: pa.Table, shape: Shape) -> np.ndarray:
+    """Rows with any before image."""
+    found = np.zeros(rows.num_rows, dtype=bool)
+    for column in shape.before:
+        if column.name in rows.column_names:
+            found |= np.asarray(flat(rows.column(column.name)).is_valid())
+    return found
 
 
 def key_texts(rows: pa.Table, shape: Shape, *, old: bool = False) -> list[tuple[str | None, ...]]:
@@ -82,21 +139,23 @@ class DeltaRsEraser:
 
         return remove_rows(self.tables, path, hit, shape.keys)
 
-    def empty_images(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
-        if not shape.before_of_key:
-            return 0
-        snapshot, count = self.tables.existing(path), 0
+    def remove_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> ChangesErased:
+        snapshot, done = self.tables.existing(path), ChangesErased()
         added, removed = [], []
         for file in snapshot.files:
             rows = self.tables.read_files(snapshot, [file])
-            where = np.array([texts == key for texts in key_texts(rows, shape, old=True)], dtype=bool)
-            if where.any():
-                count += int(where.sum())
-                added.append(emptied(rows, shape, where))
+            met = _Met.of(rows, shape, lambda texts: tuple(texts) == key)
+            gone = met.own & ~met.turned
+            images = met.old & ~met.own & _named(rows, shape)
+            if (met.own | images).any():
+                rows = emptied(as_deletes(rows, shape, met.turned), shape, images | met.turned).filter(pa.array(~gone))
+                added += [rows] if rows.num_rows else []
                 removed.append(file)
+                done = ChangesErased(removed=done.removed + int(met.own.sum()), images=done.images + int(images.sum()),
+                                     others=tuple(dict.fromkeys((*done.others, *met.others)))[:_SAMPLE])  # fmt: skip
         if removed:
             self.tables.commit(path, Write(added=added, removed=removed, indexed=shape.keys))
-        return count
+        return done
 
     def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
         def hit(rows: pa.Table) -> pa.Array:

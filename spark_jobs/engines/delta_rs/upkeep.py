@@ -23,6 +23,7 @@ from spark_jobs.engines.delta_rs.sql import listed, query
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
 from spark_jobs.engines.figures import Compacted
 from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.retention import own_hours
 
 _FULL = 32 * 1024**2
 _FEWEST = 4
@@ -48,11 +49,16 @@ class DeltaRsUpkeep:
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         delta = self.tables.existing(path).delta
+        hours = max(hours, own_hours(delta.metadata().configuration, path))
         found = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
         if found and not dry_run:
             self.tables.forget(path)
             delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return len(found)
+
+    def checkpoint(self, path: str) -> None:
+        self.tables.commit(path, Write(rearranged=True))
+        self.tables.existing(path).delta.create_checkpoint()
 
     def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
         return remove_rows(self.tables, path, applied_before(before), indexed, dry_run=dry_run)

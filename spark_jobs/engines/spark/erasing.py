@@ -2,39 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
-from spark_jobs.engines.shape import Shape
+from spark_jobs.engines.figures import ChangesErased
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.decode import ERROR
-from spark_jobs.engines.spark.order import name
+from spark_jobs.engines.spark.order import moved, name, old_key
 from spark_jobs.engines.spark.tables import Assignments, Tables
-from spark_jobs.erased_keys import ErasedKeys
+from spark_jobs.erased_keys import EXACT_REAL, MIDNIGHT, ErasedKeys
+from spark_jobs.plan.types import DecimalType, SqlType
 
 _BLOCK = 64
 """Bytes of a block of SHA-256, to which HMAC fills its key."""
+_SAMPLE = 5
 
 
 def without_erased(rows: DataFrame, shape: Shape, erased: ErasedKeys) -> tuple[DataFrame, int]:
-    """Decoded rows without those of erased keys, good or bad, and how many these were; before images are emptied."""
+    """Decoded rows without those of erased keys, good or bad, and how many these were; before images are emptied.
+
+    An update that moved a row to an erased key becomes the delete of the old key, which it was too.
+    """
     if not erased:
         return rows, 0
-    gone = _held(_texts(shape, old=False), erased)
+    bad = F.col(ERROR).isNotNull()
+    own = _held(_texts(shape, old=False), erased)
     old = _held(_texts(shape, old=True), erased) if shape.before_of_key else F.lit(False)
-    gone = gone | (old & F.col(ERROR).isNotNull())  # its record would hold the before image
+    turned = own & ~old & ~bad & F.coalesce(moved(shape), F.lit(False))
+    gone = (own & ~turned) | (old & bad)  # a bad one's record would hold the before image
     count = rows.where(gone).count()
     left = rows.where(~gone)
-    images = {c.name: F.when(~old, name(c.name)) for c in shape.before} if shape.before_of_key else {}
-    return (left.withColumns(images) if images else left), count
+    if not shape.before_of_key:
+        return left, count
+    kinds = {field.name: field.dataType for field in rows.schema.fields}
+    delete = _as_delete(shape, kinds)
+    changed = {c: F.when(turned, v.cast(kinds[c])).otherwise(name(c)) for c, v in delete.items()}
+    changed |= {c.name: F.when(~(old | turned), name(c.name)) for c in shape.before}
+    return left.withColumns(changed), count
+
+
+def _as_delete(shape: Shape, kinds: Mapping[str, DataType]) -> dict[str, Column]:
+    """A moved row's values as the delete of its old key."""
+    return {**old_key(shape, kinds), GDDL: F.col(GDDL).withField("op", F.lit("D"))}
 
 
 def _texts(shape: Shape, *, old: bool) -> list[Column]:
     """The key as text, part by part; `old`: before the change."""
+    kinds = {c.name: c.type for c in (*shape.data, *shape.before)}
     images = shape.before_of_key if old else {}
-    return [(F.coalesce(name(images[k]), name(k)) if k in images else name(k)).cast("string") for k in shape.keys]
+    found = []
+    for key in shape.keys:
+        image = images.get(key)
+        value = name(key) if image is None else F.coalesce(name(image), name(key))
+        found.append(text_of(value, [kinds[key], *([] if image is None else [kinds[image]])]))
+    return found
+
+
+def text_of(value: Column, kinds: Sequence[SqlType]) -> Column:
+    """See `erased_keys.key_text`.
+
+    Args:
+        kinds: the value's type, or those of the columns it comes from.
+    """
+    text = value.cast("string")
+    if any(isinstance(kind, DecimalType) for kind in kinds):
+        return F.when(text.contains("."), F.regexp_replace(text, r"\.?0+$", "")).otherwise(text)
+    names = {str(kind) for kind in kinds}
+    if names & {"float", "double"}:
+        whole = (value % F.lit(1.0) == 0) & (F.abs(value) < F.lit(float(EXACT_REAL)))
+        return F.when(whole, value.cast("bigint").cast("string"))
+    if "timestamp_ntz" in names:
+        return F.regexp_replace(text, f"{MIDNIGHT}$", "")
+    return text
 
 
 def _held(texts: list[Column], erased: ErasedKeys) -> Column:
@@ -56,38 +99,69 @@ def _bytes(values: object) -> Column:
 
 @dataclass(frozen=True)
 class SparkEraser:
-    """See `Eraser`."""
+    """See `Eraser`.
+
+    Keys come as rows of a merge, never as literals of a condition: Delta writes conditions into its log.
+    """
 
     tables: Tables
 
     def remove_key(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
-        return self._remove(path, _is(_texts(shape, old=False), key))
+        own = _is(_texts(shape, old=False), _literals(key))
+        count = self.tables.read(path).where(own).count()
+        if count:
+            wanted, parts = self._wanted(key)
+            condition = _is(_texts(shape, old=False), parts)
+            self.tables.handle(path).merge(wanted, condition).whenMatchedDelete().execute()
+        self._purge(path)
+        return count
 
-    def empty_images(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
+    def remove_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> ChangesErased:
         if not shape.before_of_key:
-            return 0
-        where = _is(_texts(shape, old=True), key)
+            return ChangesErased(removed=self.remove_key(path, shape, key))
+        rows = self.tables.read(path)
+        own, old = (_is(_texts(shape, old=was), _literals(key)) for was in (False, True))
+        turned = own & ~old & F.coalesce(moved(shape), F.lit(False))
         named = F.lit(False)
         for column in shape.before:
             named = named | name(column.name).isNotNull()
-        count = self.tables.read(path).where(where & named).count()
-        if count:
-            nothing: Assignments = {f"`{c.name}`": F.lit(None) for c in shape.before}
-            self.tables.handle(path).update(where, nothing)
+        removed, emptied = rows.where(own).count(), rows.where(old & ~own & named).count()
+        before = rows.where(turned).select(
+            *(t.alias(k) for t, k in zip(_texts(shape, old=True), shape.keys, strict=True))
+        )
+        others = before.distinct().limit(_SAMPLE).collect()
+        if removed or emptied:
+            self._merge_changes(path, shape, key)
         self._purge(path)
-        return count
+        return ChangesErased(removed=removed, images=emptied, others=tuple(tuple(row) for row in others))
+
+    def _merge_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> None:
+        wanted, parts = self._wanted(key)
+        own, old = (_is(_texts(shape, old=was), parts) for was in (False, True))
+        turned = own & ~old & F.coalesce(moved(shape), F.lit(False))
+        kinds = {field.name: field.dataType for field in self.tables.read(path).schema.fields}
+        no_images: Assignments = {_quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in shape.before}
+        delete: Assignments = {_quoted(c): value.cast(kinds[c]) for c, value in _as_delete(shape, kinds).items()}
+        merge = self.tables.handle(path).merge(wanted, own | old)
+        merge = merge.whenMatchedUpdate(turned, {**delete, **no_images})
+        merge = merge.whenMatchedUpdate(~own, no_images)
+        merge.whenMatchedDelete().execute()
 
     def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
         rows = self.tables.read(path).where(F.col("record").isNotNull()).select("id", "record")
         ids = [row["id"] for row in rows.toLocalIterator() if holds(row["record"])]
-        return self._remove(path, F.col("id").isin(ids) & F.col("record").isNotNull()) if ids else 0
-
-    def _remove(self, path: str, where: Column) -> int:
-        count = self.tables.read(path).where(where).count()
+        where = F.col("id").isin(ids) & F.col("record").isNotNull()
+        count = self.tables.read(path).where(where).count() if ids else 0
         if count:
             self.tables.handle(path).delete(where)
         self._purge(path)
         return count
+
+    def _wanted(self, key: tuple[str, ...]) -> tuple[DataFrame, list[Column]]:
+        """One row, the key's parts, and its columns."""
+        names = [f"{GDDL}__key{number}" for number in range(len(key))]
+        row = self.tables.spark.range(1).select(*(F.lit(k).alias(n) for k, n in zip(key, names, strict=True)))
+        return row, [F.col(n) for n in names]
 
     def _purge(self, path: str) -> None:
         """Rows that deletion vectors only mark leave the files in use, those of earlier deletes too."""
@@ -95,8 +169,16 @@ class SparkEraser:
         self.tables.spark.sql(f"REORG TABLE delta.`{quoted}` APPLY (PURGE)")
 
 
-def _is(texts: list[Column], key: tuple[str, ...]) -> Column:
+def _literals(key: tuple[str, ...]) -> list[Column]:
+    return [F.lit(part) for part in key]
+
+
+def _quoted(column: str) -> str:
+    return "`{}`".format(column.replace("`", "``"))
+
+
+def _is(texts: list[Column], key: list[Column]) -> Column:
     same = F.lit(True)
     for text, wanted in zip(texts, key, strict=True):
-        same = same & text.eqNullSafe(F.lit(wanted))
+        same = same & text.eqNullSafe(wanted)
     return same

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from spark_jobs.engines.shape import GDDL, Shape
 
@@ -58,24 +61,35 @@ def events(changes: DataFrame, shape: Shape) -> DataFrame:
     kept = [*(name(c) for c in shape.columns), F.col(GDDL), op.alias(OP)]
     if not shape.before_of_key:
         return _ordered(changes.select(*kept, F.lit(False).alias(MOVED)), shape)
-    moved = F.lit(False)
+    rows = changes.select(*kept, moved(shape).alias(MOVED))
+    return _ordered(rows.unionByName(_old_keys(changes.where(moved(shape)), shape)), shape)
+
+
+def moved(shape: Shape) -> Column:
+    """Whether a change is an update that changed its key."""
+    differs = F.lit(False)
     for key, before in shape.before_of_key.items():
-        moved = moved | (F.coalesce(name(before), name(key)) != name(key))
-    moved = (op == "U") & moved
-    rows = changes.select(*kept, moved.alias(MOVED))
-    return _ordered(rows.unionByName(_old_keys(changes.where(moved), shape)), shape)
+        differs = differs | (F.coalesce(name(before), name(key)) != name(key))
+    return (F.col(GDDL)["op"] == "U") & differs
+
+
+def old_key(shape: Shape, kinds: Mapping[str, DataType]) -> dict[str, Column]:
+    """Columns of the replica, of these types, as the delete of the old key has them."""
+    columns = {}
+    for column in shape.columns:
+        if column in shape.before_of_key:
+            columns[column] = F.coalesce(name(shape.before_of_key[column]), name(column))
+        elif column in shape.keys or column == shape.spelled(shape.spec.force_update):
+            columns[column] = name(column)
+        else:
+            columns[column] = F.lit(None).cast(kinds[column])
+    return columns
 
 
 def _old_keys(rows: DataFrame, shape: Shape) -> DataFrame:
     """The delete of the old key that each update of a key implies, at the same sequence."""
-    columns = []
-    for column in shape.columns:
-        if column in shape.before_of_key:
-            columns.append(F.coalesce(name(shape.before_of_key[column]), name(column)).alias(column))
-        elif column in shape.keys or column == shape.spelled(shape.spec.force_update):
-            columns.append(name(column))
-        else:
-            columns.append(F.lit(None).cast(rows.schema[column].dataType).alias(column))
+    kinds = {field.name: field.dataType for field in rows.schema.fields}
+    columns = [value.alias(column) for column, value in old_key(shape, kinds).items()]
     gddl = F.col(GDDL).withField("op", F.lit("D"))
     return rows.select(*columns, gddl.alias(GDDL), F.lit("D").alias(OP), F.lit(False).alias(MOVED))
 

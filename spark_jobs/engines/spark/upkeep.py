@@ -15,8 +15,10 @@ from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import with_segment
 from spark_jobs.engines.spark.order import ORDER, events, name
 from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.retention import own_hours
 
 _SEGMENT, _MATTERS = f"{GDDL}__segment", f"{GDDL}__matters"
+_INTERVAL = "delta.checkpointInterval"
 _VACUUMING = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     # Delta lists folders in as many tasks as this says, 10,000 unless told, also where there is one folder.
@@ -40,7 +42,8 @@ class SparkUpkeep:
         return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
-        # The table's own setting may ask for more; ours is checked to leave readers their time.
+        hours = max(hours, own_hours(self._properties(path), path))
+        # The table's own setting is part of that; Delta's check is for those who have no retention of their own.
         spark = self.tables.suited(few_rows=True).spark
         for setting, value in _VACUUMING.items():
             spark.conf.set(setting, value)
@@ -51,6 +54,18 @@ class SparkUpkeep:
         before = self._stored(path)
         spark.sql(statement)
         return before - self._stored(path)
+
+    def _properties(self, path: str) -> dict[str, str]:
+        return dict(self.tables.handle(path).detail().select("properties").collect()[0][0])
+
+    def checkpoint(self, path: str) -> None:
+        # Delta has no statement for it; it makes one with each commit whose number its setting divides.
+        usual = self._properties(path).get(_INTERVAL)
+        self.tables.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
+        back = f"UNSET TBLPROPERTIES ('{_INTERVAL}')"
+        if usual is not None and usual != "1":
+            back = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{int(usual)}')"
+        self.tables.sql(path, f"ALTER TABLE {{table}} {back}")
 
     def _stored(self, path: str) -> int:
         """Files in storage, but for the log's."""

@@ -1,0 +1,39 @@
+"""What of a result is kept as the record of a run, beside the tables that it is about; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_gddl.contract.layout import LOADS, UPKEEP
+from airflow_gddl.contract.result import JobResult
+
+
+def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
+    """Whether a run leaves a record: it did or failed something. Of looking alone, none is kept.
+
+    Maintenance that found nothing to do leaves none, as idle loads (docs/decisions/012).
+    """
+    if result.action in LOADS:
+        return result.status != "skipped"
+    if result.action not in UPKEEP or dry_run or result.status == "skipped":
+        return False
+    return result.action != "maintain" or result.status == "failed" or _any(result.details)
+
+
+def for_record(result: JobResult) -> JobResult:
+    """The result without keys of rows: its details are for who asked, a record stays."""
+    details = result.details
+    if result.action != "verify" or not isinstance(details, Mapping):
+        return result
+    source = details.get("source")
+    shown = {name: value for name, value in details.items() if name != "keys"}
+    if isinstance(source, Mapping):
+        shown["source"] = {name: value for name, value in source.items() if name != "keys"}
+    return replace(result, details=shown)
+
+
+def _any(details: Any) -> bool:
+    """Whether a maintenance has done anything."""
+    return isinstance(details, Mapping) and any(details.values())
