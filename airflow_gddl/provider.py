@@ -24,11 +24,16 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
         "URL of an SQS queue that gets the landing bucket's events. Empty: landing folders are listed.",
     ),
     "full_listing_seconds": ("float", "3600", "With a queue: landing folders are listed all the same after this time."),
-    "poll_seconds": ("float", "60", "Time between two looks of pipelines that are `continuous` or wait for others."),
+    "poll_seconds": ("float", "60", "Time between two looks of pipelines that wait for others."),
     "dependency_wait_seconds": (
         "float",
         "300",
         "How long a run with nothing else to do waits for tables of depends_on.",
+    ),
+    "continuous_hours": (
+        "float",
+        "6",
+        "How long a job of a continuous pipeline lives, so that logs end and new code is picked up. 0: no end.",
     ),
     "run_poll_seconds": (
         "float",
@@ -61,7 +66,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": _NAME,
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
-        "operators": [_modules("airflow_gddl.operators.load", "airflow_gddl.operators.upkeep")],
+        "operators": [_modules(*(f"airflow_gddl.operators.{name}" for name in ("load", "continuous", "upkeep")))],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
         "triggers": [
             _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")

@@ -77,9 +77,15 @@ def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
         if _lacks_memory(error) and run.engine == "delta_rs":
             return Declined(run.spec, "it needs more memory than delta_rs_memory", totals)
         result, passing = _failed(run, totals, started, error)
-    if run.job.options.action in ("run", "errors_replay") and result.status != "skipped":
+    if run.job.options.action in ("run", "errors_replay") and not _is_idle(run, result):
         _record(run, result, started)
     return TableOutcome(result, passing)
+
+
+def _is_idle(run: TableRun, result: JobResult) -> bool:
+    """Nothing was done and nothing is wrong: to a job that goes on, a table that another run holds is that too."""
+    busy = result.error is not None and result.error.code == "TABLE_BUSY"
+    return result.status == "skipped" or (busy and run.job.options.continuous is not None)
 
 
 def look_at(run: TableRun) -> TableOutcome | int:

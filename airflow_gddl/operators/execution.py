@@ -58,7 +58,7 @@ def execute(operator: LoadOperator, context: Context, begun: Begun | None = None
     if begun is not None and begun.of_try != context["ti"].try_number:
         begun = None
     try:
-        document = _document(operator)
+        document = document_of(operator.metadata, operator.pipeline)
         return _Execution(operator, context, document, configuration.environ_of(document), begun).run()
     except RetriableError as error:
         raise AirflowException(str(error)) from error
@@ -66,14 +66,18 @@ def execute(operator: LoadOperator, context: Context, begun: Begun | None = None
         raise AirflowFailException(str(error)) from error
 
 
-def _document(operator: LoadOperator) -> PipelineDocument:
-    snapshot = configuration.snapshot(operator.metadata)
-    document = snapshot.pipeline(operator.pipeline)
+def document_of(metadata: str, pipeline: str) -> PipelineDocument:
+    """
+    Raises:
+        MetadataError: `PIPELINE_UNKNOWN`.
+    """
+    snapshot = configuration.snapshot(metadata)
+    document = snapshot.pipeline(pipeline)
     if document is None:
         why = f": {snapshot.state.why}" if snapshot.state.why else ""
         remedy = "its tables may be in another pack now, which loads them with its next run"
-        what = f"the metadata has no pipeline {operator.pipeline}{why}"
-        raise MetadataError("PIPELINE_UNKNOWN", what, where=operator.metadata, remedy=remedy)
+        what = f"the metadata has no pipeline {pipeline}{why}"
+        raise MetadataError("PIPELINE_UNKNOWN", what, where=metadata, remedy=remedy)
     return document
 
 
