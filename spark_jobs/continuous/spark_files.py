@@ -14,9 +14,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import Roots, TableSpec
+from spark_jobs.faults import translated
 from spark_jobs.runtime import SparkSource
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
+_SCHEMA = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _FILES_A_BATCH = 10_000
 _REMEMBERED = "1d"
 """How far behind the newest file a late one is told of. Older ones are found by the look that no file brings about."""
@@ -40,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class SparkFiles:
-    """See `FileStream`. One query for all its tables; a batch of files ends when their tables were run.
+    """See `FileStream`. One query for all its tables.
 
     Args:
         wake: called, from Spark's thread, when there are news.
@@ -55,6 +57,7 @@ class SparkFiles:
         self._news: set[str] = set()
         self._open: set[str] = set()
         self._closed = False
+        self._every = 0.0
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
         """A query follows a pattern of paths, so that another set of tables is another query."""
@@ -65,7 +68,12 @@ class SparkFiles:
         self._stop()
         self._specs = wanted
         if wanted:
-            self._start()
+            try:
+                self._start()
+            except GddlError:
+                raise
+            except Exception as error:
+                raise translated(error) from error
 
     def news(self) -> Collection[str]:
         """
@@ -97,12 +105,12 @@ class SparkFiles:
         self._folder = tempfile.mkdtemp(prefix="gddl-stream-")
         self._closed = False
         pattern = join(self._landing, "{" + ",".join(_folder_of(spec) for spec in self._specs) + "}")
-        source = session.readStream.format("binaryFile").option("recursiveFileLookup", "true")
+        source = session.readStream.format("binaryFile").schema(_SCHEMA).option("recursiveFileLookup", "true")
         source = source.option("maxFilesPerTrigger", _FILES_A_BATCH).option("maxFileAge", _REMEMBERED)
-        every = min(spec.look_seconds for spec in self._specs)
+        self._every = min(spec.look_seconds for spec in self._specs)
         writer = source.load(pattern).select("path").writeStream.foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", f"file://{self._folder}").queryName("gddl-files")
-        self._query = writer.trigger(processingTime=f"{every:g} seconds").start()
+        self._query = writer.trigger(processingTime=f"{self._every:g} seconds").start()
 
     def _stop(self) -> None:
         with self._changed:
@@ -117,7 +125,10 @@ class SparkFiles:
             self._folder = None
 
     def _batch(self, files: DataFrame, _number: int) -> None:
-        """Hand the files' tables over, and come back when they were run: the stream is never ahead of the tables."""
+        """Hand the files' tables over, and come back when they were run: the stream is not to run ahead of the tables.
+
+        After one trigger it comes back all the same, so that a slow table keeps no news from the others.
+        """
         tables = self._tables(files.toLocalIterator())
         with self._changed:
             if self._closed or not tables:
@@ -126,7 +137,7 @@ class SparkFiles:
             self._open |= tables
         self._wake()
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or not self._open & tables)
+            self._changed.wait_for(lambda: self._closed or not self._open & tables, self._every)
 
     def _tables(self, rows: Iterable[Any]) -> set[str]:
         """Whose files they are; all, should Spark name a file in another way than it was asked for."""
