@@ -28,16 +28,6 @@ _START = datetime(2024, 1, 1, tzinfo=UTC)
 _AFTER = "none_failed_min_one_success"
 
 
-# How a job that goes on is started again: soon, then ever later, for about an hour; then the run fails, whoever is to
-# know is told, and the next run does the same.
-_AGAIN = {
-    "retries": 10,
-    "retry_delay": timedelta(seconds=10),
-    "retry_exponential_backoff": True,
-    "max_retry_delay": timedelta(minutes=10),
-}
-
-
 def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
@@ -92,7 +82,7 @@ def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
-        default_args={**_task_defaults(pipeline, connection), **(_AGAIN if goes_on else {})},
+        default_args={**_task_defaults(pipeline, connection), **(_again() if goes_on else {})},
         **deadline(late, GddlNotifier, {"connection": connection, "late": True}),
     ) as dag:
         common = {"metadata": metadata, "pipeline": pipeline.dag_id}
@@ -104,6 +94,17 @@ def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
     # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
     object.__setattr__(dag, "params", ParamsDict(form))
     return dag
+
+
+def _again() -> dict[str, Any]:
+    """How a job that goes on is started again: soon, then ever later; at last the run fails, whoever is to know is
+    told, and the next run does the same."""
+    return {
+        "retries": int(configuration.number("continuous_retries")),
+        "retry_delay": timedelta(seconds=configuration.number("continuous_retry_seconds")),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=10),
+    }
 
 
 def _loads(pipeline: Pipeline, common: dict[str, Any]) -> None:

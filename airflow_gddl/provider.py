@@ -35,6 +35,8 @@ _OPTIONS: dict[str, tuple[str, str, str]] = {
         "6",
         "How long a job of a continuous pipeline lives, so that logs end and new code is picked up. 0: no end.",
     ),
+    "continuous_retries": ("integer", "10", "Tries of a continuous pipeline's task after the first, ever later ones."),
+    "continuous_retry_seconds": ("float", "10", "Time before the first of them; it doubles, to ten minutes at most."),
     "run_poll_seconds": (
         "float",
         "5",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import standing_folder
+from airflow_gddl.contract.layout import join, standing_folder
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.contract.standing import StandingOrder, order_path, stop_path
 from airflow_gddl.stores import open_store
@@ -69,6 +69,14 @@ class Standing:
             GddlError: as `Store`.
         """
         open_store(self.roots.lake, self.environ).write(stop_path(self.folder, run_id), b"")
+
+    def remove(self) -> None:
+        """All of it: there will be no other job of this name. What can't be removed stays, and is logged."""
+        try:
+            store = open_store(self.roots.lake, self.environ)
+            store.delete([join(self.folder, found.name) for found in store.list(self.folder)])
+        except GddlError as error:
+            _LOG.warning("%s could not be removed: %s", self.folder, error)
 
     def forget(self, run_id: str) -> None:
         """The job has ended: nobody looks for the word to stop any more.

@@ -186,7 +186,10 @@ def test_a_file_that_can_t_be_read_holds_nobody_up(source: Source) -> None:
 
 def test_a_table_that_another_run_holds_is_waited_for_without_a_word(source: Source) -> None:
     a, b = source.specs
-    with Claim.acquire(Storage(), source.lake.layout(a).state, "maintenance", utc_now), kept(source.lake, [a, b]) as job:
+    with (
+        Claim.acquire(Storage(), source.lake.layout(a).state, "maintenance", utc_now),
+        kept(source.lake, [a, b]) as job,
+    ):
         job.until(lambda: source.is_taken(b))
         source.change(b)
         job.until(lambda: source.is_taken(b))
