@@ -18,115 +18,23 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from measuring import tree_mib
+from streaming_ground import TABLES, Ground
 
 from airflow_gddl.contract.codec import from_json, to_json
-from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import Continuous, EngineName, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 
-_TABLES, _ROWS, _CHANGES, _BATCHES, _EVERY, _KILLS = 10, 10_000, 20, 1000, 2.0, 20
+_BATCHES, _EVERY, _KILLS = 1000, 2.0, 20
 _PATIENCE = 300.0
 
 
 class WrongError(Exception):
     """What was measured is not right, or never came about."""
-
-
-@dataclass
-class Table:
-    """One table: what landed, when, and what the replica must hold. Values count up, so that each tells its file.
-
-    Attributes:
-        landed: moment of each change file, by the wall clock, oldest first.
-        rows: key to value.
-    """
-
-    spec: TableSpec
-    layout: Layout
-    landed: list[float] = field(default_factory=list)
-    rows: dict[int, int] = field(default_factory=dict)
-    changes: int = 0
-
-    def load(self) -> None:
-        self.rows = dict.fromkeys(range(_ROWS), 0)
-        keys = pa.array(self.rows, pa.int64())
-        self._land("LOAD00000001.parquet", {"id": keys, "v": pa.array(self.rows.values(), pa.int64())})
-
-    def change(self, chance: random.Random) -> None:
-        """A file of updates, an insert and a delete."""
-        number = len(self.landed) + 1
-        keys = [*chance.sample(range(_ROWS), _CHANGES - 2), _ROWS + number]
-        ops = ["U"] * (_CHANGES - 2) + ["I"]
-        self.rows |= dict.fromkeys(keys, number)
-        if (old := _ROWS + number - 3) in self.rows:
-            keys, ops = [*keys, old], [*ops, "D"]
-            del self.rows[old]
-        sequence = [f"{number:012d}{place:06d}" for place in range(len(keys))]
-        columns = {"Op": ops, "transact_seq": sequence, "id": pa.array(keys, pa.int64()), "v": [number] * len(keys)}
-        self.changes += len(keys)
-        self._land(f"20240101-{number:09d}.parquet", columns)
-        self.landed.append(time.time())
-
-    def check(self) -> tuple[int, int]:
-        """Rows and changes that were lost, and those that are there twice or should not be there."""
-        if not DeltaTable.is_deltatable(self.layout.replica):
-            return len(self.rows), 0
-        replica = pa.table(DeltaTable(self.layout.replica).scan(columns=["id", "v"]))
-        found = Counter(zip(replica["id"].to_pylist(), replica["v"].to_pylist(), strict=True))
-        wanted = Counter(self.rows.items())
-        changes = pa.table(DeltaTable(self.layout.changes).scan(columns=["id", "v"]))
-        more = changes.num_rows - (_ROWS + self.changes)
-        return sum((wanted - found).values()) + max(0, -more), sum((found - wanted).values()) + max(0, more)
-
-    def _land(self, name: str, columns: dict[str, object]) -> None:
-        folder = Path(self.layout.landing)
-        folder.mkdir(parents=True, exist_ok=True)
-        hidden = folder / f".{name}.tmp"
-        pq.write_table(pa.table(columns), hidden)
-        hidden.rename(folder / name)
-
-
-@dataclass(frozen=True)
-class Ground:
-    """Tables below one folder, and the job that keeps them."""
-
-    root: Path
-    engine: EngineName
-    tables: tuple[Table, ...]
-
-    @classmethod
-    def of(cls, root: Path, engine: EngineName) -> Ground:
-        roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-        options = {"lookback": "1h"}
-        specs = [
-            TableSpec(table=f"bench.t{n}", keys=("id",), trigger="1s", options=options) for n in range(1, _TABLES + 1)
-        ]
-        made = cls(root, engine, tuple(Table(spec, Layout.of(roots, spec)) for spec in specs))
-        for table in made.tables:
-            table.load()
-        return made
-
-    def job(self) -> JobSpec:
-        roots = Roots(landing=str(self.root / "landing"), lake=str(self.root / "lake"))
-        tiers = {"small": TierSpec(engine=self.engine, cores=2)}
-        specs = tuple(table.spec for table in self.tables)
-        return JobSpec(
-            run_id="bench", roots=roots, tables=specs, tiers=tiers, options=JobOptions(continuous=Continuous())
-        )
-
-    def check(self) -> tuple[int, int]:
-        found = [table.check() for table in self.tables]
-        return sum(lost for lost, _ in found), sum(doubled for _, doubled in found)
 
 
 @dataclass
@@ -267,7 +175,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     chance = random.Random(given.seed)  # noqa: S311 - keys and moments, no secrets
-    rounds, kills = max(4, round(_BATCHES / _TABLES * given.scale)), max(1, round(_KILLS * given.scale))
+    rounds, kills = max(4, round(_BATCHES / TABLES * given.scale)), max(1, round(_KILLS * given.scale))
     with tempfile.TemporaryDirectory(prefix="gddl-bench-") as folder:
         steady = Ground.of(Path(folder, "steady"), given.engine)
         figures = measure(steady, rounds, chance)

@@ -15,7 +15,7 @@ from spark_jobs.continuous.loop import Loop
 from spark_jobs.continuous.orders import Stop
 from spark_jobs.runtime import Runtime
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 @dataclass

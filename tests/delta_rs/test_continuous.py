@@ -261,7 +261,7 @@ def test_a_process_ends_by_itself_when_its_time_is_over(source: Source) -> None:
 
 
 def test_killed_at_any_moment_and_started_again_it_loses_and_doubles_nothing(source: Source) -> None:
-    chance = random.Random(8)
+    chance = random.Random(8)  # noqa: S311 - moments, no secrets
     for _ in range(4):
         with job_child(process_job(source)) as child:
             deadline = time.monotonic() + chance.uniform(1.5, 5)
