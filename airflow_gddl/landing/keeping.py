@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.hints import TableHint
@@ -16,18 +18,19 @@ from airflow_gddl.state.recording import StateRecorder
 
 FLUSH_SECONDS = 15.0
 _ALERT_SECONDS = 60.0
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
 class Keeping:
-    """A `Listener` for one job; what it remembers does not grow with the job's age.
+    """A `Listener` for one job; what it remembers does not grow with the job's age. A silent store stops nothing:
+    what could not be written is written later.
 
     Attributes:
         run, task: Airflow's ids.
         book: gets a hint of every table, so that tables of other pipelines that depend on it know that it is loaded.
         alert: called once a minute, after the state was written.
         last: each table's newest result.
-        turns: results that were not idle looks.
     """
 
     standing: Standing
@@ -39,8 +42,8 @@ class Keeping:
     alert: Callable[[], None] = lambda: None
     now: Callable[[], float] = time.monotonic
     last: dict[str, JobResult] = field(default_factory=dict)
-    turns: int = 0
     _taken: dict[str, TableHint] = field(default_factory=dict)
+    _failed: set[str] = field(default_factory=set)
     _flushed: float = float("-inf")
     _alerted: float = float("-inf")
 
@@ -52,7 +55,7 @@ class Keeping:
         self.last[result.table] = result
         self.state.take(result, (self.run, self.task))
         if result.status == "failed":
-            self.book.fail(result.table, self.run)
+            self._failed.add(result.table)
         else:
             extra = self.hearer.event_of(result)
             waiting = self._taken.get(result.table)
@@ -60,7 +63,6 @@ class Keeping:
             moment = result.started_at or ""
             self._taken[result.table] = TableHint(mark="", looked_at=moment, run=self.run, announce=extra)
         if result.status != "skipped" or (before is not None and before.status == "failed"):
-            self.turns += result.status != "skipped"
             self.hearer.on_result(result)
 
     def tick(self) -> None:
@@ -75,16 +77,18 @@ class Keeping:
             self.alert()
 
     def flush(self) -> None:
-        """Write what was taken.
-
-        Raises:
-            RetriableError: `LANDING_UNREACHABLE`.
-        """
-        for table, hint in self._taken.items():
-            self.book.take(table, hint)
-        self._taken = {}
-        self.book.flush()
+        """Write what was taken."""
         self.state.flush()
+        try:
+            for table in sorted(self._failed):
+                self.book.fail(table, self.run)
+            for table, hint in self._taken.items():
+                self.book.take(table, hint)
+            self.book.flush()
+        except GddlError as error:
+            _LOG.warning("the hints of %s could not be written: %s", self.standing.name, error)
+        else:
+            self._taken, self._failed = {}, set()
 
     @property
     def failing(self) -> list[JobResult]:

@@ -74,7 +74,7 @@ def test_kept_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
     ("more", "runner"), [(["--full-refresh"], "local"), (["--dry-run"], "local"), ([], "databricks")]
 )
 def test_what_can_t_go_on(metadata: Path, more: list[str], runner: str) -> None:
-    own = "runners: {databricks: {wheel: /w.whl}}\n" if runner == "databricks" else ""
+    own = "runners: {databricks: {wheel: /Volumes/w.whl}}\n" if runner == "databricks" else ""
     (metadata / "gddl.yaml").write_text(f"landing: s3://b/l\nlake: s3://b/k\nrunner: {runner}\n{own}")
     command = [*GDDL, "run", "--continuous", "--metadata", str(metadata), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
