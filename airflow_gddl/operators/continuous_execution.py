@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import Context
@@ -15,8 +13,6 @@ from airflow_gddl.alerting import tell
 from airflow_gddl.announcing import add_events
 from airflow_gddl.capabilities import AirflowException
 from airflow_gddl.cli.selection import in_order
-from airflow_gddl.connections import FromAirflow
-from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
 from airflow_gddl.contract.standing import StandingOrder
@@ -26,15 +22,10 @@ from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.keeping import Keeping
 from airflow_gddl.landing.loading import Loading, Order
 from airflow_gddl.landing.observing import Question, observe
-from airflow_gddl.operators.execution import Begun, document_of
+from airflow_gddl.operators.execution import Task, begun_of, document_of
 from airflow_gddl.operators.reporting import Reporter, explained, summary
-from airflow_gddl.runners.attempts import TaskKey
-from airflow_gddl.runners.base import JobOutcome, Runner, Waiting
-from airflow_gddl.runners.child import nothing
-from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
+from airflow_gddl.runners.base import JobOutcome
 from airflow_gddl.runners.remote import RemoteRunner
-from airflow_gddl.snapshot import PipelineDocument
-from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from airflow_gddl.triggers.tables import utc_now
 
 if TYPE_CHECKING:
@@ -43,16 +34,21 @@ if TYPE_CHECKING:
 _STAGES: tuple[Literal["initial", "increments"], ...] = ("initial", "increments")
 
 
-def execute(operator: GddlContinuousOperator, context: Context, begun: Begun | None = None) -> dict[str, Any]:
-    """See `GddlContinuousOperator.execute`; with `begun`, that it goes on after a wait.
+def execute(
+    operator: GddlContinuousOperator, context: Context, resumed: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """See `GddlContinuousOperator`.
 
     Whatever fails is tried again with a pause: were the run to fail at once, the next one would follow at once.
 
+    Args:
+        resumed: a `Begun` in plain data: it goes on after a wait.
+
     Raises:
         TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+        AirflowException: the job died, a table fails, or it could not be started.
     """
-    if begun is not None and begun.of_try != context["ti"].try_number:
-        begun = None
+    begun = begun_of(context, resumed)
     try:
         document = document_of(operator.metadata, operator.pipeline)
         asked = from_params(dict(context["params"]))
@@ -63,21 +59,14 @@ def execute(operator: GddlContinuousOperator, context: Context, begun: Begun | N
 
 
 @dataclass(frozen=True)
-class _Execution:
-    operator: GddlContinuousOperator
-    context: Context
-    document: PipelineDocument
-    environ: Mapping[str, str]
-    begun: Begun | None
-
+class _Execution(Task):
     def keep(self) -> dict[str, Any]:
         """The job that goes on, to its end."""
         keeping = self._keeping()
-        runner = self._runner(keeping)
+        runner = self.runner(tick=keeping.tick)
         if self.begun is None:
             keeping.standing.put(StandingOrder(tables=self.document.specs, tiers=self.document.tiers))
         job = self._job(keeping.standing.folder)
-        since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
         try:
             outcome = runner.run(job, keeping)
         finally:
@@ -85,7 +74,8 @@ class _Execution:
         self.operator.job_log = outcome.log
         self.operator.loaded = tuple(keeping.last)
         if outcome.waiting is not None:
-            self._wait(runner, outcome.waiting, since)
+            begun = self.begun_with([spec.table for spec in self.document.specs], runner)
+            self.wait(begun, runner, outcome.waiting, self._kept())
         if isinstance(runner, RemoteRunner):
             runner.settle()
         return self._ended(keeping, outcome)
@@ -102,12 +92,12 @@ class _Execution:
                 work=work,
                 stage=stage,
                 run=run,
-                job_id=self._job_id(stage),
+                job_id=self.job_id(stage),
                 wait_seconds=configuration.number("claim_wait_seconds"),
             )
             loading = Loading(order, book, self._reporter(), task=self.operator.task_id, environ=self.environ)
             if specs := loading.todo():
-                loading.load(self._runner(None), specs, order.marks)
+                loading.load(self.runner(patient=True), specs, order.marks)
             self.operator.job_log = loading.log or self.operator.job_log
             results += loading.results
             if loading.stopped:
@@ -133,33 +123,13 @@ class _Execution:
         add_events(self.context, self.operator.pipeline, pending)
         return counts
 
-    def _wait(self, runner: Runner, run: Waiting, since: int) -> None:
-        """Leave it to the triggerer, which does from now on what is to be done beside the job."""
-        if not isinstance(runner, RemoteRunner):
-            raise TypeError(f"{type(runner).__name__} left a run to wait for")
-        operator = self.operator
-        operator.log.info("run %s goes on%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
-        tables = tuple(spec.table for spec in self.document.specs)
-        watch = Watch(
-            runner=operator.runner or self.document.runner,
-            settings=self.document.runner_settings,
-            lake=self.document.roots.lake,
-            aws_conn_id=self.document.aws_conn_id or "",
-            task=runner.attempts.key,
-            run=run,
-            begun=plain(Begun(tables=tables, since=since, of_try=self.context["ti"].try_number)),
-            kept=self._kept(runner.run_id(run.number)),
-        )
-        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed")
-
-    def _kept(self, job: str = "") -> Kept:
+    def _kept(self) -> Kept:
         operator = self.operator
         return Kept(
             metadata=operator.metadata,
             pipeline=operator.pipeline,
             run=self.context["run_id"],
             task=operator.task_id,
-            job=job,
         )
 
     def _keeping(self) -> Keeping:
@@ -175,33 +145,9 @@ class _Execution:
         hours = configuration.number("continuous_hours")
         goes_on = Continuous(folder=folder, seconds=hours * 3600 if hours > 0 else None)
         return JobSpec(
-            run_id=self._job_id("continuous"),
+            run_id=self.job_id("continuous"),
             roots=self.document.roots,
             tables=in_order(self.document.specs),
             tiers=self.document.tiers,
             options=JobOptions(continuous=goes_on),
         )
-
-    def _job_id(self, part: str) -> str:
-        attempt = f"{self.operator.pipeline} {self.context['run_id']} {part} {self.context['ti'].try_number}"
-        return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}"
-
-    def _runner(self, keeping: Keeping | None) -> Runner:
-        """
-        Args:
-            keeping: null: an ordinary job, which is waited for here.
-        """
-        operator, context = self.operator, self.context
-        key = TaskKey(pipeline=operator.pipeline, run=context["run_id"], task=operator.task_id)
-        since = self.begun.since if self.begun else None
-        settings = RunnerSettings(
-            command=configuration.job_command(),
-            environ=self.environ,
-            own=self.document.runner_settings,
-            errand=Errand(task=key, roots=self.document.roots, patient=keeping is None, since=since),
-            connections=FromAirflow(),
-            tick=keeping.tick if keeping is not None else nothing,
-        )
-        runner = make_runner(operator.runner or self.document.runner, settings)
-        operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
-        return runner
