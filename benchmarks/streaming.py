@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measuring import tree_mib
+from measuring import tree_cpu_seconds, tree_mib
 from streaming_ground import TABLES, Ground
 
 from airflow_gddl.contract.codec import from_json, to_json
@@ -99,31 +99,48 @@ def running(ground: Ground) -> Iterator[tuple[subprocess.Popen[str], Heard]]:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one job. `firsts`, `lasts`: seconds of the turns in its first and last quarter; `mib`: memory after those."""
+    """Of one job. The pairs are of its second and its last quarter: median seconds of a turn, processor seconds a file,
+    memory at their ends."""
 
     latencies: Sequence[float]
     batches: int
-    firsts: float
-    lasts: float
+    seconds: tuple[float, float]
+    cpu: tuple[float, float]
     mib: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A job at a moment: files that it has taken, its processor seconds and memory so far."""
+
+    files: int
+    cpu: float
+    mib: float
+
+    @classmethod
+    def of(cls, heard: Heard, pid: int) -> Mark:
+        return cls(sum(files for _, files in heard.seconds), tree_cpu_seconds(pid), tree_mib(pid))
+
+    def cpu_since(self, before: Mark) -> float:
+        return (self.cpu - before.cpu) / max(1, self.files - before.files)
 
 
 def measure(ground: Ground, rounds: int, chance: random.Random) -> Figures:
     """Files for all tables, every two seconds, into one job."""
     with running(ground) as (child, heard):
         _wait_for_load(heard)
-        quarter = 0.0
+        marks = []
         for number in range(rounds):
             started = time.monotonic()
             for table in ground.tables:
                 table.change(chance)
-            if number == rounds // 4:
-                quarter = tree_mib(child.pid)
+            if number in (rounds // 4, rounds // 2, 3 * rounds // 4):
+                marks.append(Mark.of(heard, child.pid))
             if number % 10 == 9:
                 _say(f"round {number + 1} of {rounds}, {len(heard.seconds)} batches")
             time.sleep(max(0.0, _EVERY - (time.monotonic() - started)))
         heard.wait(rounds)
-        last = tree_mib(child.pid)
+        marks.append(Mark.of(heard, child.pid))
         child.send_signal(signal.SIGTERM)
         if child.wait(60) != 0 or heard.failed:
             raise WrongError(f"the job ended with {child.returncode}; failures: {heard.failed[-3:]}")
@@ -134,8 +151,13 @@ def measure(ground: Ground, rounds: int, chance: random.Random) -> Figures:
     ]
     each = [seconds for seconds, _ in heard.seconds]
     part = max(1, len(each) // 4)
-    firsts, lasts = statistics.median(each[part : 2 * part]), statistics.median(each[-part:])
-    return Figures(latencies, len(each), firsts, lasts, (quarter, last))
+    return Figures(
+        latencies=latencies,
+        batches=len(each),
+        seconds=(statistics.median(each[part : 2 * part]), statistics.median(each[-part:])),
+        cpu=(marks[1].cpu_since(marks[0]), marks[3].cpu_since(marks[2])),
+        mib=(marks[1].mib, marks[3].mib),
+    )
 
 
 def _wait_for_load(heard: Heard) -> None:
@@ -196,7 +218,8 @@ def _answer(figures: Figures, engine: str, kills: int) -> dict[str, object]:
         "median_seconds": round(statistics.median(ranked), 3),
         "p95_seconds": round(ranked[int(0.95 * (len(ranked) - 1))], 3),
         "batches": figures.batches,
-        "batch_seconds": [round(figures.firsts, 3), round(figures.lasts, 3)],
+        "batch_seconds": [round(value, 3) for value in figures.seconds],
+        "cpu_seconds_per_file": [round(value, 3) for value in figures.cpu],
         "mib": [round(value) for value in figures.mib],
         "kills": kills,
     }
