@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -12,7 +12,7 @@ from typing import Protocol
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.faults import translated
 from spark_jobs.job import threads_of
-from spark_jobs.runtime import Runtime
+from spark_jobs.runtime import Runtime, Spread
 from spark_jobs.spread_local import LocalSpread
 from spark_jobs.table_job import Declined, TableOutcome, not_begun, run_guarded
 from spark_jobs.worker import Work
@@ -33,6 +33,10 @@ class Hands(Protocol):
 
     def finished(self, within: float) -> list[Found]:
         """Those that are done; waits so many seconds at most, and not at all where `wake` will be called."""
+        ...
+
+    def drop(self) -> None:
+        """Forget those that were not begun yet."""
         ...
 
     def close(self) -> None:
@@ -58,6 +62,9 @@ class Processes:
             return []
         return [found for _, answer in self._pool.answers(within) for found in answer if not isinstance(found, int)]
 
+    def drop(self) -> None:
+        self._pool.left.clear()
+
     def close(self) -> None:
         self._pool.close()
 
@@ -74,11 +81,11 @@ class Threads:
         self._job, self._run, self._wake = job, run, wake
         self._done: queue.SimpleQueue[Found] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
-        self._open = 0
+        self._open: set[Future[None]] = set()
 
     @property
     def is_busy(self) -> bool:
-        return self._open > 0
+        return bool(self._open)
 
     def start(self, specs: Sequence[TableSpec]) -> None:
         for spec in specs:
@@ -86,15 +93,18 @@ class Threads:
 
     def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
         """Do this instead, for one table."""
-        self._open += 1
-        self._pool.submit(self._one, spec, run)
+        self._open.add(self._pool.submit(self._one, spec, run))
 
     def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: it wakes whoever waits
+        # Those that have ended first: their outcomes are there, and none that comes later is waited for in vain.
+        self._open = {future for future in self._open if not future.done()}
         found = []
         while not self._done.empty():
             found.append(self._done.get())
-        self._open -= len(found)
         return found
+
+    def drop(self) -> None:
+        self._open = {future for future in self._open if not future.cancel()}
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -119,7 +129,12 @@ def light_hands(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake
         return Processes(spread, job, specs)
     if spread is None:
         return heavy_hands(job, runtime, wake)
-    return Threads(job, lambda spec: next(spread.run(job, [spec])), _ROUNDS, wake)
+    return Threads(job, partial(_spread_one, spread, job), _ROUNDS, wake)
+
+
+def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
+    (found,) = list(spread.run(job, [spec]))  # to its end, where it tidies up
+    return found
 
 
 def heavy_hands(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:

@@ -83,6 +83,8 @@ class Loop:
                 self._collect(stream)
                 if self.now() >= ends:
                     self.stop.ask("its time is over")
+            self._light.drop()
+            self._heavy.drop()
             self._finish(stream)
         finally:
             stream.close()

@@ -238,6 +238,19 @@ def process_job(source: Source, seconds: float | None = None) -> JobSpec:
     return source.lake.job(source.specs, JobOptions(continuous=Continuous(seconds=seconds)))
 
 
+def test_a_stop_waits_for_what_was_begun_and_begins_nothing_that_waits(tmp_path: Path) -> None:
+    source = Source(SmallLake(tmp_path), specs_of(*(f"t{n:03d}" for n in range(60))))
+    source.load()
+    with kept(source.lake, source.specs) as job:
+        job.until(lambda: bool(job.results))
+        job.stop.ask("enough")
+    assert len({result.table for result in job.results}) < len(source.specs)
+    assert {result.status for result in job.results} == {"succeeded"}
+    with kept(source.lake, source.specs) as job:
+        job.until(source.is_taken)
+    source.check()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_is_told_to_stop_ends_well(source: Source, number: signal.Signals) -> None:
     with job_child(process_job(source)) as child:
