@@ -9,7 +9,7 @@ WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
 PINS ?=
-.PHONY: demo demo-check demo-embedded test test-airflow-oldest test-deep lint clean
+.PHONY: demo demo-check demo-embedded docs docs-serve test test-airflow-oldest test-deep lint clean
 .DELETE_ON_ERROR:
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
@@ -38,6 +38,13 @@ test-airflow-oldest:
 test-deep: $(VENV)/.dev
 	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/s3 tests/cluster tests/packages tests/compose
 
+# The documentation site, in build/site; warnings are errors. `docs-serve` shows it on the loopback as it is written.
+docs: $(VENV)/.docs
+	$(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(VENV)/.docs
+	$(BIN)/python -m mkdocs serve
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,7 +55,7 @@ clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # What is installed depends on pyproject.toml alone: the project itself is installed editable.
-$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(PINS)
 	@touch $@
 

@@ -82,12 +82,12 @@ def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
-        default_args={**_task_defaults(pipeline, connection), **(_again() if goes_on else {})},
         **deadline(late, GddlNotifier, {"connection": connection, "late": True}),
     ) as dag:
-        common = {"metadata": metadata, "pipeline": pipeline.dag_id}
+        # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
+        common = {"metadata": metadata, "pipeline": pipeline.dag_id, **_of_each_task(pipeline, connection)}
         if goes_on:
-            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **common)
+            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **{**common, **_again()})
         else:
             _loads(pipeline, common)
     # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
@@ -129,8 +129,8 @@ def schedule_of(timing: Timing) -> Any:
     return {"cron": f"{timing.cron} 0", "once": "@once", "continuous": "@continuous", "never": None}[timing.kind]
 
 
-def _task_defaults(pipeline: Pipeline, connection: str | None) -> dict[str, Any]:
-    defaults: dict[str, Any] = {
+def _of_each_task(pipeline: Pipeline, connection: str | None) -> dict[str, Any]:
+    given: dict[str, Any] = {
         "owner": pipeline.owner,
         "retries": int(configuration.number("retries")),
         "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
@@ -138,5 +138,5 @@ def _task_defaults(pipeline: Pipeline, connection: str | None) -> dict[str, Any]
         "weight_rule": "absolute",
     }
     if connection is not None:
-        defaults["on_failure_callback"] = GddlNotifier(connection=connection)
-    return defaults
+        given["on_failure_callback"] = GddlNotifier(connection=connection)
+    return given

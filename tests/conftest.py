@@ -61,14 +61,13 @@ class LocalPort:
     def read(self, path: str) -> list[dict[str, Any]]:
         if not DeltaCommits(self.runtime.storage).exists(path):
             return []
-        if self.name == "spark":
-            return self._read_by_spark(path)
         try:
             return pa.table(DeltaTable(path).scan()).to_pylist()
-        except DeltaError:  # a table that fell back to Spark, and has features that only Spark reads
-            return self._read_by_spark(path)
+        except DeltaError:  # a table with features that only Spark reads
+            return self.read_by_spark(path)
 
-    def _read_by_spark(self, path: str) -> list[dict[str, Any]]:
+    def read_by_spark(self, path: str) -> list[dict[str, Any]]:
+        """The same, by a reader that takes every table and a second of time."""
         from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - tests of the other engine import no Spark
 
         tables = Tables(self.spark.for_table(), DeltaCommits(self.runtime.storage))

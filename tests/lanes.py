@@ -5,6 +5,7 @@ Whatever starts something dear once for many tests, a variant of the scenarios o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,7 @@ _LONG_ON_SPARK = {
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_bounded_batches": ("test_killed_in_the_middle_of_many_batches",),
-    "test_tiers": (
-        "test_a_small_table_is_one_that_any_reader_takes",
-        "test_nothing_new_starts_no_spark",
-    ),
+    "test_tiers": ("test_nothing_new_starts_no_spark",),
     "test_jobs": (  # of a cluster
         "test_two_tasks_never_work_on_one_table",
         "test_a_job_stopped_and_a_driver_killed_are_gone_on_with",
@@ -43,6 +41,26 @@ _LONG_ON_SPARK = {
 }
 _LONG_MODULES_ON_SPARK = ("test_dead_refresh", "test_jobs")
 
+SHARED_BY_ENGINES = (
+    "dms_csv",
+    "dms_date_folders_by_time",
+    "dms_date_folders_other",
+    "dms_date_folders_slash",
+    "dms_other_files",
+    "dms_parallel_load",
+    "r01_default_choice",
+    "r02_redelivery_is_no_tie",
+    "r05_load_readable_only_later",
+    "r05_truncated_reload",
+    "r09_files_removed",
+    "r09_folder_vanished",
+    "r09_new_name_continues_the_load",
+    "r09_reload_of_two_files",
+    "r11_dropped_column_refused",
+    "r11_new_column_refused",
+    "r14_changed_sequence",
+)
+"""Scenarios of names, listings, plans and refusals: what is proved there is the same code for every engine."""
 
 _LONG = ("test_environments", "test_native")
 """Modules that install environments, or start everything that the compose file names."""
@@ -51,14 +69,18 @@ _LONG = ("test_environments", "test_native")
 def is_deep(item: pytest.Item) -> bool:
     """Costs minutes on Spark, seconds on the engine that the same pipeline drives.
 
-    What is left of it each time: every scenario as it is written, SIGKILL at every step of a batch, and random
-    histories on both engines side by side.
+    What is left of it each time: every scenario that has a part of Spark's own as it is written, SIGKILL at every step
+    of a batch, and random histories on both engines side by side.
     """
     name = item.path.stem
     if name in _LONG:
         return True
-    long = name in _LONG_MODULES_ON_SPARK or _function(item) in _LONG_ON_SPARK.get(name, ())
+    long = name in _LONG_MODULES_ON_SPARK or _function(item) in _LONG_ON_SPARK.get(name, ()) or _is_shared(item)
     return _engine(item) == "spark" and long
+
+
+def _is_shared(item: pytest.Item) -> bool:
+    return item.path.stem == "test_scenarios" and str(_params(item).get("scenario")) in SHARED_BY_ENGINES
 
 
 def _function(item: pytest.Item) -> str:
@@ -66,5 +88,8 @@ def _function(item: pytest.Item) -> str:
 
 
 def _engine(item: pytest.Item) -> str:
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return str(params.get("engine", "spark"))
+    return str(_params(item).get("engine", "spark"))
+
+
+def _params(item: pytest.Item) -> Mapping[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}

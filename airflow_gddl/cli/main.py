@@ -16,6 +16,7 @@ from airflow_gddl.cli.demo import demo
 from airflow_gddl.cli.erase import erase
 from airflow_gddl.cli.fake_databricks import fake_databricks
 from airflow_gddl.cli.maintain import maintain
+from airflow_gddl.cli.plan import plan
 from airflow_gddl.cli.pools import pools
 from airflow_gddl.cli.resync import resync
 from airflow_gddl.cli.run import run
@@ -33,7 +34,10 @@ Exit status: 0 all succeeded; 1 some table failed (the others are done); 2 wrong
 fault, try again. With --debug, anywhere, an error shows its traceback."""
 
 app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (validate, run, status, verify, maintain, erase, resync, simulate, demo, pools, bundle, fake_databricks):
+for command in (
+    *(validate, plan, run, status, verify, maintain, erase, resync, simulate, demo, pools, bundle),
+    fake_databricks,
+):
     app.command()(command)
 app.add_typer(errors.app, name="errors")
 app.add_typer(deploy.app, name="deploy")

@@ -47,6 +47,10 @@ class Screen:
         """A line (or several) on standard output."""
         self.out.print(Text(safe(text, lines=True), style))
 
+    def spans(self, cells: Iterable[Cell]) -> None:
+        """A line on standard output, each part of it in its own style; never folded."""
+        self.out.print(Text.assemble(*(_text(cell) for cell in cells)), soft_wrap=True)
+
     def dictate(self, text: str) -> None:
         """A line on standard output that may be copied as it is: never folded."""
         self.out.print(Text(safe(text)), soft_wrap=True)

@@ -17,6 +17,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from airflow_gddl.contract.errors import FatalError
 
 T = TypeVar("T")
+# A folder of ten thousand rows is compiled to half a million values, most of them of these.
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_json(value: object) -> str:
@@ -26,13 +28,21 @@ def to_json(value: object) -> str:
 
 def plain(value: Any) -> Any:
     """Dataclasses, mappings and tuples as dicts and lists, in field order."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return {name: plain(getattr(value, name)) for name in _field_names(kind)}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     return value
+
+
+@functools.cache
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
 
 
 def from_json(cls: type[T], text: str) -> T:

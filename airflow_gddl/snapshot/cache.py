@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ class Cache:
         for document in compiled.documents:
             _write(_place(generation, document.pipeline.dag_id), plain(document))
         _write(generation / _PROBLEMS, {"problems": compiled.problems})
-        rows = [list(astuple(row)) for row in compiled.directory.rows]
+        rows = [list(plain(row).values()) for row in compiled.directory.rows]
         _write(
             generation / _TABLES,
             {

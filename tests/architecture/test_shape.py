@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks")
+FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks", "website")
 MODULE_LINES = 300
 FUNCTION_LINES = 50
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}

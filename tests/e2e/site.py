@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +89,10 @@ def order(root: Path) -> Order:
         "triggerer": {"triggerer_health_check_threshold": "8", "job_heartbeat_sec": "2"},
         "dag_processor": {"min_file_process_interval": "2", "stale_dag_threshold": "2"},
     }
-    settings = HomeSettings(dags=ROOT / "dags", port=free_port(0), parallelism=4, title="end to end", more=more)
+    dags = root / "dags"
+    shutil.copytree(ROOT / "dags", dags)
+    shutil.copy(Path(__file__).with_name("consumer.py"), dags)
+    settings = HomeSettings(dags=dags, port=free_port(0), parallelism=4, title="end to end", more=more)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     own = {"E2E_JOB": str(root)}
     return Order(home=Home(root / "airflow"), settings=settings, environ=environ, own=own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
@@ -20,6 +22,16 @@ def test_a_rerun_takes_what_its_conf_names(site: Site) -> None:
     site.load(SHOP, tables=["shop.b"], full_refresh=True)
     assert [job["tables"] for job in site.jobs("shop")][1:] == [["shop.b"]]
     assert [job["options"]["full_refresh"] for job in site.jobs("shop")] == [False, True]
+
+
+def test_a_table_starts_a_dag_of_its_users_and_tells_it_what_is_new(site: Site) -> None:
+    site.land("shop.a", "20240105-000000000.parquet")
+    site.load(SHOP)
+    run_id = site.jobs("shop")[-1]["run_id"]
+    told = site.root / f"consumed-{run_id}.json"
+    site.running.wait("the users' DAG to run", told.exists)
+    event = json.loads(told.read_text())
+    assert (event["rows"], event["changes"], event["version"], event["lag_seconds"]) == (3, 3, 1, 12.5)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.scenarios.playing import Seen, play
 
 SCENARIOS = load_all()
 # Each request through Spark's own way to S3 costs, and a table takes some hundred: a sample always, the others deep.
-SAMPLE = ("history_versions", "r09_reload")
+SAMPLE = ("r09_reload",)
 pytestmark = pytest.mark.timeout(1500)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from tests.lanes import SHARED_BY_ENGINES
 from tests.oracle import Outcome, ReplicaRow, Run, Value, replay
 from tests.oracle.model import Change
 from tests.scenarios.comparing import assert_errors, assert_rows
@@ -32,6 +33,12 @@ expect: {replica: [{id: 1}]}
 def test_every_rule_has_a_scenario(rule: str) -> None:
     """But rule 13, which takes two processes at once."""
     assert [s.name for s in SCENARIOS if rule in s.rule]
+
+
+def test_every_rule_is_played_on_spark_every_time() -> None:
+    assert {s.name for s in SCENARIOS} > set(SHARED_BY_ENGINES)
+    played = {rule for s in SCENARIOS if s.name not in SHARED_BY_ENGINES for rule in s.rule}
+    assert played == {rule for s in SCENARIOS for rule in s.rule}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -91,6 +92,15 @@ def job_child(job: JobSpec, *more: str, env: Mapping[str, str] | None = None) ->
 
 
 def killed_child(job: JobSpec, step: str, occurrence: int = 1) -> Ended:
-    """The job, killed right after the step; its JVM is dead too when this returns."""
-    with Child("tests.spark.crash_child", [to_json(job), step, str(occurrence)]) as child:
+    """The job of one table, killed right after the step; its JVM is dead too when this returns."""
+    (spec,) = job.tables
+    return killed_at(job, {spec.table: step}, occurrence)
+
+
+def killed_at(job: JobSpec, steps: Mapping[str, str], occurrence: int = 1) -> Ended:
+    """The job, killed when each of its tables stands right after its step."""
+    roomy = {size: replace(tier, cores=max(tier.cores, len(steps))) for size, tier in job.tiers.items()}
+    with Child(
+        "tests.spark.crash_child", [to_json(replace(job, tiers=roomy)), json.dumps(steps), str(occurrence)]
+    ) as child:
         return child.end()

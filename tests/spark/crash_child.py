@@ -1,11 +1,17 @@
-"""A job that dies by SIGKILL right after a step: `python -m tests.spark.crash_child SPEC STEP OCCURRENCE`."""
+"""A job that dies by SIGKILL right after a step: `python -m tests.spark.crash_child SPEC DEATHS OCCURRENCE`.
+
+DEATHS is a JSON object, the step of each table. With several tables each stands still after its step, and the process
+dies once all of them do.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import JobResult
@@ -22,23 +28,31 @@ SURVIVED = 3
 @dataclass
 class Killer:
     """Attributes:
-    left: occurrences of the step up to the deadly one.
+    left: by table and step, occurrences up to the deadly one.
     """
 
-    step: str
-    left: int
+    left: dict[tuple[str, str], int]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, told: Step) -> None:
-        self.left -= told.step == self.step
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        here = (told.table, told.step)
+        with self._lock:
+            if here not in self.left:
+                return
+            self.left[here] -= 1
+            if self.left[here] > 0:
+                return
+            if not any(self.left.values()):
+                os.kill(os.getpid(), signal.SIGKILL)
+        threading.Event().wait()
 
 
-def main(spec: str, step: str, occurrence: str) -> int:
+def main(spec: str, deaths: str, occurrence: str) -> int:
     job = read_spec(spec)
+    killer = Killer(dict.fromkeys(json.loads(deaths).items(), int(occurrence)))
     spark = LazySpark(SessionSettings(cores=2, memory="2g", brief=True))
     try:
-        run_job(job, Runtime(storage=Storage(), spark=spark, observe=Killer(step, int(occurrence))), _show)
+        run_job(job, Runtime(storage=Storage(), spark=spark, observe=killer), _show)
     finally:
         spark.stop()
     return SURVIVED

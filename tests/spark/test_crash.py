@@ -11,7 +11,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from tests.conftest import LocalPort
 from tests.oracle import replay
-from tests.spark.children import Ended, killed_child
+from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
 from tests.spark.telling import Told, by_engine, by_oracle, differences, everything
@@ -25,11 +25,11 @@ class Played:
     """By table.
 
     Attributes:
-        ended: how each child ended.
+        ended: how the child ended in which each table stood after its step.
         between: the tables after the crash, before the rerun.
     """
 
-    ended: Mapping[str, Ended]
+    ended: Ended
     between: Mapping[str, Told]
     rerun: Mapping[str, JobResult]
     held: Mapping[str, Told]
@@ -47,9 +47,8 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     assert {result.status for result in first.values()} == {"succeeded"}, first
     for spec in specs:
         lake.land(spec, BROKEN, TYPES)
-    ended = {
-        s.table: killed_child(spark.tiered(lake.job([s], run_id=f"dies-{step}")), step) for step, s in broken.items()
-    }
+    job = spark.tiered(lake.job(list(broken.values()), run_id="dies"))
+    ended = killed_at(job, {spec.table: step for step, spec in broken.items()})
     between = {s.table: everything(lake.layout(s)) for s in broken.values()}
     rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
     return Played(ended, between, rerun, {s.table: everything(lake.layout(s)) for s in specs} | {
@@ -68,11 +67,9 @@ def test_the_undisturbed_run_is_right(played: Played) -> None:
     )
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_the_child_died_where_it_should(step: str, played: Played) -> None:
-    ended = played.ended[table(step)]
-    assert ended.status == -signal.SIGKILL, ended
-    assert ended.out == ""
+def test_the_child_died_where_it_should(played: Played) -> None:
+    assert played.ended.status == -signal.SIGKILL, played.ended
+    assert played.ended.out == ""
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -12,7 +12,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.oracle import replay
-from tests.spark.children import Ended, killed_child
+from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
 from tests.spark.telling import Told, by_engine, by_oracle, differences, everything
@@ -32,7 +32,7 @@ class Played:
         left: files that the refresh has left beside the tables.
     """
 
-    ended: Mapping[str, Ended]
+    ended: Ended
     before: Told
     between: Mapping[str, Told]
     rerun: Mapping[str, JobResult]
@@ -52,9 +52,8 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
         done = lake.run(spark, lake.job(specs, run_id="before"))
         assert {result.status for result in done.values()} == {"succeeded"}, done
     before = by_engine(lake.layout(UNDISTURBED))
-    ended = {
-        s.table: killed_child(spark.tiered(lake.job([s], REFRESH, f"dies-{step}")), step) for step, s in broken.items()
-    }
+    job = spark.tiered(lake.job(list(broken.values()), REFRESH, "dies"))
+    ended = killed_at(job, {spec.table: step for step, spec in broken.items()})
     between = {s.table: by_engine(lake.layout(s)) for s in broken.values()}
     refreshed = lake.run(spark, lake.job([UNDISTURBED], REFRESH, "refresh"))
     rerun = lake.run(spark, lake.job(list(broken.values()), run_id="rerun"))
@@ -79,9 +78,8 @@ def test_the_undisturbed_refresh_is_right(played: Played) -> None:
     assert (result.status, result.mode, result.changes_written) == ("succeeded", "refresh", 0), result.error
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_the_child_died_where_it_should(step: str, played: Played) -> None:
-    assert played.ended[table(step)].status == -signal.SIGKILL, played.ended[table(step)]
+def test_the_child_died_where_it_should(played: Played) -> None:
+    assert played.ended.status == -signal.SIGKILL, played.ended
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -66,23 +66,22 @@ def test_a_tier_changes_no_row(engine: EnginePort, tmp_path: Path, size: str) ->
     assert rows == {1: (10, None, 1), 3: (2**40, None, 3), 4: (44, "x", 5)}
     (verdict,) = engine.run(job(tmp_path, size, action="verify"))
     assert verdict.details["verdict"] == "equal", verdict
+    if size == "small":
+        any_reader_takes_it(cast("LocalPort", engine), tmp_path)
+    elif cast("LocalPort", engine).name == "spark":
+        it_deletes_by_vector(cast("LocalPort", engine), tmp_path)
 
 
-def test_a_small_table_is_one_that_any_reader_takes(engine: EnginePort, tmp_path: Path) -> None:
-    play(engine, tmp_path, "small")
-    for path in (layout(tmp_path).replica, layout(tmp_path).changes, layout(tmp_path).history):
+def any_reader_takes_it(port: LocalPort, root: Path) -> None:
+    for path in (layout(root).replica, layout(root).changes, layout(root).history):
         read = DeltaTable(path)
         assert read.protocol().reader_features in (None, []), path
-        assert read.to_pyarrow_table().num_rows == len(engine.read(path))
+        assert pa.table(read.scan()).num_rows == len(port.read_by_spark(path))
 
 
-def test_a_larger_table_deletes_by_vector(engine: EnginePort, tmp_path: Path) -> None:
-    port = cast("LocalPort", engine)
-    if port.name != "spark":
-        pytest.skip("a thing of Spark's engine")
-    play(engine, tmp_path, "large")
+def it_deletes_by_vector(port: LocalPort, root: Path) -> None:
     tables = Tables(port.spark.for_table(), DeltaCommits(Storage()))
-    detail = tables.handle(layout(tmp_path).replica).detail().collect()[0]
+    detail = tables.handle(layout(root).replica).detail().collect()[0]
     assert {"deletionVectors", "typeWidening"} <= set(detail["tableFeatures"])
 
 

@@ -28,6 +28,7 @@ from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, c
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "Bundle")
+CARRIERS += ("advice",)  # of a plan
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
@@ -84,8 +85,9 @@ def test_every_code_is_documented_and_every_documented_one_exists() -> None:
 def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:
     found = documented_codes()
     assert len({row[0] for row in found}) == len(found)
-    kinds = {"fatal", "passing", "problem", "row", "file", "warning"}
+    kinds = {"fatal", "passing", "problem", "row", "file", "warning", "advice"}
     assert [row for row in found if len(row) != 4 or row[1] not in kinds or not all(row)] == []
+    assert [row for row in found if row[3] in ("the same", "as before")] == [], "a row is read alone"
     tables = [re.findall(r"^\| `(\w+)`", part, re.MULTILINE) for part in page("codes.md").split("\n## ")]
     assert all(names == sorted(names) for names in tables)
 

@@ -1,0 +1,156 @@
+"""`gddl plan`: what the metadata will cost, before it is deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.catalog import Catalog
+from airflow_gddl.cli import exits, options, plan_view, problems, surroundings
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.errors import GddlError, MetadataError
+from airflow_gddl.planning import AIRFLOW, MWAA, Limits, Metadata, make_plan
+from airflow_gddl.planning.limits import mwaa_limits
+from airflow_gddl.state.facts import TableRecord
+from airflow_gddl.state.reading import StateReader
+
+_MwaaClass = Annotated[
+    str, typer.Option("--mwaa-class", metavar="CLASS", help=f"Airflow on MWAA: {', '.join(MWAA)}. Default: your own.")
+]
+_Workers = Annotated[int | None, typer.Option("--workers", min=1, help="MWAA: its maximum of workers. Default: 10.")]
+_Schedulers = Annotated[int | None, typer.Option("--schedulers", min=1, help="How many. Default: 1, on MWAA 2.")]
+_Triggers = Annotated[
+    int | None,
+    typer.Option("--triggers", min=1, help="That all triggerers serve at once. Default: 1000, on MWAA a scheduler."),
+]
+_Tasks = Annotated[
+    int | None,
+    typer.Option("--tasks", min=1, help="That all workers run at once. Default: 32, on MWAA by class and workers."),
+]
+_Vcpus = Annotated[int | None, typer.Option("--emr-vcpus", min=1, help="Quota of EMR Serverless. Default: 16.")]
+_Day = Annotated[str, typer.Option("--day", metavar="DATE", help="Day to show. Default: the busiest of the next 31.")]
+_Seconds = Annotated[
+    list[str] | None,
+    typer.Option("--seconds", metavar="TIER=SECONDS", help="What a table of a tier takes, if you know better."),
+]
+_NoRecords = Annotated[bool, typer.Option("--no-records", help="Don't look into the lake for former runs.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The options that say what Airflow and the account bear."""
+
+    mwaa_class: str
+    workers: int | None
+    schedulers: int | None
+    triggers: int | None
+    tasks: int | None
+    emr_vcpus: int | None
+
+    def limits(self) -> Limits:
+        made = self._of_class() if self.mwaa_class else AIRFLOW
+        named = {name: getattr(self, name) for name in ("schedulers", "triggers", "tasks", "emr_vcpus")}
+        return replace(made, **{name: value for name, value in named.items() if value is not None})
+
+    def _of_class(self) -> Limits:
+        if self.mwaa_class not in MWAA:
+            raise _wrong(f"--mwaa-class {self.mwaa_class!r} is none of AWS's classes", f"name one of {', '.join(MWAA)}")
+        return mwaa_limits(self.mwaa_class, self.workers, self.schedulers)
+
+
+def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    mwaa_class: _MwaaClass = "",
+    workers: _Workers = None,
+    schedulers: _Schedulers = None,
+    triggers: _Triggers = None,
+    tasks: _Tasks = None,
+    emr_vcpus: _Vcpus = None,
+    day: _Day = "",
+    seconds: _Seconds = None,
+    no_records: _NoRecords = False,
+) -> None:
+    """Tell what the metadata will cost Airflow and the platform, and what to change; exit status 1: it does not fit."""
+    around = surroundings.of(ctx)
+    asked = _Asked(
+        mwaa_class=mwaa_class,
+        workers=workers,
+        schedulers=schedulers,
+        triggers=triggers,
+        tasks=tasks,
+        emr_vcpus=emr_vcpus,
+    )
+    limits, chosen = asked.limits(), _day(day)
+    catalog = metadata_folder.read(around, metadata)
+    if catalog.problems:
+        problems.show(around.screen, catalog.problems, error=True)
+    records = {} if no_records else _records(around, catalog)
+    planned = _planned(catalog, records, _given(seconds or (), catalog))
+    made = make_plan(planned, limits, around.now().date(), chosen)
+    if json:
+        around.screen.record({"fits": made.fits, **plan_view.plain_plan(made)})
+    else:
+        plan_view.show(around.screen, made)
+    if catalog.problems:
+        raise typer.Exit(exits.BAD_METADATA)
+    if not made.fits:
+        raise typer.Exit(exits.FAILED)
+
+
+def _planned(catalog: Catalog, records: Mapping[str, TableRecord], given: Mapping[str, float]) -> Metadata:
+    made = Metadata(
+        tables=catalog.tables,
+        tiers=catalog.tiers,
+        runner=catalog.runner,
+        settings=catalog.runners.get(catalog.runner) or {},
+        records=records,
+        given=given,
+    )
+    if not made.pipelines:
+        raise MetadataError("NO_TABLES", "no enabled table in the metadata", remedy="add a row to tables/")
+    return made
+
+
+def _records(around: Surroundings, catalog: Catalog) -> Mapping[str, TableRecord]:
+    """What is known of former runs; nothing where the lake can't be read, which is told."""
+    now = around.now().timestamp()
+    try:
+        known = StateReader(catalog.roots.lake, lambda: now, environ=around.environ).read()
+    except GddlError as error:
+        around.screen.warn(f"no records of runs: {error}", "yellow")
+        return {}
+    for trouble in known.troubles:
+        around.screen.warn(trouble.what, "yellow")
+    return known.records
+
+
+def _given(seconds: Sequence[str], catalog: Catalog) -> dict[str, float]:
+    found = {}
+    for text in seconds:
+        tier, _, number = text.partition("=")
+        try:
+            found[tier] = float(number)
+        except ValueError:
+            raise _wrong(f"--seconds {text!r} is not TIER=SECONDS", "write e.g. --seconds small=0.1") from None
+        if tier not in catalog.tiers or not 0 < found[tier] < 1e6:
+            names = ", ".join(catalog.tiers)
+            raise _wrong(f"--seconds {text!r} names no tier, or no time", f"tiers are {names}")
+    return found
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise _wrong(f"--day {text!r} is no day", "write e.g. 2026-12-24") from None
+
+
+def _wrong(what: str, remedy: str) -> MetadataError:
+    return MetadataError("PLAN_OPTION_INVALID", what, remedy=remedy)

@@ -1,0 +1,131 @@
+"""A plan on the screen: figures beside limits, tiers, pools, the day minute by minute, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.text import count, duration
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.planning import Plan
+from airflow_gddl.planning.figures import Figure
+from airflow_gddl.planning.pools import PoolUse
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_QUIET = "·"
+_RULER = "     " + "".join(f":{minute:02d}".ljust(15) for minute in (0, 15, 30, 45)) + "  an hour"
+
+
+def plain_plan(plan: Plan) -> dict[str, Any]:
+    """As `--json` prints it."""
+    made: dict[str, Any] = plain(plan)
+    return made
+
+
+def show(screen: Screen, plan: Plan) -> None:
+    """Everything, the advice last: it stays on the screen."""
+    kinds = ", ".join(f"{many:,} {kind}" for kind, many in plan.started_by.items())
+    screen.say(f"{plan.tables:,} tables in {plan.dags:,} DAGs ({kinds}, 2 of upkeep), runner {plan.runner}", "bold")
+    _table(screen, ("", "planned", "limit", ""), [_figure(figure) for figure in plan.figures])
+    _tiers(screen, plan)
+    _table(screen, ("pool", "slots", "wanted", "taken", "longest wait", ""), [_pool(pool) for pool in plan.pools])
+    screen.say("")
+    screen.say(f"{plan.runs:,} runs on {plan.day}, by the minute (UTC)", "bold")
+    for line in histogram(plan.runs_per_minute, _limit(plan)):
+        screen.spans(line)
+    screen.say("")
+    for peak in plan.peaks:
+        schedules = ", ".join(f"{many:,} of {schedule}" for schedule, many in list(peak.schedules.items())[:3])
+        screen.say(f"{peak.minute}  {count(peak.runs):>5} runs: {schedules}")
+    _advice(screen, plan)
+
+
+def _tiers(screen: Screen, plan: Plan) -> None:
+    heads = ("tier", "tables", "DAGs", "runs", "a table", "a full run", "engine", "seconds from")
+    rows = [
+        (
+            tier.tier,
+            count(tier.tables),
+            count(tier.dags),
+            count(tier.runs),
+            duration(tier.table_seconds),
+            duration(tier.run_seconds),
+            tier.engine,
+            tier.basis,
+        )
+        for tier in plan.tiers
+    ]
+    columns = [Column(head, "right" if 1 <= number <= 5 else "left") for number, head in enumerate(heads)]
+    screen.say("")
+    screen.table(columns, rows)
+
+
+def _table(screen: Screen, heads: Sequence[str], rows: list[list[Cell | str]]) -> None:
+    screen.say("")
+    last = len(heads) - 1
+    screen.table([Column(head, "right" if 0 < n < last else "left") for n, head in enumerate(heads)], rows)
+
+
+def _figure(figure: Figure) -> list[Cell | str]:
+    above = ("tight", "yellow") if figure.soft else ("TOO MUCH", "bold red")
+    verdict, style = ("fits", "green") if figure.fits else above
+    limit = "" if figure.limit is None else count(round(figure.limit))
+    return [figure.text, count(round(figure.planned)), limit, Cell(verdict if figure.limit is not None else "", style)]
+
+
+def _pool(pool: PoolUse) -> list[Cell | str]:
+    verdict = "" if pool.needed <= pool.slots else f"needs {pool.needed:,}"
+    wait = f"{duration(pool.longest_wait)}" if pool.longest_wait else ""
+    return [
+        pool.pool,
+        count(pool.slots),
+        count(pool.demand),
+        f"{100 * pool.busy:.0f} %",
+        wait,
+        Cell(verdict, "bold red"),
+    ]
+
+
+def _limit(plan: Plan) -> float:
+    return next((figure.limit for figure in plan.figures if figure.name == "starts" and figure.limit), 1.0)
+
+
+def histogram(per_minute: Sequence[int], limit: float) -> Iterator[list[Cell]]:
+    """A line for each hour: a bar for each minute, full at the limit, red above it.
+
+    Args:
+        per_minute: of the 1,440 minutes of a day.
+    """
+    yield [Cell(_RULER, "dim")]
+    for hour in range(24):
+        minutes = per_minute[60 * hour : 60 * hour + 60]
+        bars = [Cell(_bar(runs, limit), _style(runs, limit)) for runs in minutes]
+        yield [Cell(f"{hour:02d}h  ", "dim"), *bars, Cell(f"  {sum(minutes):>7,}")]
+
+
+def _bar(runs: int, full: float) -> str:
+    # Any run at all is seen: a bar is rounded up.
+    return _QUIET if runs == 0 else _BARS[max(1, min(8, -int(-8 * runs // full)))]
+
+
+def _style(runs: int, limit: float) -> str:
+    if runs == 0:
+        return "dim"
+    return "bold red" if runs > limit else "yellow" if runs > limit / 2 else "green"
+
+
+def _advice(screen: Screen, plan: Plan) -> None:
+    screen.say("")
+    if not plan.advice:
+        screen.say("nothing to change", "green")
+    for advice in plan.advice:
+        style = "bold red" if advice.level == "limit" else "yellow"
+        screen.spans([Cell(f"[{advice.code}] ", style), Cell(advice.message)])
+        screen.spans([Cell("    change ", "bold"), Cell(advice.change)])
+        if advice.tables:
+            more = f" and {advice.count - len(advice.tables):,} more" if advice.count > len(advice.tables) else ""
+            screen.spans([Cell("    tables ", "bold"), Cell(", ".join(advice.tables) + more)])
+    if not plan.fits:
+        screen.say("")
+        screen.say("as it is, this does not fit", "bold red")

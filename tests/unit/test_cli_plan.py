@@ -1,0 +1,135 @@
+"""`gddl plan`: what a person sees, what a program reads, and when it says no."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.plan_view import histogram
+from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.planning.advice import advice
+from airflow_gddl.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.state.facts import TableRecord
+from airflow_gddl.stores import open_store
+from tests.unit.metadata_folder import row_file, write
+from tests.unit.pages import section
+
+AROUND = Surroundings(
+    environ={}, now=lambda: datetime(2026, 11, 1, 12, tzinfo=UTC), new_id=lambda: "aa", job_command=()
+)
+MANY = [f"{{table: shop.t{n:03d}, keys: [id], size: large, schedule: '0 6 * * *'}}" for n in range(60)]
+
+
+def gddl(folder: Path, *arguments: str) -> int:
+    return invoke(["plan", "--metadata", str(folder), *arguments], AROUND)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    rows = ("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], size: medium}")
+    return write(tmp_path, {"tables/t.yaml": row_file(*rows)})
+
+
+def test_a_folder_that_fits(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gddl(small) == 0
+    shown = capsys.readouterr().out
+    assert "2 tables in 4 DAGs (2 cron, 2 of upkeep), runner local" in shown
+    assert "48 runs on 2026-11-01" in shown
+    assert "nothing to change" in shown
+
+
+def test_a_folder_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path, {"tables/t.yaml": row_file(*MANY)})
+    assert gddl(folder, "--mwaa-class", "mw1.small") == 1
+    shown = capsys.readouterr().out
+    assert "[DAGS_OVER_CLASS] 62 DAGs, and mw1.small is documented for 50" in shown
+    assert "shop.t000, shop.t001, shop.t002, shop.t003, shop.t004 and 55 more" in shown
+    assert "06:00     60 runs: 60 of 0 6 * * *" in shown
+    assert "as it is, this does not fit" in shown
+
+
+def test_json_is_one_line_that_adds_up(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gddl(small, "--json", "--day", "2026-12-24", "--seconds", "medium=4", "--no-records") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    made = json.loads(line)
+    assert (made["fits"], made["day"], made["runs"], sum(made["runs_per_minute"])) == (True, "2026-12-24", 48, 48)
+    assert [(tier["tier"], tier["table_seconds"], tier["basis"]) for tier in made["tiers"]] == [
+        ("medium", 4.0, "given"),
+        ("small", 0.05, "benchmarks"),
+    ]
+    told = section("cli.md", "Plan")
+    parts = (made, made["figures"][0], plain(advice(code="A", level="limit", message="m", change="c")))
+    assert [key for part in parts for key in part if f"`{key}`" not in told] == []
+
+
+def test_times_are_those_of_former_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"shop.t{n}" for n in range(5)]
+    folder = write(tmp_path, {"tables/t.yaml": row_file(*(f"{{table: {name}, keys: [id]}}" for name in names))})
+    lake = str(folder / "lake")
+    results = [JobResult(table=name, status="succeeded", started_at="2026-10-31", seconds=7.0) for name in names]
+    records = {result.table: TableRecord().after(result, 0.0) for result in results}
+    path = place(lake, "by-hand", "runs")
+    update_runs(open_store(lake), path, lambda before: replace(before, tables=records), RunsDocument)
+    assert gddl(folder, "--json") == 0
+    (tier,) = json.loads(capsys.readouterr().out)["tiers"]
+    assert (tier["table_seconds"], tier["basis"]) == (7.0, "records")
+    assert gddl(folder, "--json", "--no-records") == 0
+    assert json.loads(capsys.readouterr().out)["tiers"][0]["basis"] == "benchmarks"
+
+
+def test_what_airflow_bears_can_be_told(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--schedulers", "3", "--triggers", "70", "--tasks", "9", "--emr-vcpus", "400", "--json")
+    assert gddl(small, *options) == 0
+    limits = json.loads(capsys.readouterr().out)["limits"]
+    assert [limits[name] for name in ("schedulers", "triggers", "tasks", "emr_vcpus")] == [3, 70, 9, 400]
+
+
+def test_bad_rows_are_named_and_the_others_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = row_file("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], delete: sometimes}")
+    assert gddl(write(tmp_path, {"tables/t.yaml": rows})) == 2
+    shown = capsys.readouterr()
+    assert "1 tables in 3 DAGs" in shown.out
+    assert "FIELD_VALUE" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--mwaa-class", "mw1.huge"), "PLAN_OPTION_INVALID"),
+        (("--day", "tomorrow"), "PLAN_OPTION_INVALID"),
+        (("--seconds", "small"), "PLAN_OPTION_INVALID"),
+        (("--seconds", "tiny=3"), "PLAN_OPTION_INVALID"),
+        (("--seconds", "small=0"), "PLAN_OPTION_INVALID"),
+    ],
+)
+def test_options_that_mean_nothing(
+    small: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: str
+) -> None:
+    assert gddl(small, *arguments) == 2
+    assert f"[{code}]" in capsys.readouterr().err
+
+
+def test_nothing_to_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = row_file("{table: shop.a, keys: [id], enabled: false}")
+    assert gddl(write(tmp_path, {"tables/t.yaml": rows})) == 2
+    assert "[NO_TABLES]" in capsys.readouterr().err
+
+
+def test_the_histogram_has_a_bar_for_each_minute() -> None:
+    per_minute = [0] * 1440
+    per_minute[6 * 60 + 30], per_minute[7 * 60], per_minute[8 * 60] = 80, 1, 12
+    lines = list(histogram(per_minute, 20.0))
+    assert len(lines) == 25
+    six, seven, eight = lines[7], lines[8], lines[9]
+    assert [len(line) for line in (six, seven, eight)] == [62, 62, 62]
+    assert (six[31].text, six[31].style, six[-1].text.strip()) == ("█", "bold red", "80")
+    assert (seven[1].text, seven[1].style) == ("▁", "green")
+    assert (eight[1].text, eight[1].style) == ("▅", "yellow")
+    assert {cell.text for cell in six[1:31]} == {"·"}

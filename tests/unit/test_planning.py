@@ -1,0 +1,273 @@
+"""What the metadata will cost: counts, hot minutes, pools, quotas, and which advice is given when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
+from airflow_gddl.planning import AIRFLOW, MWAA, Limits, Metadata, Plan, make_plan
+from airflow_gddl.planning.advice import Advice
+from airflow_gddl.planning.limits import mwaa_limits, smallest_class
+from airflow_gddl.state.facts import RunFact, TableRecord, to_list
+
+SUNDAY = date(2026, 11, 1)
+EMR = {"execution_role": "arn:a", "entry_point": "s3://a", "application_id": "00f"}
+
+
+def table(number: int, **fields: Any) -> TableSpec:
+    return TableSpec(table=f"shop.t{number:05d}", keys=("id",), **fields)
+
+
+def tables(many: int, **fields: Any) -> tuple[TableSpec, ...]:
+    return tuple(table(number, **fields) for number in range(many))
+
+
+def planned(rows: Iterable[TableSpec], limits: Limits = AIRFLOW, day: date | None = SUNDAY, **more: Any) -> Plan:
+    metadata = Metadata(**{"tables": tuple(rows), "tiers": DEFAULT_TIERS, **more})
+    return make_plan(metadata, limits, SUNDAY, day)
+
+
+def advice(plan: Plan, code: str) -> Advice:
+    (found,) = [one for one in plan.advice if one.code == code]
+    return found
+
+
+def codes(plan: Plan) -> set[str]:
+    return {one.code for one in plan.advice}
+
+
+def figure(plan: Plan, name: str) -> tuple[float, float | None]:
+    (found,) = [one for one in plan.figures if one.name == name]
+    return found.planned, found.limit
+
+
+def test_a_small_folder_fits_and_needs_no_change() -> None:
+    plan = planned([*tables(300), table(900, size="medium"), table(901, enabled=False)])
+    assert (plan.tables, plan.dags, plan.started_by) == (301, 5, {"cron": 3})
+    assert (plan.runs, sum(plan.runs_per_minute), len(plan.runs_per_minute)) == (72, 72, 1440)
+    assert (plan.advice, plan.fits) == ((), True)
+    assert figure(plan, "tasks_per_day") == (216, None)
+    assert [(tier.tier, tier.tables, tier.dags, tier.engine) for tier in plan.tiers] == [
+        ("medium", 1, 1, "delta_rs"),
+        ("small", 300, 2, "delta_rs"),
+    ]
+
+
+def test_the_busiest_day_is_shown_unless_another_is_asked_for() -> None:
+    rows = [
+        table(1, size="medium", schedule="@daily"),
+        table(2, size="medium", schedule="0 6 * * 3"),
+        table(3, size="medium", schedule="0 7 15 * *"),
+    ]
+    assert (planned(rows, day=None).day, planned(rows, day=None).runs) == ("2026-11-04", 2)
+    assert planned(rows, day=date(2026, 11, 15)).runs == 2
+    assert planned(rows).runs == 1
+
+
+def test_a_hot_minute_is_named_with_its_schedule_and_tables() -> None:
+    plan = planned(
+        [*tables(50, size="medium"), *(table(1000 + n, size="medium", schedule="0 6 * * *") for n in range(30))]
+    )
+    peak = plan.peaks[0]
+    assert peak.minute == "06:00"
+    assert peak.schedules["0 6 * * *"] == 30
+    found = advice(plan, "STARTS_CROWDED")
+    assert "06:00" in found.message
+    assert "'0 6 * * *' of 30 runs" in found.change
+    assert (found.tables[0], found.count, found.level) == ("shop.t01000", 30, "advice")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "way_out"),
+    [("@hourly", "tables_per_job"), ("@daily", "other hours"), ("*/15 * * * *", "a preset")],
+)
+def test_how_to_spread_depends_on_the_schedule(schedule: str, way_out: str) -> None:
+    plan = planned(tables(1300, size="medium", schedule=schedule), given={"medium": 0.1})
+    assert way_out in advice(plan, "STARTS_CROWDED").change
+
+
+def test_a_class_that_is_too_small_is_answered_with_the_one_that_fits() -> None:
+    rows = tables(300, size="medium", schedule="0 5 * * *")
+    plan = planned(rows, mwaa_limits("mw1.medium"), runner="databricks", settings={"wheel": "/Volumes/a.whl"})
+    found = advice(plan, "DAGS_OVER_CLASS")
+    assert (found.level, plan.fits) == ("limit", False)
+    assert "302 DAGs" in found.message
+    assert "--mwaa-class mw1.large" in found.change
+    assert "tiers.medium.tables_per_job" in found.change
+    larger = planned(rows, mwaa_limits("mw1.2xlarge"), runner="databricks", settings={"wheel": "/Volumes/a.whl"})
+    assert advice(larger, "CLASS_LARGER_THAN_NEEDED").change == "--mwaa-class mw1.large"
+
+
+def test_classes_hold_what_is_documented() -> None:
+    assert {name: made.dags for name, made in MWAA.items()} == {
+        "mw1.micro": 25,
+        "mw1.small": 50,
+        "mw1.medium": 250,
+        "mw1.large": 1000,
+        "mw1.xlarge": 2000,
+        "mw1.2xlarge": 4000,
+    }
+    assert [smallest_class(dags) for dags in (25, 26, 4000, 4001)] == ["mw1.micro", "mw1.small", "mw1.2xlarge", None]
+    limits = mwaa_limits("mw1.large", workers=5, schedulers=3)
+    assert (limits.tasks, limits.cpus, limits.triggers, limits.schedulers) == (100, 20, 3000, 3)
+
+
+def test_jobs_belong_elsewhere_than_on_mwaa() -> None:
+    assert "JOBS_ON_MWAA" in codes(planned(tables(3), mwaa_limits("mw1.small")))
+    elsewhere = planned(tables(3), mwaa_limits("mw1.small"), runner="emr_serverless", settings=EMR)
+    assert "JOBS_ON_MWAA" not in codes(elsewhere)
+
+
+def test_packs_that_many_schedules_keep_apart() -> None:
+    scattered = planned(table(n, schedule=f"{n} * * * *") for n in range(60))
+    found = advice(scattered, "PACKS_SCATTERED")
+    assert (found.count, found.level) == (60, "advice")
+    assert "60 packs where 2 would do, 60 of them of one table" in found.message
+    assert "60 schedules" in found.message
+    assert "PACKS_SCATTERED" not in codes(planned(tables(2000)))
+
+
+def test_a_pool_with_too_few_slots_says_how_many_it_needs() -> None:
+    rows = tables(200, size="medium", schedule="0 6 * * *")
+    plan = planned(rows, given={"medium": 60.0})
+    (pool,) = plan.pools
+    # 200 runs of 62 seconds through 4 slots: the last waits for 49 rounds.
+    assert (pool.demand, pool.longest_wait) == (200, 49 * 62)
+    assert 17 <= pool.needed <= 20
+    found = advice(plan, "POOL_SHORT")
+    assert f"tiers.medium.slots: 4 → {pool.needed}" in found.change
+    assert found.count == 200
+    wider = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], slots=pool.needed)}
+    assert "POOL_SHORT" not in codes(planned(rows, tiers=wider, given={"medium": 60.0}))
+
+
+def test_a_pool_that_never_gets_done() -> None:
+    plan = planned(tables(100, size="medium"), given={"medium": 400.0})
+    assert advice(plan, "POOL_OVERLOADED").level == "limit"
+    assert plan.pools[0].busy > 1
+
+
+def test_a_run_that_outlasts_its_interval() -> None:
+    plan = planned(tables(180, schedule="*/5 * * * *"), given={"small": 6.0})
+    found = advice(plan, "RUN_OUTLASTS_INTERVAL")
+    # 2 s for the job, then 90 rounds of two tables: 542 s against 300.
+    assert "9 minutes" in found.message
+    assert "tables_per_job: 200 → 99" in found.change
+
+
+def test_freshness_that_no_schedule_keeps() -> None:
+    rows = [
+        table(1, freshness="30m"),
+        table(2, freshness="2h"),
+        table(3, freshness="2h", schedule="@daily"),
+        table(4, freshness="1d", schedule=None),
+        table(5, freshness="1m", schedule="continuous"),
+        table(6, freshness="8d", schedule="0 6 * * 1"),
+    ]
+    found = [one for one in planned(rows).advice if one.code == "FRESHNESS_TOO_SHORT"]
+    assert [one.tables for one in found] == [("shop.t00003",), ("shop.t00001",), ("shop.t00004",)]
+
+
+def test_triggers_of_pipelines_that_never_stop_waiting() -> None:
+    rows = tables(1200, size="medium", schedule="continuous")
+    plan = planned(rows)
+    assert (plan.runs, plan.started_by) == (0, {"continuous": 1200})
+    assert figure(plan, "triggers") == (1200, 1000)
+    assert advice(plan, "TRIGGERS_OVER_CAPACITY").count == 1200
+    assert "TRIGGERS_OVER_CAPACITY" not in codes(planned(rows, replace(AIRFLOW, triggers=2000)))
+
+
+def test_continuous_pipelines_are_at_work_all_the_time() -> None:
+    rows = [*tables(3, size="large", schedule="continuous"), table(9, size="large", schedule="0 6 * * *")]
+    assert figure(planned(rows), "worker_tasks") == (4, 32)
+    elsewhere = planned(rows, runner="emr_serverless", settings=EMR)
+    # Four jobs of a driver and an executor, two cores each; four triggers that wait for them, and one that looks.
+    assert (figure(elsewhere, "emr_vcpus"), figure(elsewhere, "triggers")) == ((16, 16), (5, 1000))
+    assert figure(planned(rows, runner="databricks", settings={"wheel": "/V/a.whl"}), "databricks_tasks") == (4, 2000)
+
+
+def test_loads_beyond_the_workers() -> None:
+    tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], slots=64)}
+    plan = planned(tables(64, size="medium", schedule="0 6 * * *"), tiers=tiers)
+    assert figure(plan, "worker_tasks") == (64, 32)
+    assert "tiers.medium.slots: 64" in advice(plan, "WORKERS_SHORT").change
+
+
+def test_databricks_queues_and_quotas() -> None:
+    tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], slots=50)}
+    own = {"wheel": "/Volumes/a.whl", "max_concurrent_runs": 10}
+    rows = tables(60, size="medium", schedule="0 6 * * *")
+    plan = planned(rows, tiers=tiers, runner="databricks", settings=own)
+    assert "runners.databricks.max_concurrent_runs: 10 → 50" in advice(plan, "RUNS_QUEUED").change
+    assert figure(plan, "databricks_tasks") == (10, 2000)
+    assert figure(plan, "databricks_jobs") == (1, 12000)
+    # A run waits for machines for minutes, and keeps its trigger and its slot meanwhile.
+    assert plan.tiers[0].run_seconds > 300
+    assert figure(plan, "triggers") == (110, 1000)
+    often = planned(tables(200, size="medium", schedule="* 6 * * *"), runner="databricks", settings=own)
+    assert figure(often, "databricks_runs_per_hour") == (12000, 10000)
+    assert advice(often, "DATABRICKS_OVER_LIMIT").level == "limit"
+
+
+def test_emr_quota() -> None:
+    rows = tables(4, size="large", schedule="0 6 * * *")
+    plan = planned(rows, runner="emr_serverless", settings=EMR)
+    # Four runs at once, each a driver and an executor of two cores.
+    assert figure(plan, "emr_vcpus") == (16, 16)
+    tiers = {**DEFAULT_TIERS, "large": TierSpec(engine="spark", tables_per_job=1, cores=8, workers=3)}
+    plan = planned(rows, tiers=tiers, runner="emr_serverless", settings=EMR)
+    assert figure(plan, "emr_vcpus") == (128, 16)
+    assert "4 of large with 32 each" in advice(plan, "EMR_OVER_QUOTA").message
+    assert planned(rows, replace(AIRFLOW, emr_vcpus=128), tiers=tiers, runner="emr_serverless", settings=EMR).fits
+
+
+def record(seconds: float, status: str = "succeeded") -> TableRecord:
+    fact = RunFact(
+        started=1.0,
+        status=status,
+        mode="incremental",
+        engine="delta_rs",
+        seconds=seconds,
+        files=1,
+        rows_read=1,
+        appended=1,
+        redelivered=0,
+        quarantined=0,
+        rows=1,
+        commit=None,
+        lag=None,
+        error=None,
+        warnings=(),
+        run_id="r",
+    )
+    return TableRecord(last=to_list(fact))
+
+
+def test_times_come_from_records_where_there_are_enough() -> None:
+    rows = [*tables(6), *(table(100 + n, size="large") for n in range(3))]
+    records = {spec.table: record(3.0 + n) for n, spec in enumerate(rows)}
+    plan = planned(rows, records={**records, rows[5].table: record(99.0, "failed")})
+    assert [(tier.tier, tier.table_seconds, tier.basis) for tier in plan.tiers] == [
+        ("large", 18.0, "benchmarks"),
+        ("small", 5.0, "records"),
+    ]
+    given = planned(rows, records=records, given={"small": 0.5})
+    assert [(tier.table_seconds, tier.basis) for tier in given.tiers][1] == (0.5, "given")
+
+
+def test_ten_thousand_tables_are_planned_at_once() -> None:
+    small = (table(n, source=f"s{n % 5}", freshness="2h") for n in range(9000))
+    single = (table(9000 + n, size="medium", schedule="*/15 * * * *" if n % 2 else "@hourly") for n in range(1000))
+    rows = [*small, *single]
+    start = time.process_time()
+    plan = planned(rows, mwaa_limits("mw1.large"), day=None, runner="databricks", settings={"wheel": "/Volumes/a.whl"})
+    seconds = time.process_time() - start
+    assert (plan.tables, sum(plan.runs_per_minute)) == (10_000, plan.runs)
+    assert "POOL_OVERLOADED" in codes(plan)
+    assert seconds < 3, "measured: half a second"

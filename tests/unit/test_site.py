@@ -1,0 +1,160 @@
+"""The documentation site: warnings are errors, nothing is loaded from elsewhere, and it says what the code says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields as fields_of
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from mkdocs.structure.files import File, Files
+
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.spec import TableSpec, TierSpec
+from tests.unit.pages import DOCS, ROOT, rows
+from website import codes, fields, hooks, rules
+from website.github import for_site
+
+# It is built once, whatever process its tests come to.
+pytestmark = pytest.mark.xdist_group("site")
+LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built as `make docs` does."""
+    folder = tmp_path_factory.mktemp("site")
+    environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+class Elements(HTMLParser):
+    """Elements of a page with their attributes, and its text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def plain(self, tag: str) -> int:
+        """How many of them the page itself has: those of the theme have a class."""
+        return sum(one == tag and "class" not in attributes for one, attributes in self.found)
+
+
+def pages(site: Path) -> Iterator[tuple[Path, Elements]]:
+    for path in sorted(site.rglob("*.html")):
+        if path.name != "404.html":
+            yield path, Elements(path)
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for path, page in pages(site):
+        loaded = [attributes.get(LOADING[tag]) for tag, attributes in page.found if tag in LOADING]
+        assert loaded, path
+        assert [url for url in loaded if re.match(r"(https?:)?//", url or "")] == [], path
+    for style in site.rglob("*.css"):
+        assert not re.findall(r"url\(\s*['\"]?(?:https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_every_page_can_be_reached(site: Path) -> None:
+    linked = {attributes.get("href") or "" for tag, attributes in Elements(site / "index.html").found if tag == "a"}
+    made = {str(path.relative_to(site)) for path, _ in pages(site)} - {"index.html"}
+    assert made - {link.partition("#")[0] for link in linked} == set()
+    assert {"rules.html", "fields.html", "changelog.html", "benchmarks.html"} <= made
+
+
+def test_a_page_that_nobody_named_is_not_lost() -> None:
+    config = SimpleNamespace(nav=["cli.md", {"Project": ["design.md"]}])
+    names = ("cli.md", "design.md", "new.md", "decisions/001-a.md")
+    hooks._complete(config, Files([File(name, "docs", "site", use_directory_urls=False) for name in names]))
+    project = {"Project": ["design.md", {"Decisions": ["decisions/001-a.md"]}]}
+    assert config.nav == ["cli.md", project, {"More": ["new.md"]}]
+
+
+def test_lists_tables_and_blocks_come_out_as_such(site: Path) -> None:
+    """What GitHub takes for a list, Python-Markdown takes for text unless it is told."""
+    for path, page in pages(site):
+        assert not re.search(r"^\s*\|.*\|\s*$", page.text, re.MULTILINE), path
+        assert "```" not in page.text, path
+    databricks = Elements(site / "platforms" / "databricks.html")
+    source = (DOCS / "platforms" / "databricks.md").read_text(encoding="utf-8")
+    text = re.sub(r"\s+", " ", databricks.text)
+    assert databricks.plain("ol") == 1
+    assert source.count("\n5. ") == 1
+    assert "5. Make" not in text
+    assert "max_concurrent_runs: 20" in databricks.text
+
+
+def test_codes_lead_to_their_rows(site: Path) -> None:
+    ids = {attributes.get("id") for tag, attributes in Elements(site / "codes.html").found if tag == "a"}
+    assert {code.lower() for code in codes.known(ROOT)} <= ids
+    runbook = [attributes.get("href") for tag, attributes in Elements(site / "runbook.html").found if tag == "a"]
+    assert "codes.html#table_busy" in runbook
+
+
+def test_the_start_is_the_readme(site: Path) -> None:
+    """Whose commands are run by tests/architecture/test_readme.py."""
+    text = Elements(site / "index.html").text
+    assert "gddl simulate nycflights13" in text
+    assert "<!-- run -->" not in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_field_of_the_contract_is_listed() -> None:
+    sections = fields.page(ROOT).split("\n## ")
+    for title, cls in (("A row", TableSpec), ("`options`", DmsOptions), ("A tier", TierSpec)):
+        (found,) = [section for section in sections if section.startswith(title)]
+        listed = [row[0].strip("`") for row in rows(found)]
+        assert listed == [field.name for field in fields_of(cls)], title
+    assert '| `tie_break` | `delete_wins` `last_arrival` | `"delete_wins"` |' in fields.page(ROOT)
+
+
+def test_every_rule_has_its_proofs() -> None:
+    page = rules.page(ROOT)
+    found = dict(re.findall(r"^## (\d+)\. .*?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert list(found) == [str(number) for number in range(1, 15)]
+    assert [number for number, text in found.items() if not rows(text)] == []
+    names = {path.parent.name for path in (ROOT / "tests" / "scenarios").glob("*/scenario.yaml")}
+    assert {name for name in names if f"`{name}`" not in page} == set()
+    assert [path for paths in rules.BEYOND.values() for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("Text:\n- a\n- b", "Text:\n\n- a\n- b"),
+        ("Text\n| a |\n|---|", "Text\n\n| a |\n|---|"),
+        ("- a\n  more\n- b", "- a\n    more\n- b"),
+        ("1. a\n   ```sh\n   x\n   ```\n2. b", "1. a\n\n    ```sh\n    x\n    ```\n\n2. b"),
+        ("- a\n  - b\n- c", "- a\n    - b\n- c"),
+        ("```\nText:\n- a\n```", "```\nText:\n- a\n```"),
+        ("[x](../metadata) [y](cli.md#a)", "x [y](cli.md#a)"),
+        ("[r](design.md#7-rules-of-correctness)", "[r](rules.md)"),
+        ("use `--wait` or\n```sh\n`--wait`\n```", "use `--wait`{ .option } or\n\n```sh\n`--wait`\n```"),
+        ("<!-- run -->\n```sh\nx\n```", "```sh\nx\n```"),
+    ],
+)
+def test_pages_written_for_github(written: str, expected: str) -> None:
+    assert for_site(written, "metadata.md", {"cli.md", "design.md"}) == expected
+
+
+def test_codes_are_linked_but_where_they_must_not_be() -> None:
+    page = "# `A_B`\n`A_B` and `C_D`, [`A_B`](x.md)\n```\n`A_B`\n```"
+    expected = "# `A_B`\n[`A_B`](../codes.md#a_b) and `C_D`, [`A_B`](x.md)\n```\n`A_B`\n```"
+    assert codes.linked(page, {"A_B"}, "platforms/p.md") == expected

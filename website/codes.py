@@ -1,0 +1,47 @@
+"""Codes as links: each row of docs/codes.md has an anchor, and whatever names a code leads there."""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+_ROW = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \|", re.MULTILINE)
+_NAMED = re.compile(r"(?<![\[`])`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`(?!`)")
+_FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+
+
+@functools.cache
+def known(root: Path) -> frozenset[str]:
+    """All codes that docs/codes.md lists."""
+    return frozenset(_ROW.findall((root / "docs" / "codes.md").read_text(encoding="utf-8")))
+
+
+def with_anchors(page: str) -> str:
+    """The page of codes: `codes.html#table_busy` leads to the row of `TABLE_BUSY`."""
+    return _ROW.sub(lambda match: f'| <a id="{match[1].lower()}"></a>`{match[1]}` |', page)
+
+
+def linked(page: str, codes: Collection[str], uri: str) -> str:
+    """Another page, its codes as links; not those in headings, in links or in blocks of code.
+
+    Args:
+        uri: the page's path below docs/.
+    """
+    there = posixpath.relpath("codes.md", posixpath.dirname(uri) or ".")
+
+    def link(match: re.Match[str]) -> str:
+        return f"[`{match[1]}`]({there}#{match[1].lower()})" if match[1] in codes else match[0]
+
+    parts, last = [], 0
+    for block in _FENCE.finditer(page):
+        parts += [_outside(page[last : block.start()], link), block[0]]
+        last = block.end()
+    return "".join([*parts, _outside(page[last:], link)])
+
+
+def _outside(text: str, link: Callable[[re.Match[str]], str]) -> str:
+    lines = text.split("\n")
+    return "\n".join(line if line.startswith("#") else _NAMED.sub(link, line) for line in lines)
