@@ -15,10 +15,11 @@ from airflow_gddl import configuration
 from airflow_gddl.capabilities import deadline
 from airflow_gddl.form import documentation, params
 from airflow_gddl.notifications.webhook import GddlNotifier
+from airflow_gddl.operators.continuous import GddlContinuousOperator
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.snapshot import Snapshot
-from airflow_gddl.topology import Pipeline, Timing
+from airflow_gddl.topology import CONTINUOUS_POOL, Pipeline, Timing
 
 _LOG = logging.getLogger(__name__)
 # Any fixed past moment: nothing in a DAG may depend on when it is parsed.
@@ -63,12 +64,15 @@ def _wanted(snapshot: Snapshot, running: str | None) -> Iterable[Pipeline]:
 
 
 def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
-    """One pipeline's DAG: landed ► initial_load ► incremental_load. It doesn't hold the list of a pack's tables.
+    """One pipeline's DAG: landed ► initial_load ► incremental_load, or one task that keeps a job alive. It doesn't
+    hold the list of a pack's tables.
 
     Args:
         form: its params; DAGs may share them, since a process that gives them values runs one DAG.
     """
     connection = configuration.text("notify_connection") or None
+    goes_on = pipeline.timing.kind == "continuous"
+    late = None if goes_on else pipeline.freshness  # of a run, which is to be long where it goes on
     with DAG(
         dag_id=pipeline.dag_id,
         schedule=schedule_of(pipeline.timing),
@@ -78,26 +82,40 @@ def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
-        **deadline(pipeline.freshness, GddlNotifier, {"connection": connection, "late": True}),
+        **deadline(late, GddlNotifier, {"connection": connection, "late": True}),
     ) as dag:
         # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
         common = {"metadata": metadata, "pipeline": pipeline.dag_id, **_of_each_task(pipeline, connection)}
-        landed = GddlTablesSensor(
-            task_id="landed",
-            pool=configuration.text("sensor_pool"),
-            forever=pipeline.timing.kind == "continuous",
-            **common,
-        )
-        initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
-        increments = GddlIncrementalLoadOperator(
-            task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
-        )
-        landed >> initial >> increments
-        landed >> increments
+        if goes_on:
+            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **{**common, **_again()})
+        else:
+            _loads(pipeline, common)
     # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
     # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
     object.__setattr__(dag, "params", ParamsDict(form))
     return dag
+
+
+def _again() -> dict[str, Any]:
+    """How a job that goes on is started again: soon, then ever later; at last the run fails, whoever is to know is
+    told, and the next run does the same."""
+    return {
+        "retries": int(configuration.number("continuous_retries")),
+        "retry_delay": timedelta(seconds=configuration.number("continuous_retry_seconds")),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=10),
+    }
+
+
+def _loads(pipeline: Pipeline, common: dict[str, Any]) -> None:
+    """landed ► initial_load ► incremental_load."""
+    landed = GddlTablesSensor(task_id="landed", pool=configuration.text("sensor_pool"), **common)
+    initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
+    increments = GddlIncrementalLoadOperator(
+        task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
+    )
+    landed >> initial >> increments
+    landed >> increments
 
 
 def schedule_of(timing: Timing) -> Any:

@@ -46,6 +46,8 @@ def documentation(pipeline: Pipeline) -> str:
     """The DAG's page. That of a pack names no table: it would change with every row."""
     what = f"`{pipeline.tables[0]}`" if pipeline.tables else "a pack of tables"
     facts = f"source **{pipeline.source}**, tier **{pipeline.tier}**, priority **{pipeline.priority}**"
+    if pipeline.timing.kind == "continuous":
+        return "\n".join([f"Brings {what} into Delta Lake: {facts}.", "", *_CONTINUOUS])
     lines = [
         f"Brings {what} into Delta Lake: {facts}.",
         "",
@@ -61,6 +63,18 @@ def documentation(pipeline: Pipeline) -> str:
         "**Results**: a line for each table in the log, a summary in XCom, an event of the table's asset.",
     ]
     return "\n".join(lines)
+
+
+_CONTINUOUS = (
+    "- **continuous_load** keeps one job alive that takes files as they land. It is started again when its hours are",
+    "  over or when it fails, ever later. Rows that change reach it while it runs.",
+    "",
+    "**Stop**: pause the DAG, then mark the task: the job finishes the batch that it is at.",
+    "",
+    "**Rerun**: trigger it with *Tables*, *Full refresh* and the like, and mark the running task: that run comes next.",
+    "",
+    "**A table that fails** is tried again, ever later, while the others go on; the status page names it.",
+)
 
 
 def _moment(title: str, description: str) -> Param:

@@ -20,9 +20,15 @@ events_queue (string) =
 full_listing_seconds (float) = 3600
   With a queue: landing folders are listed all the same after this time.
 poll_seconds (float) = 60
-  Time between two looks of pipelines that are `continuous` or wait for others.
+  Time between two looks of pipelines that wait for others.
 dependency_wait_seconds (float) = 300
   How long a run with nothing else to do waits for tables of depends_on.
+continuous_hours (float) = 6
+  How long a job of a continuous pipeline lives, so that logs end and new code is picked up. 0: no end.
+continuous_retries (integer) = 10
+  Tries of a continuous pipeline's task after the first, ever later ones.
+continuous_retry_seconds (float) = 10
+  Time before the first of them; it doubles, to ten minutes at most.
 run_poll_seconds (float) = 5
   Time between the first looks at a run elsewhere; it grows twelvefold.
 claim_wait_seconds (float) = 90
@@ -68,6 +74,7 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
+_OPERATORS = ("load", "continuous", "upkeep", "watch")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -79,7 +86,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
         "operators": [
-            _modules("airflow_gddl.operators.load", "airflow_gddl.operators.upkeep", "airflow_gddl.operators.watch")
+            _modules(*(f"airflow_gddl.operators.{name}" for name in ("load", "continuous", "upkeep", "watch")))
         ],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
         "triggers": [

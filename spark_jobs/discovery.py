@@ -21,6 +21,7 @@ from spark_jobs.plan.files import FileEntry, LandedFile
 from spark_jobs.storage import Storage, StoredObject
 
 FULL_LISTING_EVERY = timedelta(days=1)
+GLANCE_BACK = timedelta(minutes=10)
 _SAMPLE = 5
 
 
@@ -51,6 +52,21 @@ def discover(
     if listed_at or found.touched:
         ledger.note_listing(listed_at, found.touched)
     return found
+
+
+def glance(storage: Storage, landing: str, dialect: Dialect, newest: str | None, now: datetime) -> Iterator[LandedFile]:
+    """Data files below `landing`, without the ledger: a look that is cheap, and proves nothing of files it leaves out.
+
+    Args:
+        newest: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
+        now: aware.
+    """
+    time = moment(change_time(newest or "") or "")
+    scope = _Scope()
+    if newest is not None and time is not None:
+        since, until = time - GLANCE_BACK, max(time, now.astimezone(UTC).replace(tzinfo=None))
+        scope = _Scope(dialect.windows(newest, since, until), digits_of(since))
+    return iter(_Landed(storage, landing.rstrip("/"), dialect, scope))
 
 
 @dataclass(frozen=True)

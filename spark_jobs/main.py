@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, TextIO
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.answers import Answers
-from spark_jobs.job import exit_status, run_job
+from spark_jobs.continuous.loop import run_continuously
+from spark_jobs.continuous.orders import Stop
+from spark_jobs.job import Show, exit_status, run_job
 from spark_jobs.json_log import set_up_logging
-from spark_jobs.metrics_publish import publish
+from spark_jobs.metrics_publish import Figures, publish
 from spark_jobs.parent import end_with
 from spark_jobs.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
 from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
@@ -74,12 +76,33 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     spark = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce)
     observe = set_up_logging(job.run_id, os.environ)(_progress if args.progress else silent)
     runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe))
+    show = _printer(results, Answers.of(job, runtime.storage) if args.answers else None)
     try:
-        outcomes = run_job(job, runtime, _printer(results, Answers.of(job, runtime.storage) if args.answers else None))
+        if job.options.continuous is not None and job.options.action == "run":
+            return _keep(job, runtime, show)
+        outcomes = run_job(job, runtime, show)
     finally:
         spark.stop()
     publish(job, [outcome.result for outcome in outcomes], time.time())
     return exit_status(outcomes)
+
+
+def _keep(job: JobSpec, runtime: Runtime, show: Show) -> int:
+    """A job that goes on; its figures are handed on while it does."""
+    stop, figures = Stop(), Figures(job, time.time)
+    stop.listen()
+
+    def tell(result: JobResult) -> None:
+        show(result)
+        figures.take(result)
+
+    try:
+        return exit_status(run_continuously(job, runtime, tell, stop))
+    except GddlError as error:
+        print(error, file=sys.stderr)
+        return 75 if isinstance(error, RetriableError) else 1
+    finally:
+        figures.flush()
 
 
 def read_spec(text: str) -> JobSpec:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs import metrics, metrics_file, metrics_otel
 
 MOST_TABLES = 500
+PUBLISH_EVERY = 60.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -33,3 +35,28 @@ def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Map
             metrics_otel.send(metrics.bounded(points, (), most))
     except Exception:  # noqa: BLE001 - figures about runs must not fail a run
         _LOG.warning("metrics could not be handed on", exc_info=True)
+
+
+@dataclass
+class Figures:
+    """Publishes for a job that goes on, once a minute at most; turns that found nothing to do count for nothing.
+
+    Attributes:
+        clock: seconds since the epoch.
+    """
+
+    job: JobSpec
+    clock: Callable[[], float]
+    _kept: list[JobResult] = field(default_factory=list)
+    _last: float = 0.0
+
+    def take(self, result: JobResult) -> None:
+        if result.status != "skipped":
+            self._kept.append(result)
+        if self.clock() - self._last >= PUBLISH_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._kept:
+            publish(self.job, self._kept, self.clock())
+        self._kept, self._last = [], self.clock()

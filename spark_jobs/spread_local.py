@@ -44,12 +44,15 @@ class LocalSpread:
     observe: Observer = silent
     target: Callable[[Connection, JobSpec, int], None] = serve
 
+    def open(self, job: JobSpec, specs: Sequence[TableSpec]) -> Pool:
+        """Processes for these tables and any others of their tiers; the caller closes the pool."""
+        return Pool(replace(job, tables=()), frozenset(spec.size for spec in specs), _processes(job, specs), self)
+
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
         """Each table's outcome as soon as it is done; tables that this engine can't take come as declined."""
         if not specs:
             return
-        sizes = frozenset(spec.size for spec in specs)
-        pool = _Pool(replace(job, tables=()), sizes, _processes(job, specs), self)
+        pool = self.open(job, specs)
         try:
             costs: dict[str, int] = dict.fromkeys((s.table for s in specs), 0)
             if job.options.action == "run" and not job.options.full_refresh and len(specs) > 1:
@@ -61,7 +64,7 @@ class LocalSpread:
             pool.close()
 
 
-def _looked(pool: _Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TableOutcome]:
+def _looked(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TableOutcome]:
     """Outcomes of idle tables, which leave `costs`; what the others cost is put there."""
     size = max(1, min(_LOOK_AT_ONCE, len(specs) // (4 * pool.most)))
     chunks = [Look(tuple(specs[i : i + size])) for i in range(0, len(specs), size)]
@@ -96,13 +99,14 @@ class _Worker:
 
 
 @dataclass
-class _Pool:
+class Pool:
     """Worker processes, started as tasks ask for them.
 
     Attributes:
         job: without its tables.
         sizes: tiers of its tables.
         most: processes at once.
+        left: tasks that wait for a process.
     """
 
     job: JobSpec
@@ -110,6 +114,12 @@ class _Pool:
     most: int
     spread: LocalSpread
     staff: list[_Worker] = field(default_factory=list)
+    left: deque[Task] = field(default_factory=deque)
+    _again: set[int] = field(default_factory=set)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.left) or any(worker.task for worker in self.staff)
 
     def memory(self, specs: Iterable[TableSpec] = ()) -> int:
         """Bytes that these tables may take each; without any, the most that a table of the job may."""
@@ -118,31 +128,35 @@ class _Pool:
 
     def work_off(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Tasks in their order, answers as they come. A task whose worker dies is given to one other."""
-        left, again = deque(tasks), set[int]()
-        while left or any(w.task for w in self.staff):
-            self._hand_out(left)
-            for worker in self._ready():
-                task, answer = worker.task, self._receive(worker)
-                if task is None or answer is None:
-                    continue
-                if answer is not _DIED:
-                    yield task, answer
-                elif id(task) in again:
-                    yield task, self._given_up(task, worker)
-                else:
-                    again.add(id(task))
-                    left.appendleft(task)
+        self.left.extend(tasks)
+        while self.is_busy:
+            yield from self.answers(_WATCH_SECONDS)
 
-    def _hand_out(self, left: deque[Task]) -> None:
+    def answers(self, within: float) -> Iterator[tuple[Task, Answer]]:
+        """Those that come within so many seconds, without waiting for more once there are some."""
+        self._hand_out()
+        for worker in self._ready(within):
+            task, answer = worker.task, self._receive(worker)
+            if task is None or answer is None:
+                continue
+            if answer is _DIED and id(task) not in self._again:
+                self._again.add(id(task))
+                self.left.appendleft(task)
+                continue
+            self._again.discard(id(task))
+            yield task, self._given_up(task, worker) if answer is _DIED else answer
+
+    def _hand_out(self) -> None:
         for worker in [w for w in self.staff if w.task is None]:
-            if worker.tables >= _TABLES_PER_WORKER or self._is_hungry(worker, 0.5):
+            spent = worker.tables >= _TABLES_PER_WORKER or self._is_hungry(worker, 0.5)
+            if spent or not worker.process.is_alive():
                 self._end(worker)
-        while left:
+        while self.left:
             idle = next((w for w in self.staff if w.task is None), None)
             if idle is None and len(self.staff) >= self.most:
                 return
             worker = idle or self._start()
-            task = left.popleft()
+            task = self.left.popleft()
             worker.task, worker.tables = task, worker.tables + len(task.specs)
             worker.deadline = self._deadline(task) + (_START_SECONDS if worker.own_bytes is None else 0)
             worker.orders.send(task)
@@ -161,12 +175,12 @@ class _Pool:
         self.staff.append(worker)
         return worker
 
-    def _ready(self) -> list[_Worker]:
+    def _ready(self, within: float) -> list[_Worker]:
         """Workers that have said something, died, or used up their time or memory."""
         busy = [w for w in self.staff if w.task is not None]
         now = time.monotonic()
         first = min((w.deadline for w in busy if w.deadline is not None), default=now)
-        said = wait([w.orders for w in busy], max(0.0, min(first - now, _WATCH_SECONDS)))
+        said = wait([w.orders for w in busy], max(0.0, min(first - now, within)))
         late = [w for w in busy if w.deadline is not None and w.deadline <= time.monotonic()]
         return [w for w in busy if w.orders in said or w in late or self._is_hungry(w)]
 

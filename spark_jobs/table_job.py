@@ -80,9 +80,15 @@ def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
         result, passing = _failed(run, totals, started, error)
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)
-    if is_recorded(result, dry_run=options.dry_run):
+    if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
         _record(run, for_record(result), started)
     return TableOutcome(result, passing)
+
+
+def _is_held(run: TableRun, result: JobResult) -> bool:
+    """By another run: nothing is wrong with that to a job that goes on."""
+    busy = result.error is not None and result.error.code == "TABLE_BUSY"
+    return busy and run.job.options.continuous is not None
 
 
 def look_at(run: TableRun) -> TableOutcome | int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.base import JobOutcome, Runner
+from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
 from airflow_gddl.state.documents import BY_HAND
 from airflow_gddl.state.recording import StateRecorder
@@ -61,7 +63,7 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
         tiers=catalog.tiers,
         options=request.options,
     )
-    runner = _runner(surroundings, catalog, spec.run_id)
+    runner = runner_of(surroundings, catalog, spec.run_id)
     with display(surroundings.screen, len(tables), as_json=request.as_json) as listener:
         outcome = runner.run(spec, listener)
     if request.options.action in ("run", "errors_replay"):
@@ -76,11 +78,16 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
     return outcome
 
 
-def _runner(surroundings: Surroundings, catalog: Catalog, run_id: str) -> Runner:
+def runner_of(surroundings: Surroundings, catalog: Catalog, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
+    """
+    Raises:
+        GddlError: as `make_runner`.
+    """
     settings = RunnerSettings(
         command=surroundings.job_command,
         environ=surroundings.environ,
         own=catalog.runners.get(catalog.runner, {}),
         errand=Errand(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
+        tick=tick,
     )
     return make_runner(catalog.runner, settings)

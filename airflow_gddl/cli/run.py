@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.cli import options, summary, surroundings
+from airflow_gddl.cli.continuous import keep
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.plans import show_plans
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions
 
 
@@ -23,14 +25,27 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     json: options.Json = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what a run would do, and do nothing.")] = False,
     wait: options.Wait = 0.0,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Go on, taking files as they land, until Ctrl-C.")
+    ] = False,
 ) -> None:
-    """Bring the tables up to date on an embedded Spark.
+    """Bring the tables up to date on an embedded Spark; with --continuous keep them so.
 
     Exit status: 0 all done, 1 a table failed, 2 wrong metadata or arguments, 75 a passing fault: try again.
     """
     around = surroundings.of(ctx)
+    names = tuple(table or ())
+    if continuous:
+        if full_refresh or dry_run:
+            remedy = "do the one first, then the other"
+            raise MetadataError(
+                "CONTINUOUS_REFUSED", "--continuous goes with neither --full-refresh nor --dry-run", remedy=remedy
+            )
+        kept = keep(around, Request(metadata=metadata, tables=names, as_json=json))
+        summary.show_troubles(around.screen, kept.outcome)
+        raise typer.Exit(kept.exit_status)
     asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, wait_seconds=wait)
-    done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    done = perform(around, Request(metadata=metadata, tables=names, options=asked, as_json=json))
     if not json:
         (show_plans if dry_run else summary.show_runs)(around.screen, done.outcome.results)
     summary.show_troubles(around.screen, done.outcome)

@@ -95,6 +95,7 @@ def _columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
 def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
     values: dict[FieldPath, object] = {
         ("freshness",): spec.freshness,
+        ("trigger",): spec.trigger,
         ("tombstone_retention",): spec.tombstone_retention,
         ("changes_retention",): spec.changes_retention,
         ("vacuum_retention",): spec.vacuum_retention,
@@ -129,6 +130,14 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
             yield spec_problem(
                 "CHANGES_RETENTION_REFUSED", ("changes_retention",), spec.changes_retention, message, remedy
             )
+
+
+def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.trigger is not None and spec.schedule not in ("continuous", TableSpec.schedule):
+        message = "a table that is looked at all the time has no other schedule"
+        yield spec_problem(
+            "TRIGGER_REFUSED", ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
+        )
 
 
 def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -266,4 +275,4 @@ def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy
 
 
 _VALUE_CHECKS = (_source, _column_names, _durations, _retention, _connection, _properties, _prefix)
-_ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting)
+_ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting, _trigger)

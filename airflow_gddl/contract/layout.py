@@ -43,6 +43,11 @@ def answers_folder(lake: str, run_id: str) -> str:
     return join(lake, STATE, "answers", run_id)
 
 
+def standing_folder(lake: str, name: str) -> str:
+    """Where a job that goes on is told of its tables; see `standing`."""
+    return join(lake, STATE, "continuous", name)
+
+
 def answer_name(table: str) -> str:
     """Name of a table's answer: names of tables may hold what names of objects may not."""
     return f"{hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}.json"

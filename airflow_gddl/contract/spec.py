@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from airflow_gddl.contract.durations import seconds
+
 CONTRACT_VERSION = 1
+DEFAULT_TRIGGER = "10s"
+"""Time between two looks of a continuous table whose row names none."""
 
 Priority = Literal["low", "normal", "high", "critical"]
 DeleteMode = Literal["hard", "soft"]
@@ -60,6 +64,8 @@ class TableSpec:
     """Which table starts first when slots are short."""
     schedule: str | Mapping[str, tuple[str, ...]] | None = "@hourly"
     """Cron, preset, `continuous`, `{assets: [...]}` or null for none."""
+    trigger: str | None = None
+    """Keeps the table under a job that goes on, and says how long it waits between two looks, e.g. `30s`."""
     freshness: str | None = None
     """Longest allowed lag from source commit to replica, e.g. `30m`."""
     delete: DeleteMode = "hard"
@@ -110,6 +116,16 @@ class TableSpec:
     """How long changes that no longer matter to the replica stay in the change table; null: for ever."""
     vacuum_retention: str = "7d"
     """How long files that no version needs any more stay in storage; `1d` at least."""
+
+    @property
+    def cadence(self) -> str | Mapping[str, tuple[str, ...]] | None:
+        """The schedule that holds: `trigger` alone makes a table continuous."""
+        return "continuous" if self.trigger is not None else self.schedule
+
+    @property
+    def look_seconds(self) -> float:
+        """Time between two looks of a job that goes on."""
+        return float(seconds(self.trigger or DEFAULT_TRIGGER))
 
     @property
     def schema_name(self) -> str:
@@ -183,6 +199,18 @@ class Roots:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Continuous:
+    """A job that goes on: it looks at each table again after its `trigger`, and ends when it is told to."""
+
+    __pydantic_config__ = _STRICT
+
+    folder: str = ""
+    """Where the tables are listed as they are now, and where it is told to stop; empty: neither. See `standing`."""
+    seconds: float | None = None
+    """It ends by itself after so long; null: never."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What one run is asked to do beyond the ordinary."""
 
@@ -212,6 +240,8 @@ class JobOptions:
     """`erase`: who asked, for the record."""
     origin: tuple[str, ...] = ()
     """Airflow's DAG id, run id and task id; empty where it did not order the run."""
+    continuous: Continuous | None = None
+    """`run`: go on instead of ending when nothing waits; null: end."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from airflow_gddl.capabilities import AirflowException, AirflowFailException, Ai
 from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.keepers import Kept
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.loading import Loading, Order
 from airflow_gddl.landing.observing import Question, observe
@@ -24,6 +25,7 @@ from airflow_gddl.landing.work import Work
 from airflow_gddl.operators.reporting import Reporter, explained, summary
 from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.base import Runner, Waiting
+from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.snapshot import PipelineDocument
@@ -31,6 +33,7 @@ from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from airflow_gddl.triggers.tables import utc_now
 
 if TYPE_CHECKING:
+    from airflow_gddl.operators.jobs import JobOperator
     from airflow_gddl.operators.load import LoadOperator
 
 
@@ -49,16 +52,18 @@ class Begun:
     of_try: int
 
 
-def execute(operator: LoadOperator, context: Context, begun: Begun | None = None) -> dict[str, Any]:
-    """See `LoadOperator.execute`; with `begun`, that it goes on after a wait.
+def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """See `LoadOperator.execute`.
+
+    Args:
+        resumed: a `Begun` in plain data: it goes on after a wait.
 
     Raises:
         TaskDeferred: a run elsewhere goes on; the triggerer watches it.
     """
-    if begun is not None and begun.of_try != context["ti"].try_number:
-        begun = None
+    begun = begun_of(context, resumed)
     try:
-        document = _document(operator)
+        document = document_of(operator.metadata, operator.pipeline)
         return _Execution(operator, context, document, configuration.environ_of(document), begun).run()
     except RetriableError as error:
         raise AirflowException(str(error)) from error
@@ -66,35 +71,101 @@ def execute(operator: LoadOperator, context: Context, begun: Begun | None = None
         raise AirflowFailException(str(error)) from error
 
 
-def _document(operator: LoadOperator) -> PipelineDocument:
-    snapshot = configuration.snapshot(operator.metadata)
-    document = snapshot.pipeline(operator.pipeline)
+def begun_of(context: Context, resumed: Mapping[str, Any] | None) -> Begun | None:
+    """What this try remembers; null at its start."""
+    begun = None if resumed is None else decode(Begun, resumed)
+    return begun if begun is not None and begun.of_try == context["ti"].try_number else None
+
+
+def document_of(metadata: str, pipeline: str) -> PipelineDocument:
+    """
+    Raises:
+        MetadataError: `PIPELINE_UNKNOWN`.
+    """
+    snapshot = configuration.snapshot(metadata)
+    document = snapshot.pipeline(pipeline)
     if document is None:
         why = f": {snapshot.state.why}" if snapshot.state.why else ""
         remedy = "its tables may be in another pack now, which loads them with its next run"
-        what = f"the metadata has no pipeline {operator.pipeline}{why}"
-        raise MetadataError("PIPELINE_UNKNOWN", what, where=operator.metadata, remedy=remedy)
+        what = f"the metadata has no pipeline {pipeline}{why}"
+        raise MetadataError("PIPELINE_UNKNOWN", what, where=metadata, remedy=remedy)
     return document
 
 
 @dataclass(frozen=True)
-class _Execution:
-    operator: LoadOperator
+class Task:
+    """A running task of a pipeline, and how it has jobs run."""
+
+    operator: JobOperator
     context: Context
     document: PipelineDocument
     environ: Mapping[str, str]
     begun: Begun | None
+
+    def runner(self, *, patient: bool = False, tick: Callable[[], None] = nothing) -> Runner:
+        """
+        Args:
+            patient: wait here for a run elsewhere.
+            tick: see `RunnerSettings`.
+        """
+        operator, context = self.operator, self.context
+        key = TaskKey(pipeline=operator.pipeline, run=context["run_id"], task=operator.task_id)
+        since = self.begun.since if self.begun else None
+        settings = RunnerSettings(
+            command=configuration.job_command(),
+            environ=self.environ,
+            own=self.document.runner_settings,
+            errand=Errand(task=key, roots=self.document.roots, patient=patient, since=since),
+            connections=FromAirflow(),
+            tick=tick,
+        )
+        runner = make_runner(operator.runner or self.document.runner, settings)
+        operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
+        return runner
+
+    def begun_with(self, tables: Sequence[str], runner: Runner) -> Begun:
+        """What to remember of this try if it has to wait."""
+        since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
+        return Begun(tables=tuple(tables), since=since, of_try=self.context["ti"].try_number)
+
+    def wait(self, begun: Begun, runner: Runner, run: Waiting, kept: Kept | None = None) -> None:
+        """Leave it to the triggerer; nothing of this process is needed to go on."""
+        if not isinstance(runner, RemoteRunner):
+            raise TypeError(f"{type(runner).__name__} left a run to wait for")
+        operator = self.operator
+        operator.log.info("run %s goes on%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
+        watch = Watch(
+            runner=operator.runner or self.document.runner,
+            settings=self.document.runner_settings,
+            lake=self.document.roots.lake,
+            aws_conn_id=self.document.aws_conn_id or "",
+            task=runner.attempts.key,
+            run=run,
+            begun=plain(begun),
+            kept=None if kept is None else replace(kept, job=runner.run_id(run.number)),
+        )
+        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed")
+
+    def job_id(self, part: str) -> str:
+        """Sorts by time, and differs from try to try."""
+        attempt = f"{self.operator.pipeline} {self.context['run_id']} {part} {self.context['ti'].try_number}"
+        return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class _Execution(Task):
+    operator: LoadOperator
 
     def run(self) -> dict[str, Any]:
         operator, context = self.operator, self.context
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = Loading(self._order(), book, reporter, task=operator.task_id, environ=self.environ)
-        runner = self._runner()
+        runner = self.runner()
         begun = self._load(loading, runner)
         operator.job_log = loading.log
         if loading.waiting is not None:
-            self._wait(begun, runner, loading.waiting)
+            self.wait(begun, runner, loading.waiting)
         if isinstance(runner, RemoteRunner):
             runner.settle()
         tell(context, self.document, operator.log, self.environ)
@@ -119,25 +190,7 @@ class _Execution:
         ready = not loading.stopped and loading.waiting is None
         if self.operator.stage == "increments" and loading.order.work.held and ready:
             self._load_held(loading, runner)
-        since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
-        return Begun(tables=tuple(s.table for s in specs), since=since, of_try=self.context["ti"].try_number)
-
-    def _wait(self, begun: Begun, runner: Runner, run: Waiting) -> None:
-        """Leave it to the triggerer; nothing of this process is needed to go on."""
-        if not isinstance(runner, RemoteRunner):
-            raise TypeError(f"{type(runner).__name__} left a run to wait for")
-        operator = self.operator
-        operator.log.info("run %s goes on%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
-        watch = Watch(
-            runner=operator.runner or self.document.runner,
-            settings=self.document.runner_settings,
-            lake=self.document.roots.lake,
-            aws_conn_id=self.document.aws_conn_id or "",
-            task=runner.attempts.key,
-            run=run,
-            begun=plain(begun),
-        )
-        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed")
+        return self.begun_with([spec.table for spec in specs], runner)
 
     def _load_held(self, loading: Loading, runner: Runner) -> None:
         """Once more at the tables that waited for others: these may be done by now."""
@@ -157,28 +210,12 @@ class _Execution:
         answer = context["ti"].xcom_pull(task_ids=operator.sensor)
         if not answer:
             raise AirflowFailException(f"{operator.sensor} gave no answer; clear it to look again")
-        attempt = f"{operator.pipeline} {context['run_id']} {operator.task_id} {context['ti'].try_number}"
         return Order(
             document=self.document,
             work=decode(Work, answer),
             stage=operator.stage,
             run=context["run_id"],
-            job_id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}",
+            job_id=self.job_id(operator.task_id),
             wait_seconds=configuration.number("claim_wait_seconds"),
             begun=self.begun.tables if self.begun else None,
         )
-
-    def _runner(self) -> Runner:
-        operator, context = self.operator, self.context
-        key = TaskKey(pipeline=operator.pipeline, run=context["run_id"], task=operator.task_id)
-        since = self.begun.since if self.begun else None
-        settings = RunnerSettings(
-            command=configuration.job_command(),
-            environ=self.environ,
-            own=self.document.runner_settings,
-            errand=Errand(task=key, roots=self.document.roots, patient=False, since=since),
-            connections=FromAirflow(),
-        )
-        runner = make_runner(operator.runner or self.document.runner, settings)
-        operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
-        return runner

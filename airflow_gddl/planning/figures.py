@@ -55,7 +55,7 @@ def figures_of(day: Day, limits: Limits, dags: int) -> tuple[Figure, ...]:
         _figure("dags", dags, limits.dags, f"DAGs ({limits.name})"),
         _figure("tasks_per_day", 3 * day.starts.runs, None, "task instances of the day"),
         _figure("starts", peak, RUNS_PER_LOOP * limits.schedulers, "runs that start in the fullest minute"),
-        _figure("triggers", peak + (at_once if remote else len(day.continuous)), limits.triggers, "triggers at once"),
+        _figure("triggers", peak + (at_once if remote else 0), limits.triggers, "triggers at once"),
         _figure("worker_cpu", cpu, None if limits.cpus is None else 60 * limits.cpus, "CPU seconds of that minute"),
     ]
     if not remote:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import IO, Literal
@@ -17,6 +17,10 @@ from typing import IO, Literal
 Stream = Literal["stdout", "stderr"]
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_SECONDS = 0.2
+
+
+def nothing() -> None:
+    """A `tick` for who has nothing to do meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,19 @@ class Child:
     killed too once it has ended, so that no Spark outlives the command.
     """
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str], grace_seconds: float) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        grace_seconds: float,
+        tick: Callable[[], None] = nothing,
+    ) -> None:
+        """
+        Args:
+            tick: called in the caller's thread while the child runs, several times a second.
+        """
         self._command = list(command)
+        self._tick = tick
         self._environ = dict(environ)
         self._grace = grace_seconds
         self._lines: queue.Queue[Line | None] = queue.Queue()
@@ -96,6 +111,7 @@ class Child:
     def _drain(self, process: subprocess.Popen[str], open_streams: int) -> Iterator[Line]:
         while open_streams:
             self._watch(process)
+            self._tick()
             try:
                 line = self._lines.get(timeout=_POLL_SECONDS)
             except queue.Empty:

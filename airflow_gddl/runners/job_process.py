@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
-from airflow_gddl.runners.child import Child, Line
+from airflow_gddl.runners.child import Child, Line, nothing
 from airflow_gddl.runners.joblog import JobLog, keep, log_folder
 from airflow_gddl.stores.reaching import check_roots
 
@@ -39,15 +39,19 @@ class JobProcess:
         environ: the child's environment.
         grace_seconds: how long a job that was told to stop may take before it is killed.
         page: where people look at the job, `{application}` standing for Spark's id of it; null: its log.
+        tick: called in the caller's thread while the job runs, several times a second.
     """
 
     command: Sequence[str]
     environ: Mapping[str, str]
     grace_seconds: float = GRACE_SECONDS
     page: str | None = None
+    tick: Callable[[], None] = nothing
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `Runner.run`. A table the job didn't answer for fails with `JOB_DIED`, or `JOB_CANCELLED` after a signal.
+
+        Of a job that goes on, the listener is told of every turn of a table, and the outcome has the last one of each.
 
         Raises:
             FatalError: `JOB_NOT_STARTED`, `LAKE_NOT_WRITABLE`, or as `check_roots`.
@@ -59,12 +63,12 @@ class JobProcess:
             order.write_text(to_json(spec), encoding="utf-8")
             command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
             with _open_log(spec) as log:
-                reader = _Reader(listener, log)
-                child = Child(command, self.environ, self.grace_seconds)
+                reader = _Reader(listener, log, goes_on=spec.options.continuous is not None)
+                child = Child(command, self.environ, self.grace_seconds, self.tick)
                 _attend(child, spec, reader)
         status = child.exit_status if child.exit_status is not None else 1
         return JobOutcome(
-            results=tuple(reader.results),
+            results=tuple(reader.results.values()),
             exit_status=status,
             cancelled_by=child.cancelled_by,
             log=self._place(reader, keep(reader.log.path, spec.roots, self.environ)),
@@ -82,7 +86,8 @@ class _Reader:
 
     listener: Listener
     log: JobLog
-    results: list[JobResult] = field(default_factory=list)
+    goes_on: bool = False
+    results: dict[str, JobResult] = field(default_factory=dict)
     application: str | None = None
 
     def take(self, line: Line) -> None:
@@ -103,7 +108,7 @@ class _Reader:
         self.log.write(line.text)
 
     def add(self, result: JobResult) -> None:
-        self.results.append(result)
+        self.results[result.table] = result
         self.listener.on_result(result)
 
 
@@ -114,9 +119,10 @@ def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
     except OSError as error:
         raise FatalError("JOB_NOT_STARTED", f"the job's process did not start: {error}") from error
     status = child.exit_status if child.exit_status is not None else 1
-    answered = {result.table for result in reader.results}
+    if reader.goes_on and status == 0:
+        return  # told to stop before it came to them: nothing is known of them, nothing is wrong
     for table in spec.tables:
-        if table.table not in answered:
+        if table.table not in reader.results:
             reader.add(_unanswered(table.table, spec.run_id, _why(child, status, reader.log)))
 
 

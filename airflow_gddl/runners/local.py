@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runners.base import JobOutcome, Listener
+from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.java import check_java
 from airflow_gddl.runners.job_process import GRACE_SECONDS, JobProcess
 
@@ -19,11 +20,13 @@ class LocalRunner:
         command: the job's program and first arguments.
         environ: the child's environment; its JAVA_HOME and PATH say which Java.
         grace_seconds: how long a job that was told to stop may take before it is killed.
+        tick: see `JobProcess`.
     """
 
     command: Sequence[str]
     environ: Mapping[str, str]
     grace_seconds: float = GRACE_SECONDS
+    tick: Callable[[], None] = nothing
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `JobProcess.run`.
@@ -34,5 +37,5 @@ class LocalRunner:
         """
         if any(spec.tiers[table.size].engine == "spark" for table in spec.tables if table.size in spec.tiers):
             check_java(self.environ)
-        job = JobProcess(command=self.command, environ=self.environ, grace_seconds=self.grace_seconds)
+        job = JobProcess(command=self.command, environ=self.environ, grace_seconds=self.grace_seconds, tick=self.tick)
         return job.run(spec, listener)

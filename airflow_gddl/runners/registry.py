@@ -12,6 +12,7 @@ from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.base import Runner
+from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.connections import Connections, FromEnvironment
 from airflow_gddl.runners.local import LocalRunner
 from airflow_gddl.runners.pace import Pace
@@ -51,6 +52,7 @@ class RunnerSettings:
         environ: environment of the caller.
         own: what `gddl.yaml` says under `runners` for this one.
         errand: null where jobs run on this machine only.
+        tick: called now and then while a job of this machine runs, in the caller's thread.
     """
 
     command: tuple[str, ...]
@@ -59,6 +61,7 @@ class RunnerSettings:
     errand: Errand | None = None
     connections: Connections = field(default_factory=FromEnvironment)
     pace: Pace = field(default_factory=Pace)
+    tick: Callable[[], None] = nothing
 
 
 def make_runner(name: str, settings: RunnerSettings) -> Runner:
@@ -67,10 +70,10 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
         MetadataError: `RUNNER_UNKNOWN`, `RUNNER_NEEDS_S3`; what `make_platform` raises comes with the first job.
     """
     if name == "local":
-        return LocalRunner(command=settings.command, environ=settings.environ)
+        return LocalRunner(command=settings.command, environ=settings.environ, tick=settings.tick)
     if name == "spark_submit":
         own = decode(SparkSubmitSettings, dict(settings.own))
-        return SparkSubmitRunner(settings=own, command=settings.command, environ=settings.environ)
+        return SparkSubmitRunner(settings=own, command=settings.command, environ=settings.environ, tick=settings.tick)
     errand = settings.errand
     if name not in _PLATFORMS:
         raise _unknown(name)

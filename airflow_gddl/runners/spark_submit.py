@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from airflow_gddl.bundle.code import write_code
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runners.base import JobOutcome, Listener
+from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.java import check_java
 from airflow_gddl.runners.job_process import GRACE_SECONDS, JobProcess
 from airflow_gddl.runners.spark_submit_arguments import ENVIRONMENT, arguments
@@ -31,12 +32,14 @@ class SparkSubmitRunner:
         command: the driver's program and first arguments.
         environ: the driver's environment, spark-submit's too.
         grace_seconds: how long a job that was told to stop may take before it is killed.
+        tick: see `JobProcess`.
     """
 
     settings: SparkSubmitSettings
     command: Sequence[str]
     environ: Mapping[str, str]
     grace_seconds: float = GRACE_SECONDS
+    tick: Callable[[], None] = nothing
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `JobProcess.run`.
@@ -54,6 +57,7 @@ class SparkSubmitRunner:
                 environ=self._environ(arguments(spec, self.settings, code)),
                 grace_seconds=self.grace_seconds,
                 page=self.settings.application_url,
+                tick=self.tick,
             )
             return job.run(spec, listener)
 

@@ -68,7 +68,7 @@ def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
         source=table.source,
         tier=table.size,
         priority=table.priority,
-        timing=timing(table.schedule, dag_id),
+        timing=timing(table.cadence, dag_id),
         pool=tier.pool or f"gddl_{table.size}",
         slots=tier.slots,
         weight=WEIGHTS[table.priority],
@@ -93,7 +93,7 @@ def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
                 source=like.source,
                 tier=like.size,
                 priority=like.priority,
-                timing=timing(like.schedule, dag_id),
+                timing=timing(like.cadence, dag_id),
                 pool=tier.pool or f"gddl_{like.size}",
                 slots=tier.slots,
                 weight=WEIGHTS[like.priority],
@@ -104,7 +104,7 @@ def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
 
 
 def _group(table: TableSpec) -> str:
-    return f"{table.source}.{table.size}.{slug(table.schedule)}.{table.priority}"
+    return f"{table.source}.{table.size}.{slug(table.cadence)}.{table.priority}"
 
 
 def _tags(table: TableSpec, *labels: str) -> tuple[str, ...]:

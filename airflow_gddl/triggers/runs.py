@@ -16,6 +16,9 @@ from airflow_gddl.capabilities import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import standing_folder
+from airflow_gddl.contract.standing import stop_path
+from airflow_gddl.keepers import Kept, RemoteKeeper, remote_keeper
 from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.base import Waiting
 from airflow_gddl.runners.pace import Pace
@@ -36,6 +39,7 @@ class Watch:
         task: whose run it is.
         aws_conn_id: connection that reaches the lake; empty: the configured one, if any.
         begun: what the task wants to be told again when it goes on. `DAG.test` drops what Airflow itself would keep.
+        kept: whose job that goes on it is, for what is to be done beside it; null: an ordinary job.
     """
 
     runner: str
@@ -45,6 +49,7 @@ class Watch:
     run: Waiting
     begun: Mapping[str, Any]
     aws_conn_id: str = ""
+    kept: Kept | None = None
 
 
 class GddlRunTrigger(BaseTrigger):
@@ -93,6 +98,7 @@ class GddlRunTrigger(BaseTrigger):
         # threads Airflow's connections can be asked for in every version.
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
         first, told = configuration.number("run_poll_seconds"), False
+        keeper = await sync_to_async(self._keeper, thread_sensitive=False)()
         for pause in Pace(first=first, longest=12 * first).pauses():
             sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
             if sight is not None and sight.has_ended:
@@ -100,6 +106,8 @@ class GddlRunTrigger(BaseTrigger):
             if sight is not None and sight.state == "running" and not told:
                 told = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
+            if keeper is not None:
+                await sync_to_async(keeper.tick, thread_sensitive=False)()
             await asyncio.sleep(pause)
         raise AssertionError("pauses have no end")
 
@@ -115,6 +123,14 @@ class GddlRunTrigger(BaseTrigger):
             self.log.info("run %s is started again: %s", handle.run, sight.message)
         return sight
 
+    def _keeper(self) -> RemoteKeeper | None:
+        """Null also where this machine has no metadata: then new rows wait for the next job."""
+        kept = self._watch.kept
+        return None if kept is None else remote_keeper(kept, self._watch.lake, self._environ(), self.log)
+
+    def _environ(self) -> Mapping[str, str]:
+        return configuration.environ_for(self._watch.lake, aws_conn_id=self._watch.aws_conn_id)
+
     def _tell_links(self, platform: Platform) -> None:
         """In the log, not as links of the task: signed URLs don't hold for long."""
         for name, url in platform.links(self._watch.run.handle).items():
@@ -122,8 +138,14 @@ class GddlRunTrigger(BaseTrigger):
 
     def _cancel(self) -> None:
         watch = self._watch
-        store = open_store(watch.lake, configuration.environ_for(watch.lake, aws_conn_id=watch.aws_conn_id))
-        cancel(self._platform(), Attempts(store, watch.lake, watch.task), watch.run)
+        store = open_store(watch.lake, self._environ())
+        attempts = Attempts(store, watch.lake, watch.task)
+        if watch.kept is None:
+            cancel(self._platform(), attempts, watch.run)
+            return
+        # It finishes the batch that it is at; should it not hear, the next try cancels it.
+        attempts.stop(watch.run.number)
+        store.write(stop_path(standing_folder(watch.lake, watch.kept.pipeline), watch.kept.job), b"")
 
     def _platform(self) -> Platform:
         watch = self._watch

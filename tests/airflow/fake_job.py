@@ -3,12 +3,14 @@
 `record`: a file that gets a JSON line for each job: its run id, tables, options and roots. `fail`: table to [code,
 message]; `fail_jobs`: only in the first so many jobs. `skip`: tables that have nothing new. `sleep`: seconds before
 each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
-to text.
+to text. A job that goes on answers for tables as its standing order names them, for `lasts` seconds or until it is
+told to stop, and then ends with `status`.
 """
 
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -32,8 +34,28 @@ def main() -> int:
     jobs = len(Path(orders["record"]).read_text().splitlines())
     if jobs > orders.get("fail_jobs", jobs):
         orders["fail"] = {}
+    if spec["options"].get("continuous"):
+        return keep(orders, spec)
     bad = [name for name in names if not work(orders, spec["run_id"], name)]
     return 1 if bad else 0
+
+
+def keep(orders: dict, spec: dict) -> int:
+    told: dict[str, bool] = {}
+    stops: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
+    layout = importlib.import_module("airflow_gddl.contract.standing")
+    folder, deadline = spec["options"]["continuous"]["folder"], time.monotonic() + orders.get("lasts", 0.5)
+    order, stop = Path(layout.order_path(folder)), Path(layout.stop_path(folder, spec["run_id"]))
+    while not stops and not stop.exists() and time.monotonic() < deadline:
+        for row in json.loads(order.read_text())["tables"]:
+            if row["table"] not in told:
+                told[row["table"]] = work(orders, spec["run_id"], row["table"])
+        time.sleep(0.05)
+    with Path(orders["record"]).open("a") as file:
+        line = {"run_id": spec["run_id"], "tables": sorted(told), "options": {}, "ended": bool(stops or stop.exists())}
+        file.write(json.dumps(line) + "\n")
+    return orders.get("status", 0 if all(told.values()) else 1)
 
 
 def work(orders: dict, run_id: str, table: str) -> bool:

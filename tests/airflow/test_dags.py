@@ -214,7 +214,7 @@ def test_a09_schedules_on_assets_and_continuous(stage: Stage) -> None:
     assert '"shop.b"' in json.dumps(stored)
     assert "s3://b/x" in json.dumps(stored)
     assert "Continuous" in serialised(dags["gddl.shop.c"])
-    assert dags["gddl.shop.c"].get_task("landed").forever is True
+    assert dags["gddl.shop.c"].task_ids == ["continuous_load"]
     assert dags["gddl.shop.d"].schedule is None
 
 

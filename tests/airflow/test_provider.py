@@ -105,7 +105,7 @@ def test_a08_missing_pools_are_created_and_others_left_alone(stage: Stage) -> No
         Pool.create_or_update_pool(
             name="gddl_small", slots=77, description="tuned", include_deferred=False, session=session
         )
-    assert create_missing_pools() == ["big"]
+    assert create_missing_pools() == ["big", "gddl_continuous"]
     assert create_missing_pools() == []
     with create_session() as session:
         found = {pool.pool: (pool.slots, pool.include_deferred) for pool in Pool.get_pools(session=session)}

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -18,12 +19,14 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
-from airflow_gddl import capabilities
+from airflow_gddl import capabilities, configuration
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import DEFAULT_TIERS
+from airflow_gddl.contract.standing import StandingOrder
 from airflow_gddl.dag_factory import build_dags
 from airflow_gddl.fakes.databricks.run import LIVE, FakeRun
 from airflow_gddl.fakes.databricks.server import TOKEN, FakeServer, serving
+from airflow_gddl.keepers import Kept, standing_of
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.base import Waiting
@@ -122,23 +125,26 @@ def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:
 # The trigger, on its own
 
 
-def going(stage: Stage, fake: FakeServer) -> tuple[GddlRunTrigger, FakeRun, Attempts]:
+def going(
+    stage: Stage, fake: FakeServer, kept: Kept | None = None, options: dict[str, Any] | None = None
+) -> tuple[GddlRunTrigger, FakeRun, Attempts]:
     """A run that takes its time, and the trigger that watches it, as a triggerer makes one."""
-    tables(stage, "a")
-    stage.order(sleep=300)
+    if kept is None:
+        tables(stage, "a")
+        stage.order(sleep=300)
     lake, task = str(stage.lake), TaskKey(pipeline=PACK, run="r", task="initial_load")
     spec = stage.root / "spec.json"
     roots = {"landing": str(stage.landing), "lake": lake}
-    spec.write_text(json.dumps({"run_id": "j", "tables": [{"table": "shop.a"}], "options": {}, "roots": roots}))
+    order = {"run_id": "j", "tables": [{"table": "shop.a"}], "options": options or {}, "roots": roots}
+    spec.write_text(json.dumps(order))
     (job,) = fake.workspace.jobs
     started = fake.workspace.run_now({"job_id": job, "job_parameters": {"spec": str(spec)}})
     handle = Handle(run=str(started.run_id), group=str(job))
-    watch = Watch(
-        runner="databricks", settings=OWN, lake=lake, task=task, run=Waiting(number=1, handle=handle), begun=BEGUN
-    )
-    path, kept = GddlRunTrigger(watch=plain(watch)).serialize()
+    run_ = Waiting(number=1, handle=handle)
+    watch = Watch(runner="databricks", settings=OWN, lake=lake, task=task, run=run_, begun=BEGUN, kept=kept)
+    path, arguments = GddlRunTrigger(watch=plain(watch)).serialize()
     module, _, name = path.rpartition(".")
-    made = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(kept)))
+    made = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
     return made, started, Attempts(open_store(lake), lake, task)
 
 
@@ -173,6 +179,55 @@ def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_has_one_of_its_own(
     assert started.end is not None
     assert started.end.as_dict()["code"] == "USER_CANCELED"
     assert (stage.lake / "_gddl" / "submissions" / PACK / attempts.key.digest / "000001-stop.json").exists()
+
+
+CONTINUOUS = "gddl_pack.shop.small.continuous.normal.all"
+ROWS = tuple(f"{{table: shop.{name}, keys: [id], schedule: continuous}}" for name in "ab")
+
+
+def test_a_job_that_goes_on_elsewhere_is_kept_from_the_triggerer(stage: Stage, fake: FakeServer) -> None:
+    stage.rows(ROWS[0])
+    stage.order(lasts=3)
+    (task,) = build_dags()[CONTINUOUS].test(logical_date=next(DATES)).get_task_instances()
+    assert str(task.state) == "success"
+    (made,) = fake.workspace.runs.values()
+    assert made.state == LIVE.TERMINATED
+    assert stage.jobs[0]["options"]["continuous"]["seconds"] == 6 * 3600
+    assert sorted(stage.hints(CONTINUOUS).tables) == ["shop.a"]
+    known = read_pipeline(str(stage.lake), (CONTINUOUS,))
+    assert known.records["shop.a"].rows == 7
+
+
+def kept_job(stage: Stage, fake: FakeServer) -> tuple[GddlRunTrigger, FakeRun]:
+    stage.rows(ROWS[0])
+    stage.order(lasts=300)
+    kept = Kept(metadata=str(stage.metadata), pipeline=CONTINUOUS, run="r", task="continuous_load", job="j")
+    document = configuration.snapshot(str(stage.metadata)).pipeline(CONTINUOUS)
+    assert document is not None
+    standing = standing_of(kept, document, os.environ)
+    standing.put(StandingOrder(tables=document.specs, tiers=document.tiers))
+    trigger, started, _ = going(stage, fake, kept, {"continuous": {"folder": standing.folder}})
+    return trigger, started
+
+
+def test_stopping_a_job_that_goes_on_elsewhere_asks_it_to_finish(stage: Stage, fake: FakeServer) -> None:
+    trigger, started = kept_job(stage, fake)
+    if not capabilities.TELLS_TRIGGERS_OF_KILLS:
+        pytest.skip("this Airflow asks for the task's state, of which there is none here")
+    assert asyncio.run(watched(trigger, 3.0, stop="user")) is None
+    assert ended(started)
+    assert stage.jobs[-1]["ended"] is True
+    assert started.end is not None
+    assert started.end.as_dict()["code"] == "SUCCESS"
+
+
+def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage: Stage, fake: FakeServer) -> None:
+    stage.monkeypatch.setattr("airflow_gddl.landing.standing.FRESH_SECONDS", 0.1)
+    trigger, started = kept_job(stage, fake)
+    stage.rows(*ROWS)
+    asyncio.run(watched(trigger, 4.0, stop="user"))
+    assert ended(started)
+    assert stage.jobs[-1]["tables"] == ["shop.a", "shop.b"]
 
 
 def test_a_triggerer_that_ends_leaves_the_run_alone(

@@ -125,6 +125,13 @@ def test_kinds_of_schedules(schedule: str | None, kind: str, name: str) -> None:
     assert (pipeline.timing.kind, pipeline.dag_id) == (kind, name)
 
 
+def test_a_trigger_makes_a_table_continuous_and_tables_with_different_ones_share_a_pack() -> None:
+    specs = [table(f"shop.t{i}", **how) for i, how in enumerate(({"trigger": "30s"}, {"trigger": "1s"}))]
+    (pipeline,) = pipelines([*specs, table("shop.t2", schedule="continuous")], DEFAULT_TIERS)
+    assert (pipeline.timing.kind, pipeline.tables) == ("continuous", ("shop.t0", "shop.t1", "shop.t2"))
+    assert pipeline.dag_id == "gddl_pack.shop.small.continuous.normal.all"
+
+
 def test_asset_schedules_are_alike_whatever_their_order() -> None:
     specs = [table(f"shop.t{i}", schedule={"assets": names}) for i, names in enumerate([("b", "a"), ("a", "b")])]
     pipeline = only(*specs)
@@ -155,5 +162,9 @@ def test_pools_are_those_of_the_tiers_and_count_deferred_tasks() -> None:
     tiers = {**TIERS, "large": TierSpec(tables_per_job=1, pool="shared", slots=9)}
     made = pipelines([table(), table("shop.b", size="medium"), table("shop.c", size="large")], tiers)
     found = pools(made)
-    assert {name: pool["slots"] for name, pool in found.items()} == {"gddl_small": 4, "shared": 9}
+    assert {name: pool["slots"] for name, pool in found.items()} == {
+        "gddl_small": 4,
+        "shared": 9,
+        "gddl_continuous": 128,
+    }
     assert all(pool["include_deferred"] is True for pool in found.values())

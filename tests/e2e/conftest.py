@@ -43,7 +43,8 @@ def populate(site: Site) -> None:
     site.rows(
         "queue", *(f"{{table: queue.{p}, keys: [id], size: solo, priority: {p}}}" for p in urgency), source="queue"
     )
-    site.rows("stream", "{table: stream.a, keys: [id], size: solo, schedule: continuous}", source="stream")
+    own = "keys: [id], size: solo, schedule: null"
+    site.rows("wait", f"{{table: wait.a, {own}, depends_on: [wait.b]}}", f"{{table: wait.b, {own}}}", source="wait")
 
 
 @pytest.fixture(scope="package")

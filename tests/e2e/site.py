@@ -16,7 +16,7 @@ from airflow_gddl.standalone.runs import RunRef, Runs
 from airflow_gddl.standalone.supervisor import Order, Standalone
 
 ROOT = Path(__file__).parents[2]
-_OPTIONS = {"poll_seconds": "1", "retry_delay_seconds": "1", "retries": "3", "dependency_wait_seconds": "5"}
+_OPTIONS = {"poll_seconds": "1", "retry_delay_seconds": "1", "retries": "3", "dependency_wait_seconds": "120"}
 
 
 @dataclass

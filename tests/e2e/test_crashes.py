@@ -89,15 +89,17 @@ def test_a_worker_killed_in_the_middle_of_a_job_loses_and_repeats_nothing(site: 
 
 
 def test_a_killed_triggerer_is_noticed_and_a_new_one_goes_on_waiting(site: Site) -> None:
-    (waiting,) = site.running.rest.get("dags/gddl.stream.a/dagRuns", state="running")["dag_runs"]
-    assert site.jobs("stream") == []
+    site.land("wait.a")
+    site.land("wait.b")
+    waiting = site.runs.trigger("gddl.wait.a")
+    landed = f"{waiting.path}/taskInstances/landed"
+    site.running.wait("it to wait", lambda: site.running.rest.get(landed)["state"] == "deferred")
     os.kill(site.running.pid("triggerer"), signal.SIGKILL)
     with pytest.raises(FatalError, match="triggerer was ended by SIGKILL; its last lines:") as caught:
         site.running.wait("somebody to notice", lambda: False, 30)
     assert caught.value.code == "PART_DIED"
-    site.land("stream.a")
+    assert site.jobs("wait") == []
     site.running.restart("triggerer")
-    site.running.wait("the file to be loaded", lambda: len(site.jobs("stream", "end")) == 1)
-    path = f"dags/gddl.stream.a/dagRuns/{waiting['dag_run_id']}"
-    site.running.wait("the run to end", lambda: site.running.rest.get(path)["state"] == "success")
-    assert [job["tables"] for job in site.jobs("stream")] == [["stream.a"]]
+    site.load("gddl.wait.b")
+    site.runs.finish([waiting])
+    assert [job["tables"] for job in site.jobs("wait")] == [["wait.b"], ["wait.a"]]

@@ -65,6 +65,10 @@ class Child:
             assert pipe is not None
             pipe.close()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def end(self, timeout: float = TIMEOUT) -> Ended:
         """Wait for the process itself; the JVM it leaves behind holds no pipe of ours for long, being without one."""
         out, err = self._process.communicate(timeout=timeout)

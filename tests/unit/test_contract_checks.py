@@ -33,6 +33,8 @@ def spec(**fields: Any) -> TableSpec:
         {"keys": (), "force_update": "f", "freshness": "5m", "tombstone_retention": "1d"},
         {"options": {"lookback": "2h"}, "table_properties": {"delta.appendOnly": "true", "mine.gddl.x": "1"}},
         {"changes_retention": "90d", "vacuum_retention": "1d", "options": {"verify_connection": "SHOP_DB"}},
+        {"trigger": "5s"},
+        {"trigger": "5s", "schedule": "continuous"},
         {"source": "a.b-c_1", "columns": ("a",), "exclude_columns": ("b",)},
     ],
 )
@@ -61,6 +63,9 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"keys": (), "columns_to_update": "c"}, "KEYLESS_REFUSED", "columns_to_update"),
     ({"keys": (), "delete": "soft"}, "KEYLESS_REFUSED", "delete"),
     ({"freshness": "soon"}, "DURATION_INVALID", "freshness"),
+    ({"trigger": "soon"}, "DURATION_INVALID", "trigger"),
+    ({"trigger": "5s", "schedule": "@daily"}, "TRIGGER_REFUSED", "trigger"),
+    ({"trigger": "5s", "schedule": None}, "TRIGGER_REFUSED", "trigger"),
     ({"tombstone_retention": "1w"}, "DURATION_INVALID", "tombstone_retention"),
     ({"vacuum_retention": "23h"}, "RETENTION_TOO_SHORT", "vacuum_retention"),
     ({"vacuum_retention": "never"}, "DURATION_INVALID", "vacuum_retention"),

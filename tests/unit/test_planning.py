@@ -174,13 +174,19 @@ def test_freshness_that_no_schedule_keeps() -> None:
     assert [one.tables for one in found] == [("shop.t00003",), ("shop.t00001",), ("shop.t00004",)]
 
 
-def test_triggers_of_pipelines_that_never_stop_waiting() -> None:
+def test_jobs_that_go_on_hold_triggers_elsewhere_and_workers_here() -> None:
     rows = tables(1200, size="medium", schedule="continuous")
-    plan = planned(rows)
-    assert (plan.runs, plan.started_by) == (0, {"continuous": 1200})
-    assert figure(plan, "triggers") == (1200, 1000)
-    assert advice(plan, "TRIGGERS_OVER_CAPACITY").count == 1200
-    assert "TRIGGERS_OVER_CAPACITY" not in codes(planned(rows, replace(AIRFLOW, triggers=2000)))
+    here, elsewhere = planned(rows), planned(rows, runner="databricks", settings={"wheel": "/V/a.whl"})
+    assert (here.runs, here.started_by) == (0, {"continuous": 1200})
+    assert figure(here, "triggers") == (0, 1000)
+    assert figure(here, "worker_tasks") == (1200, 32)
+    assert "WORKERS_SHORT" in codes(here)
+    assert figure(elsewhere, "triggers") == (1200, 1000)
+    assert advice(elsewhere, "TRIGGERS_OVER_CAPACITY").count == 1200
+    more = replace(AIRFLOW, triggers=2000)
+    assert "TRIGGERS_OVER_CAPACITY" not in codes(
+        planned(rows, more, runner="databricks", settings={"wheel": "/V/a.whl"})
+    )
 
 
 def test_continuous_pipelines_are_at_work_all_the_time() -> None:

@@ -1,0 +1,131 @@
+"""`gddl run --continuous`: the job of this machine that goes on, with the metadata followed beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from airflow_gddl.catalog import Catalog
+from airflow_gddl.cli import metadata
+from airflow_gddl.cli.display import Lines, Records
+from airflow_gddl.cli.exits import of_outcome
+from airflow_gddl.cli.job import Done, Request, runner_of
+from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
+from airflow_gddl.contract.standing import StandingOrder
+from airflow_gddl.landing.standing import Standing
+from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
+from airflow_gddl.snapshot.signature import sign
+from airflow_gddl.state.documents import BY_HAND
+from airflow_gddl.state.recording import WRITE_EVERY, StateRecorder
+
+_HERE = ("local", "spark_submit")
+
+
+def keep(around: Surroundings, request: Request) -> Done:
+    """Keep the request's tables until Ctrl-C or SIGTERM, which end the job after the batch that it is at.
+
+    Raises:
+        GddlError: nothing was run, and why.
+    """
+    catalog = metadata.read(around, request.metadata)
+    signature = sign(request.metadata, around.environ).text
+    if catalog.runner not in _HERE:
+        remedy = "run it under Airflow, which watches jobs elsewhere, or set GDDL_RUNNER=local"
+        what = f"runner {catalog.runner} can't be followed from a terminal"
+        raise MetadataError("CONTINUOUS_REFUSED", what, where="--continuous", remedy=remedy)
+    tables, bad = metadata.choose(around, catalog, request.tables)
+    if not tables:
+        raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
+    run_id = around.run_id()
+    standing = Standing(catalog.roots, f"by-hand-{run_id}", _Followed(around, request, signature).order, around.environ)
+    standing.put(StandingOrder(tables=tables, tiers=catalog.tiers))
+    spec = JobSpec(
+        run_id=run_id,
+        roots=catalog.roots,
+        tables=tables,
+        tiers=catalog.tiers,
+        options=JobOptions(continuous=Continuous(folder=standing.folder)),
+    )
+    recorder = _recorder(around, catalog)
+    try:
+        with _listening(around, request, recorder) as listener:
+            outcome = runner_of(around, catalog, run_id, _Ticks(around, standing, recorder)).run(spec, listener)
+    finally:
+        recorder.flush()
+        standing.remove()
+    return Done(outcome=_quiet(outcome), exit_status=of_outcome(_quiet(outcome), bad_rows=bool(bad)))
+
+
+def _quiet(outcome: JobOutcome) -> JobOutcome:
+    """Told to stop is how it is meant to end."""
+    if outcome.exit_status not in (0, 1):
+        return outcome
+    return JobOutcome(results=outcome.results, exit_status=outcome.exit_status, log=outcome.log)
+
+
+@dataclass
+class _Followed:
+    """The metadata, read when it has changed; rows that are wrong then keep the job as it is."""
+
+    around: Surroundings
+    request: Request
+    signature: str
+
+    def order(self) -> StandingOrder | None:
+        signature = sign(self.request.metadata, self.around.environ).text
+        if signature == self.signature:
+            return None
+        self.signature = signature
+        catalog = metadata.read(self.around, self.request.metadata)
+        tables, bad = metadata.choose(self.around, catalog, self.request.tables)
+        return None if bad else StandingOrder(tables=tables, tiers=catalog.tiers)
+
+
+@dataclass
+class _Ticks:
+    """What is done beside the job."""
+
+    around: Surroundings
+    standing: Standing
+    recorder: StateRecorder
+    _flushed: float = 0.0
+
+    def __call__(self) -> None:
+        self.standing.refresh()
+        now = self.around.now().timestamp()
+        if now - self._flushed >= WRITE_EVERY:
+            self._flushed = now
+            self.recorder.flush()
+
+
+@dataclass
+class _Live:
+    """Hands results to the state as they come; idle looks go no further."""
+
+    recorder: StateRecorder
+    shown: Listener
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        self.shown.on_progress(event)
+
+    def on_result(self, result: JobResult) -> None:
+        self.recorder.take(result)
+        if result.status != "skipped":
+            self.shown.on_result(result)
+
+
+@contextmanager
+def _listening(around: Surroundings, request: Request, recorder: StateRecorder) -> Iterator[Listener]:
+    """A line a turn: there is no end that a bar could show the way to."""
+    lines = Lines(around.screen)
+    around.screen.warn("the tables are kept until Ctrl-C", "dim")
+    yield _Live(recorder, Records(around.screen, lines) if request.as_json else lines)
+
+
+def _recorder(around: Surroundings, catalog: Catalog) -> StateRecorder:
+    known = tuple(row.table for row in catalog.tables)
+    return StateRecorder(catalog.roots, BY_HAND, known, lambda: around.now().timestamp(), around.environ)

@@ -1,0 +1,153 @@
+"""What a continuous operator does when it runs; imported only then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk import Context
+
+from airflow_gddl import configuration
+from airflow_gddl.alerting import tell
+from airflow_gddl.announcing import add_events
+from airflow_gddl.capabilities import AirflowException
+from airflow_gddl.cli.selection import in_order
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
+from airflow_gddl.contract.standing import StandingOrder
+from airflow_gddl.keepers import Kept, keeping_of
+from airflow_gddl.landing.asked import Asked, from_params
+from airflow_gddl.landing.hint_book import HintBook
+from airflow_gddl.landing.keeping import Keeping
+from airflow_gddl.landing.loading import Loading, Order
+from airflow_gddl.landing.observing import Question, observe
+from airflow_gddl.operators.execution import Task, begun_of, document_of
+from airflow_gddl.operators.reporting import Reporter, explained, summary
+from airflow_gddl.runners.base import JobOutcome
+from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.triggers.tables import utc_now
+
+if TYPE_CHECKING:
+    from airflow_gddl.operators.continuous import GddlContinuousOperator
+
+_STAGES: tuple[Literal["initial", "increments"], ...] = ("initial", "increments")
+
+
+def execute(
+    operator: GddlContinuousOperator, context: Context, resumed: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """See `GddlContinuousOperator`.
+
+    Whatever fails is tried again with a pause: were the run to fail at once, the next one would follow at once.
+
+    Args:
+        resumed: a `Begun` in plain data: it goes on after a wait.
+
+    Raises:
+        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+        AirflowException: the job died, a table fails, or it could not be started.
+    """
+    begun = begun_of(context, resumed)
+    try:
+        document = document_of(operator.metadata, operator.pipeline)
+        asked = from_params(dict(context["params"]))
+        execution = _Execution(operator, context, document, configuration.environ_of(document), begun)
+        return execution.load(asked) if asked.is_some else execution.keep()
+    except GddlError as error:
+        raise AirflowException(str(error)) from error
+
+
+@dataclass(frozen=True)
+class _Execution(Task):
+    def keep(self) -> dict[str, Any]:
+        """The job that goes on, to its end."""
+        keeping = self._keeping()
+        runner = self.runner(tick=keeping.tick)
+        if self.begun is None:
+            keeping.standing.put(StandingOrder(tables=self.document.specs, tiers=self.document.tiers))
+        job = self._job(keeping.standing.folder)
+        try:
+            outcome = runner.run(job, keeping)
+        finally:
+            keeping.flush()
+        self.operator.job_log = outcome.log
+        self.operator.loaded = tuple(keeping.last)
+        if outcome.waiting is not None:
+            begun = self.begun_with([spec.table for spec in self.document.specs], runner)
+            self.wait(begun, runner, outcome.waiting, self._kept())
+        if isinstance(runner, RemoteRunner):
+            runner.settle()
+        return self._ended(keeping, outcome)
+
+    def load(self, asked: Asked) -> dict[str, Any]:
+        """What this run was asked for, in ordinary jobs."""
+        run = self.context["run_id"]
+        work = observe(self.document, Question(run=run, now=utc_now(), asked=asked), self.environ)
+        book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
+        results = []
+        for stage in _STAGES:
+            order = Order(
+                document=self.document,
+                work=work,
+                stage=stage,
+                run=run,
+                job_id=self.job_id(stage),
+                wait_seconds=configuration.number("claim_wait_seconds"),
+            )
+            loading = Loading(order, book, self._reporter(), task=self.operator.task_id, environ=self.environ)
+            if specs := loading.todo():
+                loading.load(self.runner(patient=True), specs, order.marks)
+            self.operator.job_log = loading.log or self.operator.job_log
+            results += loading.results
+            if loading.stopped:
+                raise AirflowException("the job was told to stop; the next try goes on where it stopped")
+        self.operator.loaded = tuple(result.table for result in results)
+        if failed := [result for result in results if result.status == "failed"]:
+            raise AirflowException(explained(failed, len(results)))
+        add_events(self.context, self.operator.pipeline, book.finish("increments", run))
+        return summary(results)
+
+    def _ended(self, keeping: Keeping, outcome: JobOutcome) -> dict[str, Any]:
+        tell(self.context, self.document, self.operator.log, self.environ)
+        results = list(keeping.last.values())
+        counts = summary(results)
+        self.context["ti"].xcom_push(key="results", value=counts)
+        if outcome.cancelled_by is not None:
+            raise AirflowException("the job was told to stop; the next one goes on where it stopped")
+        if keeping.failing:
+            raise AirflowException(explained(keeping.failing, len(results)))
+        if outcome.exit_status:
+            raise AirflowException(f"the job ended with exit status {outcome.exit_status}; see its log: {outcome.log}")
+        pending = keeping.book.finish("increments", self.context["run_id"])
+        add_events(self.context, self.operator.pipeline, pending)
+        return counts
+
+    def _kept(self) -> Kept:
+        operator = self.operator
+        return Kept(
+            metadata=operator.metadata,
+            pipeline=operator.pipeline,
+            run=self.context["run_id"],
+            task=operator.task_id,
+        )
+
+    def _keeping(self) -> Keeping:
+        def alert() -> None:
+            tell(self.context, self.document, self.operator.log, self.environ)
+
+        return keeping_of(self._kept(), self.document, self.environ, self._reporter(), alert)
+
+    def _reporter(self) -> Reporter:
+        return Reporter(self.operator.log, {spec.table: spec for spec in self.document.specs})
+
+    def _job(self, folder: str) -> JobSpec:
+        hours = configuration.number("continuous_hours")
+        goes_on = Continuous(folder=folder, seconds=hours * 3600 if hours > 0 else None)
+        return JobSpec(
+            run_id=self.job_id("continuous"),
+            roots=self.document.roots,
+            tables=in_order(self.document.specs),
+            tiers=self.document.tiers,
+            options=JobOptions(continuous=goes_on),
+        )

@@ -1,0 +1,69 @@
+"""What all tasks share that have tables loaded by jobs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseOperator, Context
+
+from airflow_gddl.assets import alias_of
+from airflow_gddl.links import AssetsLink, JobLogLink
+
+
+class JobOperator(BaseOperator):
+    """A task of a pipeline that runs jobs; what it does is in a module of its own, `execution`.
+
+    Args:
+        metadata: folder or `s3://` URL.
+        pipeline: DAG id.
+        runner: name of the runner; null: the one that the metadata names.
+
+    Attributes:
+        job_log: where the log of the last job is; null before, and when there is none.
+        loaded: tables that a job was asked to load in this try.
+        stop: cancels the run elsewhere that this try started; null when there is none.
+    """
+
+    execution: ClassVar[str]
+    operator_extra_links = (JobLogLink(), AssetsLink())
+
+    def __init__(self, *, metadata: str, pipeline: str, runner: str | None = None, **kwargs: Any) -> None:
+        super().__init__(outlets=[alias_of(pipeline)], **kwargs)
+        self.metadata = metadata
+        self.pipeline = pipeline
+        self.runner = runner
+        self.job_log: str | None = None
+        self.loaded: tuple[str, ...] = ()
+        self.stop: Callable[[], None] | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """A summary of the load; `results` of it is bounded.
+
+        Raises:
+            AirflowSkipException: nothing to do.
+            AirflowFailException: trying again would fail again.
+            AirflowException: a table failed, or a passing fault.
+        """
+        return self._execute(context)
+
+    def resumed(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Back from the triggerer: the run that it watched has ended, or it could not tell.
+
+        Args:
+            event: see `GddlRunTrigger`.
+        """
+        if "error" in event:
+            self.log.warning("the triggerer could not follow the run: %s", event["error"])
+        return self._execute(context, event["begun"])
+
+    def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        # Every parse and every task of a DAG imports this module; only a load that runs needs the rest.
+        done: dict[str, Any] = importlib.import_module(self.execution).execute(self, context, begun)
+        return done
+
+    def on_kill(self) -> None:
+        """The task was stopped while it was in this process; what the triggerer watches, it cancels itself."""
+        if self.stop is not None:
+            self.stop()

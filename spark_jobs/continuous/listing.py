@@ -1,0 +1,87 @@
+"""New files by listing: without a JVM, a short listing a table and look."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.name_times import change_time
+from airflow_gddl.contract.spec import Roots, TableSpec
+from spark_jobs.dialects.registry import dialect_of
+from spark_jobs.discovery import glance
+from spark_jobs.runtime import Clock
+from spark_jobs.storage import Storage
+
+_AT_ONCE = 8
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class _Folder:
+    """What was seen of a table's landing folder.
+
+    Attributes:
+        next: when it is looked at again.
+        seen: path to etag of the files of the last look.
+        newest: relative path of the newest change file; null before any.
+    """
+
+    spec: TableSpec
+    root: str
+    next: float
+    seen: dict[str, str] = field(default_factory=dict)
+    newest: str | None = None
+
+
+class ListedFiles:
+    """See `FileStream`. Each folder is listed after its table's `trigger`, from shortly before its newest file on."""
+
+    def __init__(self, roots: Roots, storage: Storage, clock: Clock) -> None:
+        self._roots, self._storage, self._clock = roots, storage, clock
+        self._folders: dict[str, _Folder] = {}
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="glance")
+
+    def follow(self, specs: Sequence[TableSpec]) -> None:
+        now, before = self._now(), self._folders
+        self._folders = {}
+        for spec in specs:
+            known = before.get(spec.table)
+            same = known is not None and known.spec == spec
+            root = Layout.of(self._roots, spec).landing
+            self._folders[spec.table] = known if known is not None and same else _Folder(spec, root, now)
+
+    def news(self) -> Collection[str]:
+        now = self._now()
+        due = [folder for folder in self._folders.values() if folder.next <= now]
+        for folder in due:
+            folder.next = now + folder.spec.look_seconds
+        looked = self._threads.map(self._look, due) if len(due) > 1 else map(self._look, due)
+        return [folder.spec.table for folder, is_new in zip(due, list(looked), strict=True) if is_new]
+
+    def taken(self, table: str) -> None:
+        """Who has told of news is done with them: whoever runs the table tries until it goes well."""
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self, folder: _Folder) -> bool:
+        """Whether a file came or changed since the last look; true also where the folder can't be listed."""
+        try:
+            dialect = dialect_of(folder.spec)
+            found = list(glance(self._storage, folder.root, dialect, folder.newest, self._clock()))
+        except GddlError as error:  # the table's run meets it again, and tells
+            _LOG.info("%s could not be listed: %s", folder.root, error)
+            return True
+        is_new = any(folder.seen.get(file.path) != file.etag for file in found)
+        folder.seen = {file.path: file.etag for file in found}
+        times = ((change_time(file.path), file.path[len(folder.root.rstrip("/")) + 1 :]) for file in found)
+        dated = [(time, name) for time, name in times if time is not None]
+        folder.newest = max(dated)[1] if dated else folder.newest
+        return is_new
+
+    def _now(self) -> float:
+        return self._clock().timestamp()

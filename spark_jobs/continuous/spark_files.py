@@ -1,0 +1,175 @@
+"""New files by Structured Streaming: its file source in the format `binaryFile` gives a stream of files.
+
+Only their paths are asked for, so that no file is opened; should a plan ever ask for contents, the least length that is
+allowed makes it fail at once. The checkpoint lies in a folder of this process and is forgotten with it: what was taken
+is in the ledgers, and the first look of every table of a job that starts does not wait for the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.spec import Roots, TableSpec
+from spark_jobs.faults import translated
+from spark_jobs.runtime import SparkSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SETTINGS = {
+    "spark.sql.sources.binaryFile.maxLength": "1",
+    # All paths of a batch in one task: nothing is read, so that sizes say nothing of the work.
+    "spark.sql.files.maxPartitionBytes": str(2**60),
+    "spark.sql.files.openCostInBytes": "1",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+_SCHEMA = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_FILES_A_BATCH = 10_000
+_REMEMBERED = "1d"
+"""How far behind the newest file a late one is told of. Older ones are found by the look that no file brings about."""
+_LOG = logging.getLogger(__name__)
+
+
+class SparkFiles:
+    """See `FileStream`. One query for all its tables.
+
+    Args:
+        wake: called, from Spark's thread, when there are news.
+    """
+
+    def __init__(self, roots: Roots, spark: SparkSource, wake: Callable[[], None]) -> None:
+        self._landing, self._spark, self._wake = roots.landing.rstrip("/"), spark, wake
+        self._specs: tuple[TableSpec, ...] = ()
+        self._query: StreamingQuery | None = None
+        self._folder: str | None = None
+        self._changed = threading.Condition()
+        self._news: set[str] = set()
+        self._open: set[str] = set()
+        self._closed = False
+        self._every = 0.0
+
+    def follow(self, specs: Sequence[TableSpec]) -> None:
+        """A query follows a pattern of paths, so that another set of tables is another query."""
+        wanted = tuple(sorted(specs, key=lambda spec: spec.table))
+        if [_watched(spec) for spec in wanted] == [_watched(spec) for spec in self._specs]:
+            self._specs = wanted
+            return
+        self._stop()
+        self._specs = wanted
+        if wanted:
+            try:
+                self._start()
+            except GddlError:
+                raise
+            except Exception as error:
+                raise translated(error) from error
+
+    def news(self) -> Collection[str]:
+        """
+        Raises:
+            RetriableError: `STREAM_BROKEN`.
+        """
+        query = self._query
+        if query is not None and not _is_active(query):
+            what = f"the stream of files ended: {_why(query)}"
+            raise RetriableError("STREAM_BROKEN", what, where=self._landing, remedy="start the job again")
+        with self._changed:
+            found, self._news = self._news, set()
+        return found
+
+    def taken(self, table: str) -> None:
+        with self._changed:
+            # News that came after its run began are still to be told, and keep it open.
+            if table in self._open and table not in self._news:
+                self._open.discard(table)
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        self._stop()
+
+    def _start(self) -> None:
+        session = self._spark.for_table()
+        for name, value in SETTINGS.items():
+            session.conf.set(name, value)
+        self._folder = tempfile.mkdtemp(prefix="gddl-stream-")
+        self._closed = False
+        pattern = join(self._landing, "{" + ",".join(_folder_of(spec) for spec in self._specs) + "}")
+        source = session.readStream.format("binaryFile").schema(_SCHEMA).option("recursiveFileLookup", "true")
+        source = source.option("maxFilesPerTrigger", _FILES_A_BATCH).option("maxFileAge", _REMEMBERED)
+        self._every = min(spec.look_seconds for spec in self._specs)
+        writer = source.load(pattern).select("path").writeStream.foreachBatch(self._batch)
+        writer = writer.option("checkpointLocation", f"file://{self._folder}").queryName("gddl-files")
+        self._query = writer.trigger(processingTime=f"{self._every:g} seconds").start()
+
+    def _stop(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._open.clear()
+            self._changed.notify_all()
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _batch(self, files: DataFrame, _number: int) -> None:
+        """Hand the files' tables over, and come back when they were run: the stream is not to run ahead of the tables.
+
+        After one trigger it comes back all the same, so that a slow table keeps no news from the others.
+        """
+        tables = self._tables(files.toLocalIterator())
+        with self._changed:
+            if self._closed or not tables:
+                return
+            self._news |= tables
+            self._open |= tables
+        self._wake()
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._open & tables, self._every)
+
+    def _tables(self, rows: Iterable[Any]) -> set[str]:
+        """Whose files they are; all, should Spark name a file in another way than it was asked for."""
+        names = {spec.table for spec in self._specs}
+        place = self._landing.rpartition("://")[2]
+        found, strange = set(), False
+        for row in rows:
+            parts = row["path"].partition(f"{place}/")[2].split("/")
+            table = ".".join(parts[:2])
+            found.add(table)
+            strange = strange or table not in names
+        return names if strange else found
+
+
+def _folder_of(spec: TableSpec) -> str:
+    return join(spec.schema_name, spec.name)
+
+
+def _watched(spec: TableSpec) -> tuple[str, float]:
+    return spec.table, spec.look_seconds
+
+
+def _is_active(query: StreamingQuery) -> bool:
+    try:
+        return bool(query.isActive)
+    except Exception:  # noqa: BLE001 - whatever py4j raises of a JVM that is gone
+        return False
+
+
+def _why(query: StreamingQuery) -> str:
+    try:
+        error = query.exception()
+    except Exception:  # noqa: BLE001 - as above
+        return "Spark is gone"
+    return str(error).strip().partition("\n")[0] if error is not None else "it was stopped"

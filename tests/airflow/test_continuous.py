@@ -1,0 +1,222 @@
+"""Continuous pipelines: one task that keeps a job alive, told of new rows, stopped without loss (docs/streaming.md)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.standing import StandingOrder, order_path, stop_path
+from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.keepers import Kept, order_now
+from airflow_gddl.operators.continuous import GddlContinuousOperator
+from airflow_gddl.state.board import Standing, standings
+from airflow_gddl.state.reading import read_pipeline
+from airflow_gddl.topology.rows import row_of
+from tests.airflow.bag import serialised
+from tests.airflow.stage import Stage
+from tests.airflow.test_run import events
+from tests.airflow.test_stopping import is_alive, wait_for
+
+PACK = "gddl_pack.shop.small.continuous.normal.all"
+ROWS = ("{table: shop.a, keys: [id], schedule: continuous}", "{table: shop.b, keys: [id], trigger: 5s}")
+DATES = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in itertools.count())
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    # Each test is a new version of the same DAG to this database; Airflow's own query does not expect that in one run.
+    pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
+]
+
+
+@pytest.fixture
+def pack(stage: Stage) -> Stage:
+    stage.rows(*ROWS)
+    return stage
+
+
+def run(conf: dict[str, Any] | None = None) -> str:
+    """State of the task after a run."""
+    (instance,) = build_dags()[PACK].test(logical_date=next(DATES), run_conf=conf).get_task_instances()
+    assert instance.task_id == "continuous_load"
+    return str(instance.state)
+
+
+def folder(stage: Stage) -> Path:
+    return stage.lake / "_gddl" / "continuous" / PACK
+
+
+def order(stage: Stage) -> StandingOrder:
+    return decode(StandingOrder, json.loads(Path(order_path(str(folder(stage)))).read_text()))
+
+
+def states(stage: Stage) -> dict[str, Standing]:
+    document = configuration.snapshot(str(stage.metadata)).pipeline(PACK)
+    assert document is not None
+    known = read_pipeline(str(stage.lake), (PACK,))
+    return {one.row.table: one for one in standings([row_of(s, PACK) for s in document.specs], known, time.time())}
+
+
+def test_one_task_that_is_started_again_ever_later(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__GDDL__CONTINUOUS_RETRIES")
+    dag = build_dags()[PACK]
+    (task,) = dag.tasks
+    assert isinstance(task, GddlContinuousOperator)
+    assert "Continuous" in serialised(dag)
+    assert (dag.max_active_runs, task.pool) == (1, "gddl_continuous")
+    assert (task.retries, task.retry_delay, task.max_retry_delay) == (10, timedelta(seconds=10), timedelta(minutes=10))
+    assert task.retry_exponential_backoff
+    assert "shop.a" not in serialised(dag)
+
+
+def test_a_run_longer_than_the_freshness_is_not_late(stage: Stage) -> None:
+    stage.rows(
+        "{table: shop.a, keys: [id], size: large, schedule: continuous, freshness: 5m}",
+        "{table: shop.b, keys: [id], size: large, freshness: 5m}",
+    )
+    dags = build_dags()
+    assert [bool(getattr(dags[f"gddl.shop.{name}"], "deadline", None)) for name in "ab"] in ([False, True], [False] * 2)
+
+
+def test_the_job_goes_on_for_its_hours_and_its_results_are_kept(pack: Stage) -> None:
+    events()
+    assert run() == "success"
+    job = pack.jobs[0]
+    assert job["options"]["continuous"] == {"folder": str(folder(pack)), "seconds": 6 * 3600}
+    assert [spec.table for spec in order(pack).tables] == ["shop.a", "shop.b"]
+    assert {name: extras[0]["rows"] for name, extras in events().items()} == {"shop.a": 7, "shop.b": 7}
+    assert sorted(pack.hints(PACK).tables) == ["shop.a", "shop.b"]
+    assert {name: one.state.state for name, one in states(pack).items()} == {"shop.a": "fresh", "shop.b": "fresh"}
+
+
+def test_a_row_that_is_added_while_it_runs_reaches_the_job(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_gddl.landing.standing.FRESH_SECONDS", 0.1)
+    pack.order(lasts=6)
+
+    def later() -> None:
+        wait_for(lambda: pack.jobs)
+        pack.rows(*ROWS, "{table: shop.c, keys: [id], schedule: continuous}")
+
+    editor = threading.Thread(target=later)
+    editor.start()
+    assert run() == "success"
+    editor.join()
+    assert [job["tables"] for job in pack.jobs] == [["shop.a", "shop.b"], ["shop.a", "shop.b", "shop.c"]]
+
+
+def test_a_failing_table_fails_the_task_at_the_end_and_is_named(pack: Stage) -> None:
+    pack.order(fail={"shop.a": ["SCHEMA_REFUSED", "a column is text now"]})
+    assert run() == "failed"
+    found = states(pack)
+    assert {name: one.state.state for name, one in found.items()} == {"shop.a": "failed", "shop.b": "fresh"}
+    assert sorted(pack.hints(PACK).tables) == ["shop.b"]
+
+
+@pytest.mark.parametrize("status", [1, 75, 137])
+def test_a_job_that_dies_fails_the_task_so_that_it_is_started_again(pack: Stage, status: int) -> None:
+    pack.order(status=status)
+    assert run() == "failed"
+
+
+def test_what_can_t_be_started_is_tried_again_with_a_pause_not_by_run_after_run(pack: Stage) -> None:
+    task = build_dags()[PACK].get_task("continuous_load")
+    pack.rows("{table: shop.x, keys: [id]}")
+    with pytest.raises(Exception, match="PIPELINE_UNKNOWN") as caught:
+        task.execute({"ti": None, "params": {}, "run_id": "r"})
+    assert type(caught.value).__name__ == "AirflowException"
+    assert not isinstance(caught.value, GddlError)
+
+
+@pytest.mark.parametrize(
+    ("conf", "tables", "options"),
+    [
+        ({"tables": ["shop.b"]}, ["shop.b"], {"full_refresh": False, "action": "run"}),
+        ({"tables": ["shop.a"], "full_refresh": True}, ["shop.a"], {"full_refresh": True, "action": "run"}),
+        ({"action": "verify"}, ["shop.a", "shop.b"], {"full_refresh": False, "action": "verify"}),
+    ],
+)
+def test_a_run_that_asks_for_something_does_that_alone(
+    pack: Stage, conf: dict[str, Any], tables: list[str], options: dict[str, Any]
+) -> None:
+    pack.land("shop.a")
+    pack.land("shop.b")
+    assert run(conf) == "success"
+    assert pack.loaded == [tables]
+    assert {name: pack.jobs[0]["options"][name] for name in options} == options
+    assert pack.jobs[0]["options"]["continuous"] is None
+
+
+def test_a_pipeline_that_is_gone_or_scheduled_again_leaves_its_job_without_tables(pack: Stage) -> None:
+    kept = Kept(metadata=str(pack.metadata), pipeline=PACK, run="r", task="continuous_load")
+    now = order_now(kept)
+    assert now is not None
+    assert [spec.table for spec in now.tables] == ["shop.a", "shop.b"]
+    pack.rows("{table: shop.a, keys: [id]}")
+    assert order_now(kept) == StandingOrder(tables=())
+    pack.write("gddl.yaml", "landing: ../landing\nlake: 7\n")  # can't be read: the last good copy serves
+    assert order_now(kept) == StandingOrder(tables=())
+
+
+WORKER = """
+import os, sys
+from airflow_gddl import configuration
+from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
+from airflow_gddl.contract.standing import StandingOrder
+from airflow_gddl.keepers import Kept, keeping_of
+from airflow_gddl.operators.reporting import Reporter
+from airflow_gddl.runners.registry import RunnerSettings, make_runner
+import logging
+document = configuration.snapshot(sys.argv[1]).pipeline(sys.argv[2])
+kept = Kept(metadata=sys.argv[1], pipeline=sys.argv[2], run="r1", task="continuous_load")
+keeping = keeping_of(kept, document, os.environ, Reporter(logging.getLogger(), {}), lambda: None)
+keeping.standing.put(StandingOrder(tables=document.specs, tiers=document.tiers))
+settings = RunnerSettings(command=configuration.job_command(), environ=os.environ, tick=keeping.tick)
+options = JobOptions(continuous=Continuous(folder=keeping.standing.folder))
+job = JobSpec(run_id="j", roots=document.roots, tables=document.specs, tiers=document.tiers, options=options)
+outcome = make_runner("local", settings).run(job, keeping)
+keeping.flush()
+print(outcome.exit_status, outcome.cancelled_by, sorted(keeping.last), len(keeping.failing))
+"""
+
+
+@pytest.fixture
+def worker(pack: Stage) -> Iterator[subprocess.Popen[str]]:
+    pack.order(lasts=300, pid=str(pack.root / "pid"))
+    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(pack.metadata), PACK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: folder(pack).exists() and (pack.root / "pid").exists() and (pack.root / "pid").read_text())
+        time.sleep(1)
+        yield process
+        process.kill()
+
+
+def test_stopping_the_task_lets_the_job_finish(worker: subprocess.Popen[str], pack: Stage) -> None:
+    worker.send_signal(signal.SIGTERM)
+    out, err = worker.communicate(timeout=60)
+    assert out.splitlines()[-1] == "0 15 ['shop.a', 'shop.b'] 0", err
+    assert pack.jobs[-1]["ended"] is True
+    assert sorted(pack.hints(PACK).tables) == ["shop.a", "shop.b"]
+
+
+def test_a_killed_worker_s_job_ends_too(worker: subprocess.Popen[str], pack: Stage) -> None:
+    job = int((pack.root / "pid").read_text())
+    worker.kill()
+    wait_for(lambda: not is_alive(job), 10)
+
+
+def test_kept_is_plain_data() -> None:
+    kept = Kept(metadata="/m", pipeline=PACK, run="r", task="t", job="j-1")
+    assert decode(Kept, json.loads(json.dumps(plain(kept)))) == kept
+    assert stop_path("/f", "j-1") != stop_path("/f", "j-2")

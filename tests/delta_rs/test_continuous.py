@@ -1,0 +1,296 @@
+"""Small tables under a job that goes on: nothing lost, nothing doubled, nobody held up (docs/streaming.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.standing import StandingOrder
+from airflow_gddl.landing.standing import Standing
+from spark_jobs.claim import Claim
+from spark_jobs.job import run_job
+from spark_jobs.ledger import Ledger
+from spark_jobs.runtime import Runtime, utc_now
+from spark_jobs.spread_local import LocalSpread
+from spark_jobs.storage import Storage
+from spark_jobs.worker import NoSpark
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.keeping import Kept
+from tests.landing import write_bytes
+from tests.spark.children import job_child
+
+GOES_ON = JobOptions(continuous=Continuous())
+
+
+@dataclass
+class Source:
+    """Tables that get changes, and what their replicas must hold."""
+
+    lake: SmallLake
+    specs: Sequence[TableSpec]
+    rows: dict[str, dict[int, str]] = field(default_factory=dict)
+    landed: dict[str, int] = field(default_factory=dict)
+    number: int = 0
+
+    def load(self) -> None:
+        for spec in self.specs:
+            self.lake.load(spec)
+            self.rows[spec.table] = {key: f"load {key}" for key in range(3)}
+            self.landed[spec.table] = 3
+
+    def change(self, *specs: TableSpec) -> None:
+        """A file for each of the tables, all when none is named: an update, an insert, every third time a delete."""
+        self.number += 1
+        for spec in specs or self.specs:
+            rows, new = self.rows[spec.table], 10 + self.number
+            changes: list[tuple[str, int, str | None]] = [("U", 0, f"v{self.number}"), ("I", new, "new")]
+            if self.number % 3 == 0 and new - 1 in rows:
+                changes.append(("D", new - 1, None))
+                del rows[new - 1]
+            rows |= {0: f"v{self.number}", new: "new"}
+            self.landed[spec.table] += len(changes)
+            self.lake.change(spec, self.number, changes)
+
+    def is_taken(self, *specs: TableSpec) -> bool:
+        return all(self._is_taken(spec) for spec in specs or self.specs)
+
+    def _is_taken(self, spec: TableSpec) -> bool:
+        ledger = Ledger.open(Storage(), self.lake.layout(spec).state)
+        landed = {str(path) for path in Path(self.lake.layout(spec).landing).glob("*.parquet")}
+        return landed == set(ledger.all_entries()) and ledger.plan() is None
+
+    def check(self) -> None:
+        """Replicas hold what they must, and change tables each change once."""
+        for spec in self.specs:
+            assert self.lake.replica(spec) == self.rows[spec.table], spec.table
+            changes = pa.table(DeltaTable(self.lake.layout(spec).changes).scan())
+            assert changes.num_rows == self.landed[spec.table], spec.table
+
+
+def specs_of(*names: str) -> list[TableSpec]:
+    return [spec_of(name, trigger="1s") for name in names]
+
+
+def runtime() -> Runtime:
+    return Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
+
+
+def kept(lake: SmallLake, specs: Sequence[TableSpec], options: JobOptions = GOES_ON) -> Kept:
+    return Kept(lake.job(specs, options), runtime())
+
+
+def scheduled(lake: SmallLake, specs: Sequence[TableSpec]) -> dict[str, JobResult]:
+    outcomes = run_job(lake.job(specs, run_id="scheduled"), runtime(), lambda _: None)
+    return {outcome.result.table: outcome.result for outcome in outcomes}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    source = Source(SmallLake(tmp_path), specs_of("a", "b"))
+    source.load()
+    return source
+
+
+def records(lake: SmallLake, spec: TableSpec) -> list[JobResult]:
+    found = sorted(Path(Layout.of(lake.roots, spec).runs).glob("*.json"))
+    return [json.loads(path.read_text()) for path in found]
+
+
+def test_scheduled_then_continuous_then_scheduled_keeps_everything(source: Source) -> None:
+    lake, specs = source.lake, source.specs
+    scheduled(lake, specs)
+    source.change()
+    with kept(lake, specs) as job:
+        for _ in range(4):
+            job.until(source.is_taken)
+            source.check()
+            source.change()
+        job.until(source.is_taken)
+    source.check()
+    assert {r.status for r in scheduled(lake, specs).values()} == {"skipped"}
+    before = source.landed["s.a"]
+    source.change()
+    assert {r.rows_read for r in scheduled(lake, specs).values()} == {source.landed["s.a"] - before}
+    source.check()
+
+
+def test_every_turn_that_did_something_leaves_a_record_and_idle_ones_none(source: Source) -> None:
+    spec = source.specs[0]
+    with kept(source.lake, [replace(spec, freshness="4s")]) as job:
+        job.until(lambda: source.is_taken(spec) and job.told(spec.table, "skipped") >= 4)
+    assert len(records(source.lake, spec)) == job.told(spec.table)
+    assert {record["status"] for record in records(source.lake, spec)} == {"succeeded"}
+
+
+def test_a_new_row_is_picked_up_and_one_that_went_is_left_alone(tmp_path: Path) -> None:
+    a, b = specs_of("a", "b")
+    source = Source(SmallLake(tmp_path), [a, b])
+    source.load()
+    standing = Standing(source.lake.roots, "pack", lambda: None)
+    options = JobOptions(continuous=Continuous(folder=standing.folder))
+    with kept(source.lake, [a], options) as job:
+        job.until(lambda: source.is_taken(a))
+        standing.put(StandingOrder(tables=(a, b), tiers=job.job.tiers))
+        job.until(source.is_taken)
+        standing.put(StandingOrder(tables=(b,), tiers=job.job.tiers))
+        time.sleep(7)
+        source.change()
+        job.until(lambda: source.is_taken(b))
+        assert not source.is_taken(a)
+        standing.put(StandingOrder(tables=()))
+        job.until(lambda: job.stop.is_asked)
+    assert job.stop.why == "no table is left"
+
+
+def test_a_failing_table_stops_no_other_and_heals(source: Source) -> None:
+    a, b = source.specs
+    folder = Path(source.lake.layout(a).landing)
+    strange = replace(a, keys=("nothing",))
+    standing = Standing(source.lake.roots, "pack", lambda: None)
+    options = JobOptions(continuous=Continuous(folder=standing.folder))
+    with kept(source.lake, [strange, b], options) as job:
+        job.until(lambda: job.told(a.table, "failed") >= 1)
+        for _ in range(3):
+            source.change(b)
+            job.until(lambda: source.is_taken(b))
+        failures = job.told(a.table, "failed")
+        assert failures <= 3
+        standing.put(StandingOrder(tables=(a, b), tiers=job.job.tiers))
+        job.until(lambda: source.is_taken(a))
+    assert folder.exists()
+    source.check()
+
+
+def test_a_file_that_can_t_be_read_holds_nobody_up(source: Source) -> None:
+    a, b = source.specs
+    with kept(source.lake, [a, b]) as job:
+        write_bytes(Path(source.lake.layout(a).landing), "20240101-000000001.parquet", b"no parquet")
+        source.number = 1
+        source.change()
+        job.until(source.is_taken)
+    source.check()
+
+
+def test_a_table_that_another_run_holds_is_waited_for_without_a_word(source: Source) -> None:
+    a, b = source.specs
+    with (
+        Claim.acquire(Storage(), source.lake.layout(a).state, "maintenance", utc_now),
+        kept(source.lake, [a, b]) as job,
+    ):
+        job.until(lambda: source.is_taken(b))
+        source.change(b)
+        job.until(lambda: source.is_taken(b))
+        assert (job.told(a.table), job.told(a.table, "failed"), records(source.lake, a)) == (0, 0, [])
+    with kept(source.lake, [a, b]) as job:
+        job.until(source.is_taken)
+    source.check()
+
+
+def test_two_jobs_at_once_double_nothing(source: Source) -> None:
+    one, other = (replace(source.lake.job(source.specs, GOES_ON), run_id=name) for name in ("one", "other"))
+    with Kept(one, runtime()) as first, Kept(other, runtime()):
+        for _ in range(5):
+            source.change()
+            first.until(source.is_taken)
+    source.check()
+
+
+def test_a_worker_that_dies_while_it_rests_is_replaced(source: Source) -> None:
+    with kept(source.lake, source.specs) as job:
+        job.until(source.is_taken)
+        before = _children()
+        assert before
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        source.change()
+        job.until(source.is_taken)
+    source.check()
+
+
+def _children() -> set[int]:
+    """Workers of this process."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+            line = (stat.parent / "cmdline").read_text()
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == os.getpid() and "spawn_main" in line:
+            found.add(int(stat.parent.name))
+    return found
+
+
+def process_job(source: Source, seconds: float | None = None) -> JobSpec:
+    return source.lake.job(source.specs, JobOptions(continuous=Continuous(seconds=seconds)))
+
+
+def test_a_stop_waits_for_what_was_begun_and_begins_nothing_that_waits(tmp_path: Path) -> None:
+    source = Source(SmallLake(tmp_path), specs_of(*(f"t{n:03d}" for n in range(60))))
+    source.load()
+    with kept(source.lake, source.specs) as job:
+        job.until(lambda: bool(job.results))
+        job.stop.ask("enough")
+    assert len({result.table for result in job.results}) < len(source.specs)
+    assert {result.status for result in job.results} == {"succeeded"}
+    with kept(source.lake, source.specs) as job:
+        job.until(source.is_taken)
+    source.check()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_told_to_stop_ends_well(source: Source, number: signal.Signals) -> None:
+    with job_child(process_job(source)) as child:
+        _wait(source.is_taken)
+        source.change()
+        _wait(source.is_taken)
+        os.kill(child.pid, number)
+        ended = child.end(30)
+    assert ended.status == 0, ended.err
+    assert {json.loads(line)["table"] for line in ended.out.splitlines()} == {"s.a", "s.b"}
+    source.check()
+
+
+def test_a_process_ends_by_itself_when_its_time_is_over(source: Source) -> None:
+    started = time.monotonic()
+    with job_child(process_job(source, seconds=6)) as child:
+        ended = child.end(60)
+    assert ended.status == 0, ended.err
+    assert time.monotonic() - started >= 6
+    assert source.is_taken()
+
+
+def test_killed_at_any_moment_and_started_again_it_loses_and_doubles_nothing(source: Source) -> None:
+    chance = random.Random(8)  # noqa: S311 - moments, no secrets
+    for _ in range(4):
+        with job_child(process_job(source)) as child:
+            deadline = time.monotonic() + chance.uniform(1.5, 5)
+            while time.monotonic() < deadline:
+                source.change()
+                time.sleep(chance.uniform(0.1, 0.8))
+            os.kill(child.pid, signal.SIGKILL)
+    with job_child(process_job(source)) as child:
+        _wait(source.is_taken)
+        os.kill(child.pid, signal.SIGTERM)
+        assert child.end(30).status == 0
+    source.check()
+
+
+def _wait(condition: object, seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator] # a function without arguments
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)

@@ -1,0 +1,61 @@
+"""A job that goes on in a thread of the test, beside which files land and rows change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.continuous.loop import Loop
+from spark_jobs.continuous.orders import Stop
+from spark_jobs.runtime import Runtime
+
+PATIENCE = 300.0
+
+
+@dataclass
+class Kept:
+    """A context manager: it stops the job, waits for its end, and raises what the job raised."""
+
+    job: JobSpec
+    runtime: Runtime
+    results: list[JobResult] = field(default_factory=list)
+    stop: Stop = field(default_factory=Stop)
+    _raised: list[BaseException] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, name="loop")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop.ask("the test is over")
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "the loop does not end"
+        if self._raised and error is None:
+            raise self._raised[0]
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what the job is to bring about."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert not self._raised, self._raised
+            assert time.monotonic() < deadline, [(r.table, r.status, r.error) for r in self.results[-20:]]
+            time.sleep(0.05)
+
+    def told(self, table: str, status: str = "succeeded") -> int:
+        """How many results of this status there were."""
+        return sum((result.table, result.status) == (table, status) for result in list(self.results))
+
+    def _run(self) -> None:
+        try:
+            Loop(self.job, self.runtime, self.results.append, self.stop).run()
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the test's own thread
+            self._raised.append(error)

@@ -1,0 +1,84 @@
+"""A table of engine `spark` under a job that goes on, its files found by Structured Streaming (docs/streaming.md)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.spec import Continuous, JobOptions
+from spark_jobs.continuous.spark_files import SETTINGS, SparkFiles
+from tests.conftest import LocalPort
+from tests.keeping import PATIENCE, Kept
+from tests.spark.crash_tables import RUNS, TYPES, spec_of
+from tests.spark.lake import Lake
+from tests.spark.playing import Stage, verify
+from tests.strategies import Case
+
+
+@pytest.fixture
+def stage(spark: LocalPort, tmp_path: Path) -> Stage:
+    spec = replace(spec_of("kept"), trigger="1s")
+    return Stage(spark, Lake(tmp_path), [Case(spec=spec, types=TYPES, runs=RUNS)])
+
+
+def kept(stage: Stage) -> Kept:
+    specs = [case.spec for case in stage.cases]
+    job = stage.port.tiered(stage.lake.job(specs, JobOptions(continuous=Continuous())))
+    return Kept(job, stage.port.runtime)
+
+
+def is_taken(stage: Stage) -> bool:
+    for case in stage.cases:
+        ledger = stage.lake.ledger(case.spec)
+        landed = {str(path) for path in Path(stage.lake.layout(case.spec).landing).glob("*.parquet")}
+        if landed != set(ledger.all_entries()) or ledger.plan() is not None:
+            return False
+    return True
+
+
+def test_files_that_land_while_it_runs_give_what_the_oracle_says(stage: Stage) -> None:
+    """The first run is an ordinary job's, the second one lands beside the job that goes on, and is news to it."""
+    (case,) = stage.cases
+    stage.land(0)
+    stage.lake.run(stage.port, stage.lake.job([case.spec]))
+    with kept(stage) as job:
+        job.until(lambda: job.told(case.spec.table, "skipped") >= 1)
+        stage.land(1)
+        job.until(lambda: is_taken(stage))
+    stage.judge(case, 1, None)
+    verify(stage)
+    assert stage.report() == ""
+    after = stage.lake.run(stage.port, stage.lake.job([case.spec]))
+    assert after[case.spec.table].status == "skipped"
+
+
+@pytest.fixture
+def files(spark: LocalPort, tmp_path: Path) -> Iterator[SparkFiles]:
+    if spark.name != "spark":
+        pytest.skip("tables of the other engine are listed")
+    found = SparkFiles(Lake(tmp_path).roots, spark.spark, lambda: None)
+    yield found
+    found.close()
+
+
+def test_the_stream_tells_of_files_and_never_opens_them(files: SparkFiles, tmp_path: Path) -> None:
+    """The file is longer than what may be read, and no table at all."""
+    spec, other = (replace(spec_of(name), trigger="1s") for name in ("one", "other"))
+    files.follow([spec, other])
+    folder = Path(Lake(tmp_path).layout(spec).landing)
+    folder.mkdir(parents=True)
+    (folder / "20240101-000000001.parquet").write_bytes(b"x" * 100)
+    deadline = time.monotonic() + PATIENCE
+    while not (seen := set(files.news())):
+        assert time.monotonic() < deadline, "no news"
+        time.sleep(0.1)
+    assert seen == {spec.table}
+    files.taken(spec.table)
+    assert files._query is not None
+    plan = files._query._jsq.explainInternal(False)
+    assert "ReadSchema: struct<path:string>" in plan
+    assert int(SETTINGS["spark.sql.sources.binaryFile.maxLength"]) < 100

@@ -1,0 +1,78 @@
+"""Who runs the tables of a job that goes on, where they are neither processes of this machine nor Spark's threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from spark_jobs.continuous.hands import Hands, light_hands
+from spark_jobs.continuous.orders import Stop
+from spark_jobs.runtime import Runtime
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import TableOutcome
+from spark_jobs.worker import NoSpark
+
+SPECS = [TableSpec(table=f"s.t{n:02d}", keys=("id",)) for n in range(20)]
+JOB = JobSpec(run_id="r", roots=Roots(landing="/l", lake="/k"), tables=tuple(SPECS))
+
+
+@dataclass
+class Cluster:
+    """A spread whose tables wait for a word. Like that of a cluster it tidies up after the last outcome of a run."""
+
+    go: threading.Event = field(default_factory=threading.Event)
+    tidied: list[str] = field(default_factory=list)
+    broken: frozenset[str] = frozenset()
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome]:  # noqa: ARG002 - the protocol
+        self.go.wait(30)
+        for spec in specs:
+            if spec.table in self.broken:
+                raise RetriableError("NO_EXECUTORS", "none came")
+            yield TableOutcome(JobResult(table=spec.table, status="succeeded"))
+        self.tidied += [spec.table for spec in specs]
+
+
+def hands_of(cluster: Cluster, stop: Stop) -> Hands:
+    return light_hands(JOB, Runtime(storage=Storage(), spark=NoSpark(), spread=cluster), SPECS, stop.wake)
+
+
+def all_of(hands: Hands, stop: Stop) -> dict[str, JobResult]:
+    found: dict[str, JobResult] = {}
+    while hands.is_busy:
+        stop.wait(0.1)
+        results = [one.result for one in hands.finished(0.1) if isinstance(one, TableOutcome)]
+        found |= {result.table: result for result in results}
+    return found
+
+
+def test_each_table_has_an_outcome_and_the_cluster_is_left_tidy() -> None:
+    cluster, stop = Cluster(broken=frozenset({"s.t07"})), Stop()
+    hands = hands_of(cluster, stop)
+    cluster.go.set()
+    hands.start(SPECS)
+    found = all_of(hands, stop)
+    hands.close()
+    assert {table for table, result in found.items() if result.status == "succeeded"} == set(cluster.tidied)
+    failed = [result for result in found.values() if result.status == "failed"]
+    assert [(result.table, result.error.code if result.error else "") for result in failed] == [
+        ("s.t07", "NO_EXECUTORS")
+    ]
+    assert len(found) == len(SPECS)
+
+
+def test_what_was_not_begun_can_be_dropped() -> None:
+    cluster, stop = Cluster(), Stop()
+    hands = hands_of(cluster, stop)
+    hands.start(SPECS)
+    hands.drop()
+    assert hands.is_busy
+    cluster.go.set()
+    found = all_of(hands, stop)
+    hands.close()
+    assert 0 < len(found) < len(SPECS)
+    assert sorted(found) == sorted(cluster.tidied)

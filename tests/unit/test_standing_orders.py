@@ -1,0 +1,121 @@
+"""How a job that goes on is told of new rows and to stop, through objects in the lake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.standing import StandingOrder, order_path
+from airflow_gddl.landing.standing import FRESH_SECONDS, Standing
+from spark_jobs.continuous.orders import LOOK_SECONDS, Orders, Stop
+from spark_jobs.storage import Storage
+
+A, B = (TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab")
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Metadata:
+    """What the keeper would read."""
+
+    order: StandingOrder | None = field(default_factory=lambda: StandingOrder(tables=(A,)))
+    down: bool = False
+
+    def __call__(self) -> StandingOrder | None:
+        if self.down:
+            raise RetriableError("METADATA_UNREACHABLE", "it does not answer")
+        return self.order
+
+
+@dataclass
+class Both:
+    """The two sides of one folder, each with its clock."""
+
+    standing: Standing
+    orders: Orders
+    metadata: Metadata
+    clock: Clock
+
+    def later(self) -> bool:
+        """Both look again; whether the job's tables have changed."""
+        self.clock.now += max(FRESH_SECONDS, LOOK_SECONDS)
+        self.standing.refresh()
+        return self.orders.look()
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Both:
+    roots, clock, metadata = Roots(landing=str(tmp_path), lake=str(tmp_path)), Clock(), Metadata()
+    standing = Standing(roots, "gddl_pack.s", metadata, now=clock)
+    options = JobOptions(continuous=Continuous(folder=standing.folder))
+    job = JobSpec(run_id="run 1/x", roots=roots, tables=(A,), options=options)
+    standing.put(StandingOrder(tables=(A,), tiers=job.tiers))
+    metadata.order = StandingOrder(tables=(A,), tiers=job.tiers)
+    return Both(standing, Orders(job, Storage(), Stop(), clock), metadata, clock)
+
+
+def test_the_order_that_it_began_with_changes_nothing(both: Both) -> None:
+    assert both.orders.look() is False
+    assert both.later() is False
+
+
+def test_a_new_row_a_changed_tier_and_a_row_that_went(both: Both) -> None:
+    tiers = {"small": TierSpec(cores=7)}
+    for order in (
+        StandingOrder(tables=(A, B), tiers=both.orders.job.tiers),
+        StandingOrder(tables=(A, B), tiers=tiers),
+        StandingOrder(tables=(B,), tiers=tiers),
+    ):
+        both.metadata.order = order
+        assert both.later() is True
+        assert (both.orders.job.tables, both.orders.job.tiers) == (order.tables, order.tiers)
+        assert both.later() is False
+
+
+def test_neither_side_looks_all_the_time(both: Both) -> None:
+    both.orders.look()
+    both.metadata.order = StandingOrder(tables=(B,))
+    both.clock.now += FRESH_SECONDS - 0.1
+    both.standing.refresh()
+    both.clock.now = LOOK_SECONDS - 0.1
+    assert both.orders.look() is False
+    assert both.later() is True
+
+
+def test_metadata_that_can_t_be_read_and_orders_that_are_damaged_change_nothing(both: Both) -> None:
+    both.metadata.down = True
+    assert both.later() is False
+    both.metadata.down, both.metadata.order = False, None
+    assert both.later() is False
+    Path(order_path(both.standing.folder)).write_text('{"tables": [{"table": 7}]}')
+    both.clock.now += LOOK_SECONDS
+    assert both.orders.look() is False
+    assert both.orders.job.tables == (A,)
+    assert not both.orders.stop.is_asked
+
+
+def test_the_word_to_stop_is_for_one_job(both: Both) -> None:
+    both.standing.stop("another")
+    assert (both.later(), both.orders.stop.is_asked) == (False, False)
+    both.standing.stop("run 1/x")
+    both.later()
+    assert both.orders.stop.is_asked
+    both.standing.forget("run 1/x")
+    both.standing.forget("another")
+    assert [path.name for path in Path(both.standing.folder).iterdir()] == ["order.json"]
+
+
+def test_a_job_without_a_folder_asks_nobody(both: Both) -> None:
+    job = JobSpec(run_id="r", roots=both.orders.job.roots, tables=(A,), options=JobOptions(continuous=Continuous()))
+    assert Orders(job, Storage(), Stop(), both.clock).look() is False
