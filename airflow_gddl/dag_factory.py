@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,10 @@ def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | N
     metadata = configuration.metadata_place(metadata_dir, beside)
     snapshot = configuration.snapshot(metadata)
     running = get_parsing_context().dag_id
-    dags, unbuilt, form = {}, [], params()
+    dags, unbuilt, shared = {}, [], Shared.read(metadata)
     for pipeline in _wanted(snapshot, running):
         try:
-            dags[pipeline.dag_id] = build_dag(pipeline, metadata, form)
+            dags[pipeline.dag_id] = build_dag(pipeline, shared)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are built
             _LOG.exception("%s can't be built", pipeline.dag_id)
             unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
@@ -63,14 +64,48 @@ def _wanted(snapshot: Snapshot, running: str | None) -> Iterable[Pipeline]:
     return () if entry is None else (entry,)
 
 
-def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What the DAGs of a metadata folder have alike, read once: ten of Airflow's options cost as much as a task.
+
+    Attributes:
+        form: their params; DAGs may share them, since a process that gives them values runs one DAG.
+        connection: of the webhook that is told of failures and late runs; null: nobody is.
+        each_task: arguments of every task.
+    """
+
+    metadata: str
+    form: dict[str, Param]
+    connection: str | None
+    paused: bool
+    sensor_pool: str
+    each_task: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, metadata: str) -> Shared:
+        connection = configuration.text("notify_connection") or None
+        each_task: dict[str, Any] = {
+            "metadata": metadata,
+            "retries": int(configuration.number("retries")),
+            "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
+            "weight_rule": "absolute",
+        }
+        if connection is not None:
+            each_task["on_failure_callback"] = GddlNotifier(connection=connection)
+        return cls(
+            metadata=metadata,
+            form=params(),
+            connection=connection,
+            paused=configuration.is_on("paused_upon_creation"),
+            sensor_pool=configuration.text("sensor_pool"),
+            each_task=each_task,
+        )
+
+
+def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     """One pipeline's DAG: landed ► initial_load ► incremental_load, or one task that keeps a job alive. It doesn't
     hold the list of a pack's tables.
-
-    Args:
-        form: its params; DAGs may share them, since a process that gives them values runs one DAG.
     """
-    connection = configuration.text("notify_connection") or None
     goes_on = pipeline.timing.kind == "continuous"
     late = None if goes_on else pipeline.freshness  # of a run, which is to be long where it goes on
     with DAG(
@@ -79,20 +114,21 @@ def build_dag(pipeline: Pipeline, metadata: str, form: dict[str, Param]) -> DAG:
         start_date=_START,
         catchup=False,
         max_active_runs=1,
-        is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
+        is_paused_upon_creation=shared.paused,
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
-        **deadline(late, GddlNotifier, {"connection": connection, "late": True}),
+        **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
     ) as dag:
         # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
-        common = {"metadata": metadata, "pipeline": pipeline.dag_id, **_of_each_task(pipeline, connection)}
+        own = {"pipeline": pipeline.dag_id, "owner": pipeline.owner, "priority_weight": pipeline.weight}
+        common = {**shared.each_task, **own}
         if goes_on:
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **{**common, **_again()})
         else:
-            _loads(pipeline, common)
+            _loads(pipeline, shared, common)
     # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
     # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
-    object.__setattr__(dag, "params", ParamsDict(form))
+    object.__setattr__(dag, "params", ParamsDict(shared.form))
     return dag
 
 
@@ -107,9 +143,9 @@ def _again() -> dict[str, Any]:
     }
 
 
-def _loads(pipeline: Pipeline, common: dict[str, Any]) -> None:
+def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     """landed ► initial_load ► incremental_load."""
-    landed = GddlTablesSensor(task_id="landed", pool=configuration.text("sensor_pool"), **common)
+    landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, **common)
     initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
     increments = GddlIncrementalLoadOperator(
         task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
@@ -127,16 +163,3 @@ def schedule_of(timing: Timing) -> Any:
     if timing.kind == "assets":
         return [Asset(name) for name in timing.assets]
     return {"cron": f"{timing.cron} 0", "once": "@once", "continuous": "@continuous", "never": None}[timing.kind]
-
-
-def _of_each_task(pipeline: Pipeline, connection: str | None) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "owner": pipeline.owner,
-        "retries": int(configuration.number("retries")),
-        "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
-        "priority_weight": pipeline.weight,
-        "weight_rule": "absolute",
-    }
-    if connection is not None:
-        given["on_failure_callback"] = GddlNotifier(connection=connection)
-    return given
