@@ -11,7 +11,9 @@ from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.discovery import discover
+from spark_jobs.discovery_told import Place, discover_told
 from spark_jobs.engines.choosing import engine_of
+from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batching import Limits
 from spark_jobs.plan.discover import Discovery
@@ -25,6 +27,7 @@ class TableRun:
     Attributes:
         beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
         instead: the engine to take instead of the tier's.
+        told: the files that a stream tells of; null: the landing folder is listed.
     """
 
     job: JobSpec
@@ -32,6 +35,7 @@ class TableRun:
     runtime: Runtime
     beside: Layout | None = None
     instead: EngineName | None = None
+    told: tuple[ToldFile, ...] | None = None
 
     @property
     def options(self) -> DmsOptions:
@@ -59,8 +63,11 @@ class TableRun:
         return Ledger.open(self.runtime.storage, self.layout.state)
 
     def discover(self, ledger: Ledger) -> Discovery:
+        place = Place(storage=self.runtime.storage, landing=self.layout.landing, options=self.options)
+        if self.told is not None:
+            return discover_told(place, ledger, self.runtime.clock(), self.told)
         full = self.job.options.full_listing
-        return discover(self.runtime.storage, self.layout.landing, self.options, ledger, self.runtime.clock(), full)
+        return discover(place.storage, place.landing, place.options, ledger, self.runtime.clock(), full)
 
     def claim(self) -> Claim:
         options = self.job.options

@@ -12,11 +12,15 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.capabilities import AirflowException, AirflowFailException, AirflowSkipException, connection
+from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.reporting import Reporter, explained, summary
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.pace import Pace
+from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.snapshot import PipelineDocument
 
 if TYPE_CHECKING:
@@ -37,7 +41,9 @@ def execute(operator: GddlUpkeepOperator, context: Context) -> dict[str, Any]:
     results: list[JobResult] = []
     try:
         for start in range(0, len(specs), TABLES_PER_JOB):
-            results += _job(operator, documents[0], specs[start : start + TABLES_PER_JOB], f"{run_id}{start:06d}")
+            key = TaskKey(pipeline=operator.dag_id, run=context["run_id"], task=f"{operator.task_id} {start}")
+            job = _order(operator, documents[0], specs[start : start + TABLES_PER_JOB], f"{run_id}{start:06d}")
+            results += _run(operator, documents[0], job, key)
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:
@@ -56,18 +62,34 @@ def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
             yield document
 
 
-def _job(
+def _order(
     operator: GddlUpkeepOperator, document: PipelineDocument, specs: Sequence[TableSpec], run_id: str
-) -> tuple[JobResult, ...]:
+) -> JobSpec:
     options = JobOptions(action=operator.action, wait_seconds=configuration.number("claim_wait_seconds"))
-    job = JobSpec(run_id=run_id, roots=document.roots, tables=tuple(specs), tiers=document.tiers, options=options)
-    environ = {**os.environ, **(_connections(operator, specs) if operator.action == "verify" else {})}
-    settings = RunnerSettings(command=configuration.job_command(), environ=environ, own=document.runner_settings)
+    return JobSpec(run_id=run_id, roots=document.roots, tables=tuple(specs), tiers=document.tiers, options=options)
+
+
+def _run(operator: GddlUpkeepOperator, document: PipelineDocument, job: JobSpec, key: TaskKey) -> tuple[JobResult, ...]:
+    """The results; this worker waits for a run elsewhere too, and stops it when it is told to stop."""
+    environ = configuration.environ_of(document)
+    if operator.action == "verify":
+        environ = {**environ, **_connections(operator, job.tables)}
+    first = configuration.number("run_poll_seconds")
+    settings = RunnerSettings(
+        command=configuration.job_command(),
+        environ=environ,
+        own=document.runner_settings,
+        errand=Errand(task=key, roots=document.roots),
+        connections=FromAirflow(),
+        pace=Pace(first=first, longest=12 * first),
+    )
     runner = make_runner(operator.runner or document.runner, settings)
-    outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in specs}))
+    outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in job.tables}))
     operator.job_log = outcome.log
     if outcome.cancelled_by is not None:
         raise RetriableError("JOB_CANCELLED", "the job was told to stop", remedy="the next try begins again")
+    if isinstance(runner, RemoteRunner):
+        runner.settle()
     return outcome.results
 
 

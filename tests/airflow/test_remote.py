@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.platform import Handle
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
+from airflow_gddl.upkeep_dags import build_upkeep_dags
 from tests.airflow.stage import Stage
 
 PACK = "gddl_pack.shop.small.hourly.normal.all"
@@ -115,6 +117,20 @@ def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     assert set(run().values()) == {"skipped"}
     assert fake.requests == []
+
+
+def test_upkeep_runs_there_too(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a", "b")
+    task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
+    context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    told = task.execute(context)
+    assert (told["tables"], told["succeeded"], stage.loaded) == (2, 2, [["shop.a", "shop.b"]])
+    assert stage.jobs[0]["options"]["action"] == "maintain"
+    (made,) = fake.workspace.runs.values()
+    assert task.job_log == made.page
+    # A person who clears it has all of it done once more.
+    task.execute(context)
+    assert len(fake.workspace.runs) == 2
 
 
 # The trigger, on its own

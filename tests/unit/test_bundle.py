@@ -32,7 +32,7 @@ WHEEL = f"airflow_gddl-{airflow_gddl.__version__}-py3-none-any.whl"
 PLATFORMS: dict[Platform, set[str]] = {
     "mwaa": {"requirements.txt", "plugins.zip", *(f"dags/{name}" for name in DAGS)},
     "databricks": {"requirements.txt"},
-    "emr_serverless": {"gddl_job.py"},
+    "emr_serverless": {"gddl_task.py"},
     "spark": {"gddl_job.py", "gddl-job-code.zip", "requirements.txt"},
 }
 
