@@ -13,7 +13,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import RetriableError
 from spark_jobs.dialects import dms_names
 from spark_jobs.discovery import among, discover
-from spark_jobs.file_stream_source import FAILED, ToldFile
+from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, find
 from spark_jobs.plan.files import FileEntry
@@ -65,7 +65,7 @@ def _below(landing: str, path: str) -> str:
     bare, root = _SCHEME.sub("", path, count=1), _SCHEME.sub("", landing.rstrip("/"), count=1)
     if not bare.startswith(f"{root}/"):
         what = f"the stream tells of {path}, which is not below {landing}"
-        raise RetriableError(FAILED, what, remedy="report it; files are found by listing meanwhile")
+        raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing meanwhile")
     return landing.rstrip("/") + bare[len(root) :]
 
 

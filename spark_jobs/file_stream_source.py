@@ -16,8 +16,6 @@ from airflow_gddl.contract.errors import RetriableError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FAILED = "FILE_STREAM_FAILED"
-
 
 @dataclass(frozen=True, kw_only=True)
 class FileStreamSource:
@@ -118,7 +116,7 @@ class TableStream:
             remedy = (
                 "files are found by listing meanwhile; see the job's log, or remove the folder, which costs nothing"
             )
-            raise RetriableError(FAILED, what, where=self.checkpoint, remedy=remedy) from error
+            raise RetriableError("FILE_STREAM_FAILED", what, where=self.checkpoint, remedy=remedy) from error
 
     def _run(self, hand_over: Callable[[DataFrame, int], None]) -> None:
         files = self.source.files(self.session, self.folder).writeStream.foreachBatch(hand_over)

@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from spark_jobs.discovery import is_listing_due
-from spark_jobs.file_stream_source import FAILED, FileStreamSource, TableStream
+from spark_jobs.file_stream_source import FileStreamSource, TableStream
 from spark_jobs.outcome import Outcome
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.batch import TableState
@@ -43,9 +43,9 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: Outcome) -> J
     try:
         stream.drain(lambda told: bring_up_to_date(replace(run, told=tuple(told)), outcome))
     except GddlError as error:
-        if error.code != FAILED:
+        if error.code != "FILE_STREAM_FAILED":
             raise
-        outcome.warn([RunWarning(code=FAILED, message=str(error))])
+        outcome.warn([RunWarning(code="FILE_STREAM_FAILED", message=str(error))])
         bring_up_to_date(run, outcome)
     return finished(run, outcome, started)
 
