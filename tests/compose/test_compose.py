@@ -44,7 +44,7 @@ def compose() -> list[str] | None:
     for command in (["docker", "compose"], ["docker-compose"], [str(BIN / "docker-compose")]):
         with suppress(OSError):
             said = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, check=False)
-            if said.returncode == 0 and re.match(r"v?[2-9]\.", said.stdout):
+            if said.returncode == 0 and re.match(r"v?[2-9]\.|dev", said.stdout):  # `dev`: built as said above
                 return command
     return None
 
