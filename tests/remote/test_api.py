@@ -179,6 +179,15 @@ def test_more_runs_than_allowed_are_queued(fake: FakeServer) -> None:
     assert ended(made, second)[0] == "succeeded"
 
 
+def test_a_job_that_another_version_deployed_starts_no_machine(fake: FakeServer) -> None:
+    made = platform(fake)
+    (job,) = fake.workspace.jobs.values()
+    job.tags = {**(job.tags or {}), "gddl-contract": "0"}
+    with pytest.raises(FatalError, match=r"CONTRACT_VERSION.*contract version 0.*gddl deploy databricks"):
+        made.submit(order())
+    assert fake.workspace.runs == {}
+
+
 def test_two_jobs_of_one_name_are_not_chosen_between(fake: FakeServer) -> None:
     made = platform(fake)
     fake.workspace.create(job_of("small", SMALL, made.settings))

@@ -27,7 +27,7 @@ from databricks.sdk.service.jobs import (
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
-from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings, DatabricksTier
 
 _KEY = "load"
 
@@ -60,7 +60,7 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
         max_concurrent_runs=settings.max_concurrent_runs,
         queue=QueueSettings(enabled=True),
         parameters=[JobParameterDefinition(name="spec", default="")],
-        tags={"gddl-tier": size, "gddl-contract": str(CONTRACT_VERSION), **settings.tags},
+        tags={"gddl-tier": size, CONTRACT_TAG: str(CONTRACT_VERSION), **settings.tags},
         timeout_seconds=durations.seconds(settings.timeout),
         run_as=JobRunAs(service_principal_name=settings.run_as) if settings.run_as else None,
         tasks=[task],

@@ -10,6 +10,8 @@ from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.durations import is_duration
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+CONTRACT_TAG = "gddl-contract"
+"""Tag of a job: the contract version of whoever deployed it."""
 # The service's own limits.
 _MOST_RUNS = 1000
 _MOST_REPAIRS = 10
