@@ -85,11 +85,11 @@ def test_a_job_runs_in_the_packed_environment(dist: Path, tmp_path: Path, script
 
 
 def test_a_job_runs_from_the_wheel_and_what_databricks_installs_beside_it(dist: Path, tmp_path: Path) -> None:
-    """The runtime brings pyarrow. What the entry point names is called: an editable install may be older than it."""
+    """The runtime brings pyarrow and numpy. What the entry point names is called: editable installs may be older."""
     (wheel,) = dist.glob("*.whl")
     run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     binaries = tmp_path / "venv" / "bin"
-    beside = [*DatabricksSettings(wheel="/Volumes/w.whl").dependencies, "pyarrow>=18"]
+    beside = [*DatabricksSettings(wheel="/Volumes/w.whl").dependencies, "pyarrow>=18", "numpy"]
     run(binaries / "python", *PIP, wheel, *beside, cwd=tmp_path)
     lake = landed(tmp_path)
     order = to_json(lake.job([spec_of("a")]))
