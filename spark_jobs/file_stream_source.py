@@ -101,8 +101,9 @@ class TableStream:
         own: list[Exception] = []
 
         def hand_over(batch: DataFrame, _number: int) -> None:
+            told = [ToldFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()]
             try:
-                take([ToldFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()])
+                take(told)
             except Exception as error:
                 own.append(error)
                 raise
