@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,7 +121,7 @@ class Broken(LocalStore):
         self._burn()
         yield from super().list(folder, after)
 
-    def delete(self, paths) -> None:  # type: ignore[no-untyped-def]  # as above it
+    def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             self._burn()
             super().delete([path])

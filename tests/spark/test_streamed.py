@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TierSpec
@@ -152,10 +152,26 @@ def test_a_reload_opens_a_generation_as_ever(place: Place) -> None:
     assert place.rows == {0: "load 0", 1: "load 1"}
 
 
-def test_where_there_is_no_such_stream_files_are_listed_and_it_is_said(place: Place) -> None:
-    """Auto Loader on open Spark."""
+class Reading(FileStreamSource):
+    """A source that asks for what is in the files, which the sessions of these tests refuse."""
+
+    def files(self, session: SparkSession, folder: str) -> DataFrame:
+        read = session.readStream.format(self.format).schema(self.schema or "").load(folder)
+        return read.selectExpr("path", "length AS size", "unix_millis(modificationTime) AS modified", "content")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (AUTO_LOADER, "cloudFiles"),  # on open Spark
+        (Reading(name="reading", format="binaryFile", schema=SPARK_FILES.schema), "binaryFile"),
+    ],
+)
+def test_where_a_stream_fails_files_are_listed_and_it_is_said(
+    place: Place, source: FileStreamSource, says: str
+) -> None:
     place.change(1, ("U", 0, "first"))
-    result = place.run(AUTO_LOADER)
+    result = place.run(source)
     assert told(result) == ("succeeded", "incremental", 1, ["FILE_STREAM_FAILED"])
-    assert "cloudFiles" in result.warnings[0].message
+    assert says in result.warnings[0].message
     assert place.rows == {**LOADED, 0: "first"}

@@ -64,8 +64,9 @@ def test_other_versions_are_refused(version: str) -> None:
 def test_on_databricks_it_is_spark_that_counts() -> None:
     """Its Delta has numbers of its own, and lies where nobody asks."""
     check_versions(having_delta("3.9.9", "4.0.0"), {"DATABRICKS_RUNTIME_VERSION": "17.3"})
+    old: Any = Cluster("3.5.0")
     with pytest.raises(FatalError, match=r"Spark 3\.5\.0 of Databricks Runtime 15\.4.*spark_version") as caught:
-        check_versions(Cluster("3.5.0"), {"DATABRICKS_RUNTIME_VERSION": "15.4"})  # type: ignore[arg-type]  # as above
+        check_versions(old, {"DATABRICKS_RUNTIME_VERSION": "15.4"})
     assert caught.value.code == "SPARK_UNSUPPORTED"
 
 
@@ -102,7 +103,8 @@ class Refusing:
     """A source of Spark sessions whose Spark is too old."""
 
     def for_table(self) -> Any:
-        check_versions(Cluster("3.5.6"), {})  # type: ignore[arg-type]  # as above
+        old: Any = Cluster("3.5.6")
+        check_versions(old, {})
 
 
 @pytest.mark.parametrize("on", ["spark", "delta_rs"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +35,7 @@ class Watched(Storage):
         self.looked.append(path)
         return super().look(path)
 
-    def list(self, prefix: str, start_after: str | None = None):  # type: ignore[no-untyped-def]  # as above it
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
         if prefix.rstrip("/").endswith("landing"):
             self.listed.append(prefix)
         yield from super().list(prefix, start_after)
