@@ -54,11 +54,6 @@ def discover(
     return found
 
 
-def among(storage: Storage, landing: str, options: DmsOptions, told: Iterable[StoredObject]) -> _Landed:
-    """The data files among these objects below `landing`, counted as those of a listing are."""
-    return _Landed(storage, landing.rstrip("/"), options, _Scope(), told)
-
-
 @dataclass(frozen=True)
 class _Scope:
     """What a listing is to find: within the windows, change files not before `since` (digits; empty: all)."""
@@ -170,6 +165,11 @@ def is_listing_due(state: TableState, now: datetime) -> bool:
     """Whether all of the folder is to be listed again. A time in the future, after a clock was set back, is due too."""
     listed_at = state.listed_in_full_at
     return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
+
+
+def among(storage: Storage, landing: str, options: DmsOptions, told: Iterable[StoredObject]) -> _Landed:
+    """The data files among these objects below `landing`, counted as those of a listing are."""
+    return _Landed(storage, landing.rstrip("/"), options, _Scope(), told)
 
 
 def _relative(landing: str, path: str) -> str:
