@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,18 +21,26 @@ if TYPE_CHECKING:
 OLDEST_SPARK = (4, 0)
 OLDEST_DELTA = (4, 0)
 _BEYOND = (5, 0)
-_LIBRARIES = ("deltalake", "duckdb", "obstore", "pyarrow")
+DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
+_CHOOSE = (
+    "the pyspark beside the job, the cluster's own, or on EMR Serverless the application's release",
+    "spark_version, or environment_version, of the tier under runners.databricks",
+)
+_LIBRARIES = ("deltalake", "duckdb", "numpy", "obstore", "pyarrow")
 
 
-def check_versions(session: SparkSession) -> None:
+def check_versions(session: SparkSession, environ: Mapping[str, str] = os.environ) -> None:
     """
     Raises:
         FatalError: `SPARK_UNSUPPORTED`, `DELTA_MISSING`, `DELTA_UNSUPPORTED`.
     """
-    spark = session.version
+    spark, runtime = session.version, environ.get(DATABRICKS)
     if not OLDEST_SPARK <= _series(spark) < _BEYOND:
-        remedy = f"use a Spark from {_text(OLDEST_SPARK)} up to {_text(_BEYOND)}"
-        raise FatalError("SPARK_UNSUPPORTED", f"the cluster's driver is Spark {spark}", remedy=remedy)
+        what = f"the driver is Spark {spark}" + (f" of Databricks Runtime {runtime}" if runtime else "")
+        remedy = f"use a Spark from {_text(OLDEST_SPARK)} up to {_text(_BEYOND)}: {_CHOOSE[runtime is not None]}"
+        raise FatalError("SPARK_UNSUPPORTED", what, remedy=remedy)
+    if runtime is not None:
+        return  # its Delta has numbers of its own
     delta = _delta_of(session)
     if delta is not None and not OLDEST_DELTA <= _series(delta) < _BEYOND:
         remedy = f"use a Delta from {_text(OLDEST_DELTA)} up to {_text(_BEYOND)}"

@@ -6,7 +6,7 @@ files sort after digits. Once a day everything is listed, so that no late file i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +16,7 @@ from airflow_gddl.contract.name_times import change_time, digits_of, moment
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.ledger import Ledger
+from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery, find
 from spark_jobs.plan.files import FileEntry, LandedFile
 from spark_jobs.storage import Storage, StoredObject
@@ -92,10 +93,22 @@ class _Scope:
 
 
 class _Landed:
-    """Iterates over the data files in the scope, each once, and counts on the way."""
+    """Iterates over the data files in the scope, each once, and counts on the way.
 
-    def __init__(self, storage: Storage, landing: str, dialect: Dialect, scope: _Scope) -> None:
+    Args:
+        told: objects to take instead of listing; null: list.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        landing: str,
+        dialect: Dialect,
+        scope: _Scope,
+        told: Iterable[StoredObject] | None = None,
+    ) -> None:
         self._storage, self._landing, self._dialect, self._scope = storage, landing, dialect, scope
+        self._told = told
         self.listed, self.ignored = 0, 0
         self.sample: list[str] = []
 
@@ -113,6 +126,9 @@ class _Landed:
                     yield file
 
     def _objects(self) -> Iterator[StoredObject]:
+        if self._told is not None:
+            yield from self._told
+            return
         for window in self._scope.windows:
             folder = join(self._landing, window.folder) if window.folder else self._landing
             after = join(self._landing, window.start_after) if window.start_after else None
@@ -154,16 +170,22 @@ def _scope(dialect: Dialect, ledger: Ledger, now: datetime, full: bool) -> _Scop
     if cursor is None or newest is None:
         return _Scope()
     since = newest - lookback
-    if full or _is_due(ledger.state.listed_in_full_at, now):
+    if full or is_listing_due(ledger.state, now):
         return _Scope()
     digits = max(digits_of(since), ledger.archived_before or "")
     until = max(newest, now.astimezone(UTC).replace(tzinfo=None))
     return _Scope(dialect.windows(cursor, moment(digits) or since, until), digits)
 
 
-def _is_due(listed_at: str | None, now: datetime) -> bool:
-    """A time in the future, after a clock was set back, is due too."""
+def is_listing_due(state: TableState, now: datetime) -> bool:
+    """Whether all of the folder is to be listed again. A time in the future, after a clock was set back, is due too."""
+    listed_at = state.listed_in_full_at
     return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
+
+
+def among(storage: Storage, landing: str, dialect: Dialect, told: Iterable[StoredObject]) -> _Landed:
+    """The data files among these objects below `landing`, counted as those of a listing are."""
+    return _Landed(storage, landing.rstrip("/"), dialect, _Scope(), told)
 
 
 def _relative(landing: str, path: str) -> str:

@@ -22,6 +22,7 @@ from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.answers import Answers
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.continuous.orders import Stop
+from spark_jobs.file_stream_source import SOURCES
 from spark_jobs.job import Show, exit_status, run_job
 from spark_jobs.json_log import set_up_logging
 from spark_jobs.metrics_publish import Figures, publish
@@ -75,7 +76,8 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     spark = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce)
     observe = set_up_logging(job.run_id, os.environ)(_progress if args.progress else silent)
-    runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe))
+    files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
+    runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe), files=files)
     show = _printer(results, Answers.of(job, runtime.storage) if args.answers else None)
     try:
         if job.options.continuous is not None and job.options.action == "run":
@@ -140,12 +142,33 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
     parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file or s3:// URL that holds it")
     parser.add_argument("--answers", action="store_true", help="put each result into the lake too, below _gddl/answers")
+    parser.add_argument(
+        "--discovery",
+        choices=("listing", *SOURCES),
+        default="listing",
+        help="how tables of engine spark learn of new files: by listing, or by a stream of Spark",
+    )
+    parser.add_argument(
+        "--stream-option",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of that stream",
+    )
     parser.add_argument("--progress", action="store_true", help="tell each step on standard error")
     parser.add_argument(
         "--parent", type=int, metavar="PID", help="end when this process, which started the job, is gone"
     )
     parser.add_argument("--verbose", action="store_true", help="let Spark's own log through")
     return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _own_stdout() -> TextIO:

@@ -40,10 +40,19 @@ def run_table(run: TableRun, outcome: Outcome) -> JobResult:
         GddlError: whatever stopped the table; `outcome` holds what was done before.
     """
     started = run.runtime.clock()
+    bring_up_to_date(run, outcome)
+    return finished(run, outcome, started)
+
+
+def bring_up_to_date(run: TableRun, outcome: Outcome) -> None:
+    """`run_table` without its result: once for each group of files that somebody tells of.
+
+    Raises:
+        GddlError: as `run_table`.
+    """
     if look(run, outcome) is not None:
         with run.claim() as claim:
             _work_off(run, claim, outcome)
-    return _finished(run, outcome, started)
 
 
 def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
@@ -54,10 +63,11 @@ def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
     """
     started = run.runtime.clock()
     cost = look(run, outcome)
-    return _finished(run, outcome, started) if cost is None else cost
+    return finished(run, outcome, started) if cost is None else cost
 
 
-def _finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
+def finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
+    """The result of a run that began then."""
     result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.tell("done", outcome.batches, outcome.rows_read)
     return result

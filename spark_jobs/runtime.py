@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_gddl.contract.errors import GddlError
+from spark_jobs.file_stream_source import FileStreamSource
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 
@@ -120,6 +121,7 @@ class Runtime:
     Attributes:
         environ: where connections to source databases are found by their names.
         spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
+        files: the stream that tells tables of engine `spark` of their new files; null: their folders are listed.
     """
 
     storage: Storage
@@ -127,6 +129,7 @@ class Runtime:
     clock: Clock = utc_now
     observe: Observer = silent
     spread: Spread | None = None
+    files: FileStreamSource | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs import jars, log_store
+from spark_jobs.cluster_check import check_versions
 from spark_jobs.session_cluster import DELTA, open_on_cluster, shipped
 from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
 
@@ -63,7 +64,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
     """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, and those of `open_on_cluster`.
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`, and those
+            of `open_on_cluster`.
         RetriableError: `NO_EXECUTORS`.
     """
     session = SparkSession.getActiveSession()
@@ -71,7 +73,9 @@ def open_session(settings: SessionSettings) -> SparkSession:
         session = open_on_cluster(settings, _driver_settings(settings))
         if settings.s3 and settings.ship_delta and "GDDL_SPARK_MASTER" in os.environ:
             log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
-    session = session or _embedded(settings)
+    else:
+        session = session or _embedded(settings)
+        check_versions(session)
     for key, value in SQL_SETTINGS.items():
         session.conf.set(key, value)
     return session

@@ -46,8 +46,7 @@ def open_on_cluster(settings: SessionSettings, driver: Mapping[str, str]) -> Spa
     session = _get_or_create()
     if not settings.verbose and "SPARK_REMOTE" not in os.environ:
         session.sparkContext.setLogLevel("ERROR")
-    if "DATABRICKS_RUNTIME_VERSION" not in os.environ:  # its Spark and its Delta have numbers of their own
-        check_versions(session)
+    check_versions(session)
     wait_for_executors(session, settings.start_seconds)
     return session
 

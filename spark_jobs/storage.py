@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from obstore import exceptions as remote
 
@@ -24,6 +24,9 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3_errors import s3_error
 from spark_jobs import storage_local as local
 from spark_jobs.storage_s3 import Bucket
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 _FILE, _S3 = "file://", "s3://"
 _CHUNK = 4 * 1024 * 1024
@@ -92,24 +95,23 @@ class Storage:
                 yield from self._list_bucket(folder, after)
             else:
                 for found in local.walk(_local(folder), after):
-                    modified = datetime.fromtimestamp(found.status.st_mtime, UTC)
-                    yield StoredObject(
-                        path=f"{folder}/{found.name}",
-                        size=found.status.st_size,
-                        etag=found.etag,
-                        modified=modified.isoformat(timespec="microseconds"),
-                    )
+                    yield _on_disk(f"{folder}/{found.name}", found)
 
     def _list_bucket(self, folder: str, after: str) -> Iterator[StoredObject]:
         bucket, key = self._remote(folder)
         root = folder[: len(folder) - len(key)].rstrip("/")
         for meta in bucket.list(key, after):
-            yield StoredObject(
-                path=f"{root}/{meta['path']}",
-                size=meta["size"],
-                etag=(meta["e_tag"] or "").strip('"'),
-                modified=meta["last_modified"].astimezone(UTC).isoformat(timespec="microseconds"),
-            )
+            yield _stored(f"{root}/{meta['path']}", meta)
+
+    def look(self, path: str) -> StoredObject | None:
+        """A single file or object as a listing would show it; null when it isn't there."""
+        with _translated(path):
+            if path.startswith(_S3):
+                bucket, key = self._remote(path)
+                meta = bucket.head(key)
+                return None if meta is None else _stored(path, meta)
+            found = local.look(_local(path))
+            return None if found is None else _on_disk(path, found)
 
     def exists(self, prefix: str) -> bool:
         """Whether any object is below `prefix`; locally also whether the folder, or a file of that name, is there."""
@@ -206,6 +208,16 @@ class Storage:
         if name not in self._buckets:
             self._buckets[name] = Bucket.named(name, self._environ)
         return self._buckets[name]
+
+
+def _on_disk(path: str, found: local.LocalObject) -> StoredObject:
+    modified = datetime.fromtimestamp(found.status.st_mtime, UTC).isoformat(timespec="microseconds")
+    return StoredObject(path=path, size=found.status.st_size, etag=found.etag, modified=modified)
+
+
+def _stored(path: str, meta: ObjectMeta) -> StoredObject:
+    modified = meta["last_modified"].astimezone(UTC).isoformat(timespec="microseconds")
+    return StoredObject(path=path, size=meta["size"], etag=(meta["e_tag"] or "").strip('"'), modified=modified)
 
 
 def _local(path: str) -> str:

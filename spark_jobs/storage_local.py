@@ -43,6 +43,12 @@ def walk(root: str, start_after: str = "") -> Iterator[LocalObject]:
     yield from _walk(root, "", start_after)
 
 
+def look(path: str) -> LocalObject | None:
+    """The file of this path, as a walk would show it; null when there is none."""
+    status = _status(path)
+    return None if status is None or not S_ISREG(status.st_mode) else LocalObject(path, status)
+
+
 def _walk(folder: str, prefix: str, start_after: str) -> Iterator[LocalObject]:
     for name, is_folder in _sorted_entries(folder, start_after):
         path = f"{folder}/{name}"

@@ -66,6 +66,12 @@ class Bucket:
             # obstore drops a slash at the end of the offset: a little too much comes back.
             yield from (meta for meta in chunk if meta["path"] > offset)
 
+    def head(self, key: str) -> ObjectMeta | None:
+        try:
+            return obstore.head(self.store, key)
+        except FileNotFoundError:
+            return None
+
     def exists(self, prefix: str) -> bool:
         return any(True for _ in self.list(prefix, ""))
 

@@ -21,6 +21,7 @@ from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.refresh import refresh_table
 from spark_jobs.run_records import for_record, is_recorded
 from spark_jobs.runtime import Runtime
+from spark_jobs.streamed import run_streamed, takes_stream
 from spark_jobs.table_run import TableRun
 
 _LOG = logging.getLogger(__name__)
@@ -139,9 +140,13 @@ def act(run: TableRun, totals: Outcome) -> JobResult:
 
 def _run(run: TableRun, totals: Outcome) -> JobResult:
     """The run that is asked for, or the full refresh that a run before this one began and did not finish."""
-    begun = run.ledger().plan()
+    ledger = run.ledger()
+    begun = ledger.plan()
     if run.job.options.full_refresh or (begun is not None and begun.mode == "refresh"):
         return refresh_table(run, totals)
+    source = run.runtime.files
+    if source is not None and begun is None and takes_stream(run, ledger.state):
+        return run_streamed(run, source, totals)
     return run_table(run, totals)
 
 

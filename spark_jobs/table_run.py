@@ -12,7 +12,9 @@ from spark_jobs.desk import Desk
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery import discover
+from spark_jobs.discovery_told import Place, discover_told
 from spark_jobs.engines.choosing import engine_of
+from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batching import Limits
 from spark_jobs.plan.discover import Discovery
@@ -26,6 +28,7 @@ class TableRun:
     Attributes:
         beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
         instead: the engine to take instead of the tier's.
+        told: the files that a stream tells of; null: the landing folder is listed.
     """
 
     job: JobSpec
@@ -33,6 +36,7 @@ class TableRun:
     runtime: Runtime
     beside: Layout | None = None
     instead: EngineName | None = None
+    told: tuple[ToldFile, ...] | None = None
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -63,8 +67,11 @@ class TableRun:
         return Ledger.open(self.runtime.storage, self.layout.state)
 
     def discover(self, ledger: Ledger) -> Discovery:
+        place = Place(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
+        if self.told is not None:
+            return discover_told(place, ledger, self.runtime.clock(), self.told)
         full = self.job.options.full_listing
-        return discover(self.runtime.storage, self.layout.landing, self.dialect, ledger, self.runtime.clock(), full)
+        return discover(place.storage, place.landing, place.dialect, ledger, self.runtime.clock(), full)
 
     def claim(self) -> Claim:
         options = self.job.options

@@ -47,8 +47,14 @@ _LONG_ON_SPARK = {
         "test_a_job_stopped_and_a_driver_killed_are_gone_on_with",
         "test_a_cluster_that_is_too_small_is_waited_for_and_told_of",
     ),
+    "test_streamed": (
+        "test_a_lost_checkpoint_costs_nothing",
+        "test_what_a_run_could_not_take_is_told_of_again",
+        "test_once_a_day_all_is_listed",
+        "test_a_reload_opens_a_generation_as_ever",
+    ),
 }
-_LONG_MODULES_ON_SPARK = ("test_dead_refresh", "test_jobs")
+_LONG_MODULES_ON_SPARK = ("test_dead_refresh",)
 
 SHARED_BY_ENGINES = (
     "dms_csv",

@@ -15,6 +15,8 @@ from airflow_gddl.bundle.wheel import write_wheel
 Platform = Literal["mwaa", "databricks", "emr_serverless", "spark"]
 ENTRY = '"""Where spark-submit starts the job; its code and libraries come beside it."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
+ENTRY_TASK = '"""What EMR Serverless starts: a job that fails says why in the details of its run."""\n\n'
+ENTRY_TASK += 'from spark_jobs.main import task\n\nif __name__ == "__main__":\n    task()\n'
 _PLUGINS = "/usr/local/airflow/plugins"
 """Where MWAA unpacks plugins.zip."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
@@ -82,7 +84,7 @@ def _spark(bundle: Bundle, wheel: Path) -> list[Path]:
 
 
 def _emr_serverless(bundle: Bundle, wheel: Path) -> list[Path]:
-    return [bundle.text("gddl_job.py", ENTRY), *_environment(bundle, wheel)]
+    return [bundle.text("gddl_task.py", ENTRY_TASK), *_environment(bundle, wheel)]
 
 
 def _environment(bundle: Bundle, wheel: Path) -> list[Path]:

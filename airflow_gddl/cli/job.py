@@ -16,6 +16,7 @@ from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.base import JobOutcome, Runner
 from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.state.documents import BY_HAND
 from airflow_gddl.state.recording import StateRecorder
 
@@ -66,6 +67,8 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
     runner = runner_of(surroundings, catalog, spec.run_id)
     with display(surroundings.screen, len(tables), as_json=request.as_json) as listener:
         outcome = runner.run(spec, listener)
+    if isinstance(runner, RemoteRunner):
+        runner.settle()
     if request.options.action in ("run", "errors_replay"):
         # Where nothing was kept by hand yet, runs of before are read too: what there is must tell of all tables.
         known = tuple(row.table for row in catalog.tables)

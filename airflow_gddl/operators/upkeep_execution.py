@@ -20,6 +20,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.reporting import Reporter, explained, summary
 from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.pace import Pace
 from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.snapshot import PipelineDocument
@@ -82,12 +83,14 @@ def _job(operator: GddlUpkeepOperator, context: Context, share: _Share) -> tuple
     reached = configuration.environ_of(document)
     environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
     key = TaskKey(pipeline=operator.dag_id, run=context["run_id"], task=f"{operator.task_id} {share.number}")
+    first = configuration.number("run_poll_seconds")
     settings = RunnerSettings(
         command=configuration.job_command(),
         environ=environ,
         own=document.runner_settings,
         errand=Errand(task=key, roots=document.roots),
         connections=FromAirflow(),
+        pace=Pace(first=first, longest=12 * first),
     )
     runner = make_runner(operator.runner or document.runner, settings)
     operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None

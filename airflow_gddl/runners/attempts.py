@@ -77,8 +77,8 @@ class Attempts:
     """
 
     def __init__(self, store: Store, lake: str, key: TaskKey) -> None:
-        self._store, self.key = store, key
-        self._folder = join(lake, STATE, "submissions", key.pipeline.replace("/", "_"), key.digest)
+        self._store, self.lake, self.key = store, lake, key
+        self._folder = join(submissions_folder(lake, key.pipeline), key.digest)
 
     def all(self) -> list[Attempt]:
         names = sorted(found.name for found in self._store.list(self._folder))
@@ -136,6 +136,11 @@ class Attempts:
 
 
 _REMEDY = "see whether a run of it is still going, then remove the folder"
+
+
+def submissions_folder(lake: str, pipeline: str) -> str:
+    """Where attempts of a pipeline's tasks are, a folder a task."""
+    return join(lake, STATE, "submissions", pipeline.replace("/", "_"))
 
 
 def last_ended(attempts: Sequence[Attempt]) -> int:

@@ -6,6 +6,7 @@ comes next finds the attempt, asks with its token and is given the same run.
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -17,14 +18,20 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.s3_errors import CODES
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.runners.answers import Answers
 from airflow_gddl.runners.attempts import Attempt, Attempts, Submission, last_ended
 from airflow_gddl.runners.base import JobOutcome, Listener, Waiting
+from airflow_gddl.runners.forgetting import Forgetting
 from airflow_gddl.runners.pace import Pace
 from airflow_gddl.runners.platform import Handle, Order, Platform, Sight
 from airflow_gddl.standalone.stopping import Stopped, stoppable
 from airflow_gddl.stores import Store
+
+_OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", "SPEC_UNREADABLE", *sorted(CODES))
+_REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")
+"""What a job says that ends before its first table."""
 
 
 @dataclass(kw_only=True)
@@ -39,6 +46,7 @@ class RemoteRunner:
         since: attempts after this number belong to this try of the task, their results too; null: those after the last
             one that ended.
         sleep: takes seconds.
+        now: seconds since the epoch.
     """
 
     open: Callable[[], Platform]
@@ -48,6 +56,7 @@ class RemoteRunner:
     since: int | None = None
     pace: Pace = field(default_factory=Pace)
     sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
     _running: Waiting | None = None
 
     @cached_property
@@ -88,10 +97,16 @@ class RemoteRunner:
             return None, stopped.number
 
     def settle(self) -> None:
-        """The results were taken for good: what is asked from now on needs a new run."""
+        """The results were taken for good: what is asked from now on needs a new run.
+
+        Once a day what was submitted long ago is forgotten.
+        """
         for attempt in self.own():
             if not attempt.ended:
                 self.attempts.end(attempt)
+        attempts = self.attempts
+        forgetting = Forgetting(store=self.store, lake=attempts.lake, pipeline=attempts.key.pipeline, now=self.now())
+        forgetting.once_a_day()
 
     def stop(self) -> None:
         """Cancel the run that this runner waits for, if there is one."""
@@ -258,6 +273,8 @@ def _unanswered(table: str, attempt: Attempt, sight: Sight, handle: Handle) -> J
         code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
     elif sight.state == "lost":
         code, what = "REMOTE_RUN_LOST", "the platform does not know the run any more"
+    elif (refusal := _REFUSAL.search(sight.message)) is not None:
+        code, what = refusal[1], "the job refused its order; nothing was written"
     else:
         code, what = "REMOTE_RUN_FAILED", f"the run {sight.state} without a result for this table"
     said = f": {sight.message}" if sight.message else ""

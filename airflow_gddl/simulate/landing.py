@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.simulate.files import write
+from airflow_gddl.stores import open_store
 
 
 @dataclass
@@ -22,14 +25,21 @@ class LandingFolder:
     dry: bool = False
     written: list[Path] = field(default_factory=list)
 
+    @classmethod
+    def below(cls, root: Path | str, schema: str, name: str) -> LandingFolder:
+        """A table's, below a local root or an `s3://` URL."""
+        if isinstance(root, str) and is_s3(root):
+            return BucketFolder(Path(schema, name), url=join(root, schema, name))
+        return cls(Path(root) / schema / name)
+
     def put(self, name: str, data: bytes) -> None:
         if not self.dry:
-            write(self.path / name, data)
+            self._write(name, data)
             self.written.append(self.path / name)
 
     def remove(self, name: str) -> None:
         if not self.dry:
-            (self.path / name).unlink(missing_ok=True)
+            self._remove(name)
 
     def take_written(self) -> tuple[Path, ...]:
         """What was written since the last call."""
@@ -43,13 +53,50 @@ class LandingFolder:
         Raises:
             MetadataError: `SIMULATE_LANDING_NOT_EMPTY`.
         """
-        if not self.dry and self.path.exists() and any(self.path.iterdir()):
+        if not self.dry and self._holds_files():
             raise MetadataError(
                 "SIMULATE_LANDING_NOT_EMPTY",
                 "the landing folder holds files",
-                where=str(self.path),
+                where=self.place,
                 remedy="remove it or choose another landing root",
             )
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def _write(self, name: str, data: bytes) -> None:
+        write(self.path / name, data)
+
+    def _remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def _holds_files(self) -> bool:
+        return self.path.exists() and any(self.path.iterdir())
+
+
+@dataclass
+class BucketFolder(LandingFolder):
+    """One in an object store; `path` is then the table's alone, without a root.
+
+    Attributes:
+        url: of the folder.
+    """
+
+    url: str = ""
+
+    @property
+    def place(self) -> str:
+        return self.url
+
+    def _write(self, name: str, data: bytes) -> None:
+        open_store(self.url).write(join(self.url, name), data)
+
+    def _remove(self, name: str) -> None:
+        open_store(self.url).delete([join(self.url, name)])
+
+    def _holds_files(self) -> bool:
+        return any(True for _ in open_store(self.url).list(self.url))
 
 
 def clutter(name: str, data: bytes) -> dict[str, bytes]:

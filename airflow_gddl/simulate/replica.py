@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 
-def read_replica(path: Path) -> pa.Table:
-    """All rows and columns of a Delta table, those behind deletion vectors left out. Needs the package `deltalake`."""
+def read_replica(path: Path | str, options: Mapping[str, str] | None = None) -> pa.Table:
+    """All rows and columns of a Delta table, those behind deletion vectors left out. Needs the package `deltalake`.
+
+    Args:
+        path: local, or an `s3://` URL.
+        options: how `deltalake` reaches that; null: as the environment tells it.
+    """
     from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415 - only demonstrations compare, and need the package
 
-    builder = QueryBuilder().register("replica", DeltaTable(str(path)))
+    builder = QueryBuilder().register(
+        "replica", DeltaTable(str(path), storage_options=dict(options) if options else None)
+    )
     return pa.table(builder.execute("select * from replica").read_all())

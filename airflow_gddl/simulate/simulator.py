@@ -168,8 +168,8 @@ def simulate(spec: SimulateSpec, *, truth: Path | None = None) -> SimulateReport
     return simulator.report()
 
 
-def _require_outside(truth: Path, landing: Path) -> None:
-    if truth.resolve().is_relative_to(landing.resolve()):
+def _require_outside(truth: Path, landing: Path | str) -> None:
+    if isinstance(landing, Path) and truth.resolve().is_relative_to(landing.resolve()):
         raise MetadataError("SIMULATE_SPEC_INVALID", f"truth folder {truth} is inside landing", remedy="choose another")
 
 
@@ -200,5 +200,5 @@ def _table_run(spec: SimulateSpec, name: str, table: pa.Table, sequencer: Sequen
         spec=spec,
         maker=Maker(spec, state, values, key_maker, sequencer),
         packer=packer,
-        folder=LandingFolder(spec.landing / spec.schema / name),
+        folder=LandingFolder.below(spec.landing, spec.schema, name),
     )

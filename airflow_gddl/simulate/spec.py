@@ -153,7 +153,7 @@ class SimulateSpec:
 
     Attributes:
         input: folder of `<table>.csv`, `.csv.gz`, `.parquet` or folders of parquet; or tables already in memory.
-        landing: local root; files go to `landing/<schema>/<table>/`.
+        landing: local root, or the `s3://` URL of one; files go to `landing/<schema>/<table>/`.
         tables: table name to its shape; only these are simulated.
         changes: a float is the share of the table's rows that change in a round, an int a count.
         start: time of the full load; round n takes place `n * round_seconds` later.
@@ -165,7 +165,7 @@ class SimulateSpec:
     """
 
     input: Path | Mapping[str, pa.Table]
-    landing: Path
+    landing: Path | str
     schema: str
     tables: Mapping[str, TableShape]
     rounds: int = 3

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,20 @@ def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     assert set(run().values()) == {"skipped"}
     assert fake.requests == []
+
+
+def test_upkeep_runs_there_too(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a", "b")
+    task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
+    context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    told = task.execute(context)
+    assert (told["tables"], told["succeeded"], stage.loaded) == (2, 2, [["shop.a", "shop.b"]])
+    assert stage.jobs[0]["options"]["action"] == "maintain"
+    (made,) = fake.workspace.runs.values()
+    assert task.job_log == made.page
+    # A person who clears it has all of it done once more.
+    task.execute(context)
+    assert len(fake.workspace.runs) == 2
 
 
 # The trigger, on its own
@@ -275,7 +290,7 @@ def test_the_pages_of_runs_and_secrets(stage: Stage, fake: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("dag_id", ["gddl_maintenance", "gddl_verify"])
-def test_upkeep_runs_there_too(stage: Stage, fake: FakeServer, dag_id: str) -> None:
+def test_the_dags_of_upkeep_run_there(stage: Stage, fake: FakeServer, dag_id: str) -> None:
     tables(stage, "a")
     done = build_upkeep_dags()[dag_id].test(logical_date=next(DATES))
     assert {str(ti.state) for ti in done.get_task_instances()} == {"success"}

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,15 +22,18 @@ from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target, here, link_python
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.standalone.ports import free_port
 from spark_jobs.claim import Claim
 from spark_jobs.runtime import utc_now
 from spark_jobs.storage import Storage
-from tests.cluster.standalone import Cluster, until
+from tests.cluster.standalone import Cluster, asked, until
 from tests.landing import write
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 400
+WAIT_SECONDS = 200
+"""How long a run waits for a table that is held."""
+AT_LAST_SECONDS = 120
+"""Less than that, so that a test that sees nothing says so."""
 Change = tuple[str, int, str | None]
 
 
@@ -45,12 +47,10 @@ class Site:
     conf: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
     memory: str = "512m"
-    ui: int = field(default_factory=lambda: free_port(0))
 
     def prepare(self) -> None:
         own: dict[str, Any] = {"master": self.cluster.master, "driver_memory": "512m", "start_timeout": "4m"}
         own["conf"] = {**CONF, **self.conf}
-        own["conf"] |= {"spark.ui.port": self.ui}
         own |= self.own
         own["application_url"] = f"http://127.0.0.1:{self.cluster.web}/app/?appId={{application}}"
         rows = [
@@ -80,15 +80,14 @@ class Site:
 
     def at_work(self) -> list[str]:
         """Ids of executors with a task that runs, as the driver sees them; none while there is no driver."""
-        running = self.cluster.running()
-        if not running:
-            return []
-        url = f"http://127.0.0.1:{self.ui}/api/v1/applications/{running[0]}/executors"
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return [each["id"] for each in json.load(answer) if each["activeTasks"]]
-        except ValueError:  # it is on its way, and says so in another form
-            return []
+        for application in self.cluster.running():
+            if (url := self.cluster.driver_of(application)) is not None:
+                return [
+                    each["id"]
+                    for each in asked(f"{url}/api/v1/applications/{application}/executors")
+                    if each["activeTasks"]
+                ]
+        return []
 
     def layout(self, name: str) -> Layout:
         roots = Roots(landing=str(self.root / "landing"), lake=str(self.root / "lake"))
@@ -129,7 +128,7 @@ class Site:
     @contextmanager
     def run(self, *more: str) -> Iterator[Run]:
         """`gddl run` on all tables; whatever is left of it at the end is killed."""
-        command = [sys.executable, "-m", "airflow_gddl.cli.main", "run", "--json", "--wait", "200"]
+        command = [sys.executable, "-m", "airflow_gddl.cli.main", "run", "--json", "--wait", str(WAIT_SECONDS)]
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
         process = subprocess.Popen(
             [*command, "--metadata", str(self.root / "metadata"), *more],
@@ -149,7 +148,14 @@ class Site:
                 pipe.close()
 
 
-CONF = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.network.timeout": "60s"}
+# The driver's page takes a port that is free when it starts: one that was chosen before may be another's by then, and
+# Spark goes on with the next one without a word.
+CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.network.timeout": "60s",
+    "spark.ui.port": "0",
+}
 
 
 @dataclass(frozen=True)
@@ -172,13 +178,17 @@ class Run:
         """Executors whose tasks are at the last table that is left, but for those named; so many of them."""
         found: list[str] = []
 
+        def done() -> int:
+            assert self.process.poll() is None, self.end()
+            return len(list((self.site.root / "lake" / "_gddl" / "jobs").glob("*/*.pickle")))
+
         def there() -> bool:
             assert self.process.poll() is None, self.end()
-            done = list((self.site.root / "lake" / "_gddl" / "jobs").glob("*/*.pickle"))
             found[:] = [name for name in self.site.at_work() if name not in but]
-            return len(done) == len(self.site.small) - 1 and len(found) == tasks
+            return len(found) == tasks
 
-        until(there, f"{tasks} tasks at the last table", SECONDS)
+        until(lambda: done() == len(self.site.small) - 1, "all tables but the last", SECONDS)
+        until(there, f"{tasks} tasks at the last table", AT_LAST_SECONDS)
         return found
 
     def job(self) -> psutil.Process:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -23,6 +24,8 @@ from airflow_gddl.standalone.ports import free_port
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2
 WORKER_MIB = 1024
+_ANSWER_SECONDS = 20
+_DRIVER = re.compile(r'href="(http[^"]+)"[^>]*>\s*Application Detail UI')
 _HEAP = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
@@ -90,13 +93,19 @@ class Cluster:
 
     def state(self) -> dict[str, Any]:
         """What the master says of itself."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/json/", timeout=5) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+        found: dict[str, Any] = asked(f"http://127.0.0.1:{self.web}/json/")
+        return found
 
     def running(self) -> list[str]:
         """Ids of applications that have not ended."""
         return [application["id"] for application in self.state()["activeapps"]]
+
+    def driver_of(self, application: str) -> str | None:
+        """URL of a driver's own page, as it told the master; null while it is not known, or gone."""
+        page = f"http://127.0.0.1:{self.web}/app/?appId={application}"
+        with urllib.request.urlopen(page, timeout=_ANSWER_SECONDS) as answer:
+            found = _DRIVER.search(answer.read().decode())
+        return found[1].rstrip("/") if found else None
 
     def executor(self, number: str) -> tuple[str, psutil.Process]:
         """Name of the worker that runs an executor, and its JVM."""
@@ -128,11 +137,27 @@ class Cluster:
             )
 
 
+def asked(url: str) -> Any:
+    """
+    Raises:
+        OSError: there is no answer yet, or none in JSON.
+    """
+    with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - http on loopback
+        try:
+            return json.load(answer)
+        except ValueError as error:
+            raise ConnectionError(f"{url} answers in another form: {error}") from error
+
+
 def until(done: Callable[[], object], what: str, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
+    """Wait for it; places that don't answer yet are asked again, and named when they never did."""
+    deadline, last = time.monotonic() + seconds, ""
     while True:
-        with suppress(OSError):
-            if done():
-                return
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
+        try:
+            found = done()
+        except OSError as error:
+            found, last = None, f"; last fault: {error!r}"
+        if found:
+            return
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}, found {found}{last}"
         time.sleep(0.1)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +16,7 @@ import pytest
 
 from airflow_gddl.catalog import load
 from tests.compose.arrangement import ROOT, SECRETS, MissingError, example, interpolated, services, written
+from tests.s3.gateway import BIN
 
 ONCE = {"migrate", "land"}
 """Services that do one thing and end."""
@@ -29,6 +33,66 @@ def test_it_is_a_compose_file() -> None:
         mounted = [volume.split(":")[0] for volume in service.get("volumes", [])]
         assert {name for name in mounted if not name.startswith(".")} <= volumes
         assert all((ROOT / name).is_dir() for name in mounted if name.startswith("."))
+
+
+def compose() -> list[str] | None:
+    """The program, as a plugin of docker's or alone; null when it can't be had. No engine is asked for anything.
+
+    Where neither is packaged, it is built of its own module (`go mod download github.com/docker/compose/v2@v2.40.3`,
+    then `go build -o docker-compose ./cmd` in a copy of it).
+    """
+    for command in (["docker", "compose"], ["docker-compose"], [str(BIN / "docker-compose")]):
+        with suppress(OSError):
+            said = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, check=False)
+            if said.returncode == 0 and re.match(r"v?[2-9]\.|dev", said.stdout):  # `dev`: built as said above
+                return command
+    return None
+
+
+@pytest.mark.parametrize("roots", [{}, {"GDDL_LANDING": "s3://gddl/landing", "GDDL_LAKE": "s3://gddl/lake"}])
+def test_compose_itself_reads_it_as_the_tests_do(tmp_path: Path, roots: dict[str, str]) -> None:
+    program = compose()
+    if program is None:
+        pytest.skip("no docker compose of version 2")
+    variables = {**example(), **roots}
+    (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    command = [*program, "--file", str(ROOT / "docker-compose.yaml"), "--env-file", str(tmp_path / "env")]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    said = subprocess.run(
+        [*command, "config", "--format", "json"], env=environ, capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+    found = json.loads(said.stdout)
+    ours = services(variables)
+    assert found["name"] == "airflow-gddl"
+    assert {name: tuple(each.get("command") or ()) for name, each in found["services"].items()} == {
+        # It shows a dollar as the file has to write it.
+        name: tuple(part.replace("$", "$$") for part in each.command)
+        for name, each in ours.items()
+    }
+    assert {name: each.get("environment") or {} for name, each in found["services"].items()} == {
+        name: {key: value.replace("$", "$$") for key, value in each.environ.items()} for name, each in ours.items()
+    }
+    published = [port for each in found["services"].values() for port in each.get("ports", [])]
+    assert {port["host_ip"] for port in published} == {"127.0.0.1"}
+
+
+def test_compose_itself_refuses_to_start_without_secrets(tmp_path: Path) -> None:
+    program = compose()
+    if program is None:
+        pytest.skip("no docker compose of version 2")
+    command = [
+        *program,
+        "--file",
+        str(ROOT / "docker-compose.yaml"),
+        "--env-file",
+        str(ROOT / ".env.example"),
+        "config",
+    ]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    said = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert said.returncode != 0
+    assert "see .env.example" in said.stderr
 
 
 def test_ports_are_on_loopback() -> None:

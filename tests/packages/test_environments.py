@@ -9,16 +9,24 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_gddl.bundle.environment import Target, here
-from airflow_gddl.bundle.platforms import Bundle
-from airflow_gddl.contract.codec import to_json
+from airflow_gddl.bundle.platforms import Bundle, Platform
+from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.layout import answer_name, answers_folder, order_path
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import CONTRACT_VERSION
+from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.emr_serverless.submission import PYTHON
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 DAGS = 1000
+PLATFORMS: tuple[Platform, ...] = ("spark", "emr_serverless")
+PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 LACKS = "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)])"
 PARSE = """
 import json, sys, time
@@ -37,20 +45,79 @@ def run(*command: str | Path, cwd: Path, **environ: str) -> str:
     return done.stdout
 
 
-def test_a_job_runs_in_the_packed_environment(tmp_path: Path) -> None:
-    made = Bundle(out=tmp_path / "dist", target=Target(python=here())).write("spark")
-    (archive,) = [path for path in made if path.name == "environment.tar.gz"]
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "somewhere", filter="fully_trusted")  # noqa: S202 - of our own making
-    python = tmp_path / "somewhere" / "bin" / "python"
-    assert run(python, "-c", LACKS, "airflow", "pyspark", "delta", "pydantic", cwd=tmp_path).split() == []
-    lake = SmallLake(tmp_path)
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What clusters and EMR Serverless are given; the environment is the same for both."""
+    out = tmp_path_factory.mktemp("dist")
+    for platform in PLATFORMS:
+        target = Target(python=here()) if platform == "emr_serverless" else None
+        Bundle(out=out, target=target).write(platform)
+    return out
+
+
+def landed(root: Path) -> SmallLake:
+    lake = SmallLake(root)
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
-    order = to_json(lake.job([spec_of("a")]))
-    said = run(python, tmp_path / "dist" / "gddl_job.py", "--spec", order, cwd=tmp_path)
+    return lake
+
+
+def answer(lake: SmallLake) -> JobResult:
+    """What the job has put into the lake."""
+    found = answers_folder(lake.roots.lake, "run")
+    return from_json(JobResult, Path(found, answer_name("s.a")).read_text())
+
+
+@pytest.mark.parametrize("script", ["gddl_job.py", "gddl_task.py"])
+def test_a_job_runs_in_the_packed_environment(dist: Path, tmp_path: Path, script: str) -> None:
+    """As EMR Serverless and clusters start it: the archive unpacked as `environment`, the order read from the lake."""
+    with tarfile.open(dist / "environment.tar.gz") as packed:
+        packed.extractall(tmp_path / "environment", filter="fully_trusted")  # noqa: S202 - of our own making
+    lake = landed(tmp_path)
+    order = Path(order_path(lake.roots.lake, "run"))
+    order.parent.mkdir(parents=True)
+    order.write_text(to_json(lake.job([spec_of("a")])))
+    python = PYTHON  # relative, as Spark is told
+    assert run(python, "-c", LACKS, "airflow", "pyspark", "delta", "pydantic", cwd=tmp_path).split() == []
+    said = run(python, dist / script, "--spec", order, "--answers", cwd=tmp_path)
     assert json.loads(said)["rows_read"] == 5
-    assert lake.replica(spec_of("a")) == {0: "first", 2: "load 2"}
+    assert (answer(lake).status, lake.replica(spec_of("a"))) == ("succeeded", {0: "first", 2: "load 2"})
+
+
+def test_a_job_runs_from_the_wheel_and_what_databricks_installs_beside_it(dist: Path, tmp_path: Path) -> None:
+    """The runtime brings pyarrow and numpy. What the entry point names is called: editable installs may be older."""
+    (wheel,) = dist.glob("*.whl")
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    binaries = tmp_path / "venv" / "bin"
+    beside = [*DatabricksSettings(wheel="/Volumes/w.whl").dependencies, "pyarrow>=18", "numpy"]
+    run(binaries / "python", *PIP, wheel, *beside, cwd=tmp_path)
+    lake = landed(tmp_path)
+    order = to_json(lake.job([spec_of("a")]))
+    run(
+        binaries / "python",
+        "-c",
+        "from spark_jobs.main import task; task()",
+        "--spec",
+        order,
+        "--answers",
+        cwd=tmp_path,
+    )
+    assert (answer(lake).rows_read, lake.replica(spec_of("a"))) == (5, {0: "first", 2: "load 2"})
+
+
+def test_a_wheel_of_another_contract_refuses_its_order_before_anything_is_written(dist: Path, tmp_path: Path) -> None:
+    """The wheel on the platform was left as it was when Airflow's package was renewed."""
+    with zipfile.ZipFile(dist / "gddl-job-code.zip") as code:
+        code.extractall(tmp_path / "code")  # noqa: S202 - as above
+    lake = landed(tmp_path)
+    order = to_json(replace(lake.job([spec_of("a")]), contract_version=CONTRACT_VERSION + 1))
+    command = [sys.executable, "-m", "spark_jobs.main", "--spec", order, "--answers"]
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "code")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "[CONTRACT_VERSION]" in done.stderr
+    assert "same airflow-gddl on both sides" in done.stderr
+    assert not (tmp_path / "lake").exists()
 
 
 @pytest.mark.timeout(1800)
@@ -67,8 +134,7 @@ def test_airflow_without_spark_parses_a_thousand_dags(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("\n".join([*lines, "apache-airflow", ""]))
     run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     python = tmp_path / "venv" / "bin" / "python"
-    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(python, *pip, "-r", tmp_path / "requirements.txt", cwd=tmp_path)
+    run(python, *PIP, "-r", tmp_path / "requirements.txt", cwd=tmp_path)
     assert run(python, "-c", LACKS, "pyspark", "delta", "pyarrow", "deltalake", cwd=tmp_path).split() == []
 
     dags = tmp_path / "dist" / "dags"

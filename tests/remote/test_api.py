@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from databricks.sdk.service.jobs import JobSettings
 
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.fakes.databricks.checking import Refusal, arguments_of, settings_of
 from airflow_gddl.fakes.databricks.server import FakeServer, serving
@@ -19,6 +19,8 @@ from airflow_gddl.runners.databricks.platform import DatabricksPlatform
 from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runners.platform import Handle, Order
+from spark_jobs import main as job_main
+from spark_jobs.file_stream_source import SOURCES
 from tests.remote.conftest import OWN
 
 SMALL = DEFAULT_TIERS["small"]
@@ -177,6 +179,15 @@ def test_more_runs_than_allowed_are_queued(fake: FakeServer) -> None:
     assert ended(made, second)[0] == "succeeded"
 
 
+def test_a_job_that_another_version_deployed_starts_no_machine(fake: FakeServer) -> None:
+    made = platform(fake)
+    (job,) = fake.workspace.jobs.values()
+    job.tags = {**(job.tags or {}), "gddl-contract": "0"}
+    with pytest.raises(FatalError, match=r"CONTRACT_VERSION.*contract version 0.*gddl deploy databricks"):
+        made.submit(order())
+    assert fake.workspace.runs == {}
+
+
 def test_two_jobs_of_one_name_are_not_chosen_between(fake: FakeServer) -> None:
     made = platform(fake)
     fake.workspace.create(job_of("small", SMALL, made.settings))
@@ -225,6 +236,38 @@ def test_a_parameter_that_the_job_has_not_is_refused(fake: FakeServer) -> None:
     with pytest.raises(Refusal, match="no parameter 'other'"):
         fake.workspace.run_now({"job_id": job, "job_parameters": {"other": "x"}})
     assert made.settings.job_of("small") == "gddl-small"
+
+
+LARGE = DEFAULT_TIERS["large"]
+AUTO: dict[str, Any] = {"serverless": False, "node_type": "i3.xlarge", "discovery": "auto_loader"}
+
+
+def test_auto_loader_is_an_argument_of_the_job() -> None:
+    """One that the job understands."""
+    own = DatabricksTier(**AUTO, auto_loader={"cloudFiles.useNotifications": "true"})
+    (task,) = job_of("large", LARGE, DatabricksSettings(**OWN, tiers={"large": own})).tasks or ()
+    assert task.python_wheel_task is not None
+    arguments = task.python_wheel_task.parameters or []
+    assert arguments[-3:] == ["--discovery", "auto_loader", "--stream-option=cloudFiles.useNotifications=true"]
+    parsed = job_main._parser().parse_args(arguments)
+    source = SOURCES[parsed.discovery].having(dict(parsed.stream_option))
+    assert (source.format, source.options) == (
+        "cloudFiles",
+        {
+            "cloudFiles.format": "binaryFile",
+            "cloudFiles.allowOverwrites": "true",
+            "cloudFiles.useNotifications": "true",
+        },
+    )
+    plain = job_of("large", LARGE, DatabricksSettings(**OWN)).tasks or ()
+    assert plain[0].python_wheel_task is not None
+    assert "--discovery" not in (plain[0].python_wheel_task.parameters or [])
+
+
+def test_auto_loader_is_for_tables_of_spark() -> None:
+    settings = DatabricksSettings(**OWN, tiers={"small": DatabricksTier(**AUTO)})
+    with pytest.raises(MetadataError, match=r"RUNNER_SETTINGS_INVALID.*engine: spark.*tiers\.small"):
+        job_of("small", SMALL, settings)
 
 
 @pytest.mark.parametrize("own", [{}, {"serverless": False, "node_type": "i3.xlarge", "spark_conf": {"a": "b"}}])

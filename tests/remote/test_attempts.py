@@ -122,6 +122,29 @@ def test_where_starting_again_is_refused_the_run_has_failed() -> None:
     assert set(codes(world).values()) == {"REMOTE_RUN_FAILED"}
 
 
+@pytest.mark.parametrize("code", ["CONTRACT_VERSION", "SPEC_UNREADABLE", "S3_BUCKET_MISSING"])
+def test_a_job_that_refused_its_order_is_quoted_with_its_code(code: str) -> None:
+    """A wheel of another version, or a role that reaches no order: the same for each table, and nothing was written."""
+    world = World()
+    world.work()
+    (run,) = world.platform.runs
+    run.state, run.message = "failed", f"RUN_EXECUTION_ERROR: FatalError: [{code}] the words. Remedy: do this"
+    assert world.work()
+    assert set(codes(world).values()) == {code}
+    error = world.told[0].error
+    assert error is not None
+    assert all(part in error.message for part in ("refused its order", "Remedy: do this", "https://runs/0"))
+
+
+def test_words_of_others_in_brackets_are_no_code_of_ours() -> None:
+    world = World()
+    world.work()
+    (run,) = world.platform.runs
+    run.state, run.message = "failed", "[PATH_NOT_FOUND] of Spark"
+    assert world.work()
+    assert set(codes(world).values()) == {"REMOTE_RUN_FAILED"}
+
+
 def test_a_run_that_is_gone_fails_its_tables() -> None:
     world = World()
     world.work()

@@ -105,6 +105,12 @@ def test_a_bundle_holds_the_same_jobs(
         (", timeout: soon", r"gddl.yaml:5: runners.databricks.timeout.*not a length of time \(value 'soon'\)"),
         (", tiers: {small: {serverless: false}}", r"runners.databricks.tiers.small.node_type.*must be given"),
         (", max_concurrent_runs: 0", r"must be 1 to 1000 \(value 0\)"),
+        (", tiers: {large: {discovery: auto_loader}}", r"tiers.large.discovery.*not on serverless"),
+        (
+            ", tiers: {large: {serverless: false, node_type: n, auto_loader: {cloudFiles.format: csv}}}",
+            r"tiers.large.auto_loader.*no setting that may be given \(value 'cloudFiles.format'\)",
+        ),
+        (", tiers: {large: {discovery: autoloader}}", r"tiers.large.discovery"),
         (", token: hunter22", r"looks like a secret"),
     ],
 )

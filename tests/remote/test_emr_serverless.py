@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -12,13 +14,20 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ParamValid
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
+from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
-from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.contract.layout import answer_name, answers_folder
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.connections import FromEnvironment
 from airflow_gddl.runners.emr_serverless.platform import EmrPlatform, make
 from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.emr_serverless.submission import request_of
 from airflow_gddl.runners.platform import ENDED, Handle, Order
+from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.stores.local import LocalStore
+from tests.remote.conftest import Heard
 
 ROLE = "arn:aws:iam::123456789012:role/gddl"
 OWN: dict[str, Any] = {"execution_role": ROLE, "entry_point": "s3://code/task.py", "region": "eu-west-1"}
@@ -88,6 +97,7 @@ def test_what_spark_is_told(client: Any) -> None:
     text = request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
     conf = dict(word.split("=", 1) for word in text.split() if word != "--conf")
     assert conf["spark.executor.memory"] == "6g"
+    assert conf["spark.jars"].endswith("/delta-spark.jar,/usr/share/aws/delta/lib/delta-storage.jar")
     assert (conf["spark.executor.instances"], conf["spark.dynamicAllocation.maxExecutors"]) == ("3", "8")
     assert conf["spark.archives"] == "s3://code/env.tar.gz#environment"
     assert conf["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] == "./environment/bin/python"
@@ -165,7 +175,16 @@ class Failing:
         (ClientError({"Error": {"Code": "ThrottlingException"}}, "GetJobRun"), RetriableError, "PLATFORM_UNREACHABLE"),
         (ClientError({"Error": {"Code": "InternalServerException"}}, "G"), RetriableError, "PLATFORM_UNREACHABLE"),
         (EndpointConnectionError(endpoint_url="https://x"), RetriableError, "PLATFORM_UNREACHABLE"),
-        (ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetJobRun"), FatalError, "PLATFORM_REFUSED"),
+        (
+            ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetJobRun"),
+            FatalError,
+            "PLATFORM_REFUSED.*rights",
+        ),
+        (
+            ClientError({"Error": {"Code": "ExpiredTokenException"}}, "GetJobRun"),
+            FatalError,
+            "PLATFORM_REFUSED.*renew the credentials",
+        ),
         (ParamValidationError(report="x"), FatalError, "PLATFORM_REFUSED"),
     ],
 )
@@ -173,3 +192,82 @@ def test_faults_pass_and_refusals_don_t(error: Exception, family: type[Exception
     made = EmrPlatform(EmrSettings(**OWN), Failing(error))
     with pytest.raises(family, match=code):
         made.look(Handle(run="r", group="a"))
+
+
+# A load's whole way
+
+
+def run_of(roots: Roots, application: str, sleep: Callable[[float], None]) -> RemoteRunner:
+    store = LocalStore()
+    attempts = Attempts(store, roots.lake, TaskKey(pipeline="p", run="r", task="t"))
+    return RemoteRunner(open=lambda: platform(application), store=store, attempts=attempts, sleep=sleep)
+
+
+@dataclass
+class Service:
+    """What a job run does while somebody waits for it: nothing, until it has taken so long."""
+
+    roots: Roots
+    application: str
+    takes: float
+    waited: float = 0.0
+    calls: list[str] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.waited += seconds
+        if self.waited < self.takes:
+            return
+        result = JobResult(table="s.a", status="succeeded", run_id="j-1", rows_read=7)
+        folder = Path(answers_folder(self.roots.lake, "j-1"))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / answer_name("s.a")).write_text(to_json(result))
+        self.be("SUCCESS")
+
+    def be(self, state: str) -> None:
+        (run,) = self.runs
+        run.state = state
+
+    @property
+    def runs(self) -> list[Any]:
+        return list(emrserverless_backends[DEFAULT_ACCOUNT_ID]["eu-west-1"].job_runs[self.application])
+
+    def listen(self, runner: RemoteRunner) -> None:
+        made = runner.platform
+        assert isinstance(made, EmrPlatform)
+        events = made.client.meta.events
+        events.register("provide-client-params.emr-serverless.*", lambda model, **_: self.calls.append(model.name))
+        # moto's job runs have succeeded as soon as they are started.
+        events.register("after-call.emr-serverless.StartJobRun", lambda **_: self.be("RUNNING"))
+
+
+def test_nobody_gives_up_waiting(client: Any, application: str, tmp_path: Path) -> None:
+    """The stock waiter cancels after 25 minutes: this run takes 13 hours, is looked at, and never cancelled."""
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    service = Service(roots, application, takes=13 * 3600)
+    runner, heard = run_of(roots, application, service.sleep), Heard()
+    service.listen(runner)
+    spec = JobSpec(run_id="j", roots=roots, tables=(TableSpec(table="s.a", keys=("id",)),))
+    outcome = runner.run(spec, heard)
+    assert (outcome.exit_status, heard.states, heard.results[0].rows_read) == (0, {"s.a": "succeeded"}, 7)
+    assert (set(service.calls), service.calls.count("StartJobRun")) == ({"StartJobRun", "GetJobRun"}, 1)
+    assert service.waited >= 13 * 3600
+    # A look a minute at most, and some at the start.
+    assert service.calls.count("GetJobRun") < 13 * 60 * 1.5
+
+
+def test_a_waiting_command_that_is_stopped_cancels_its_job_run(client: Any, application: str, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    service = Service(roots, application, takes=60)
+
+    def sleep(seconds: float) -> None:
+        service.sleep(seconds)
+        raise KeyboardInterrupt
+
+    runner = run_of(roots, application, sleep)
+    service.listen(runner)
+    spec = JobSpec(run_id="j", roots=roots, tables=(TableSpec(table="s.a", keys=("id",)),))
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(spec, Heard())
+    (run,) = service.runs
+    assert run.state == "CANCELLED"
+    assert [attempt.stopped for attempt in runner.attempts.all()] == [True]

@@ -83,6 +83,7 @@ class MemoryRun:
     stopping: bool = False
     mendable: bool = False
     mended: int = 0
+    message: str = "as told"
     answered: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -113,7 +114,7 @@ class MemoryPlatform:
     def look(self, handle: Handle) -> Sight:
         self.fuse.burn()
         run = self.runs[int(handle.run)]
-        return Sight(state=run.state, message="as told", mendable=run.mendable)
+        return Sight(state=run.state, message=run.message, mendable=run.mendable)
 
     def cancel(self, handle: Handle) -> None:
         lost = self.fuse.burn()
@@ -189,7 +190,12 @@ class World:
 
     def runner(self, since: int | None = None) -> RemoteRunner:
         return RemoteRunner(
-            open=lambda: self.platform, store=self.store, attempts=self.attempts, patient=False, since=since
+            open=lambda: self.platform,
+            store=self.store,
+            attempts=self.attempts,
+            patient=False,
+            since=since,
+            now=lambda: 0.0,
         )
 
     @property

@@ -114,3 +114,18 @@ def test_onboarding_and_inspection_in_a_bucket(place: Place) -> None:
     found = gddl(place.environ, place.name, "inspect", "--table", "s.a", "--json")
     assert found.returncode == 1, found.stderr
     assert [json.loads(line)["code"] for line in found.stdout.splitlines()] == ["INSPECT_FULL_LOAD_WITHOUT_OP"]
+
+
+def test_a_bucket_that_is_not_there_is_one_error(furnished: Place) -> None:
+    done = gddl(furnished.environ, "no-such-bucket", "run")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("[S3_BUCKET_MISSING]") == 1, done.stderr
+
+
+def test_credentials_that_have_expired_are_one_error(server: Server, way: Way, furnished: Place) -> None:
+    before = delivery.objects(furnished, "")
+    way.faults = [Fault("answer", status=400, code="ExpiredToken")]
+    done = gddl({**furnished.environ, "AWS_ENDPOINT_URL": way.endpoint}, furnished.name, "run")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("[S3_CREDENTIALS_EXPIRED]") == 1, done.stderr
+    assert delivery.objects(furnished, "") == before

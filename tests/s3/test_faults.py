@@ -14,8 +14,13 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.platform import Platform
+from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.stores import open_store
 from airflow_gddl.stores.reaching import check_roots
 from spark_jobs.storage import Storage
+from tests.remote.world import Heard
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way
@@ -131,6 +136,25 @@ def test_the_job_says_the_same_of_each_table(server: Server, way: Way, reach: Re
     way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
     done = delivery.run_here(place, ["a", "b"])
     assert [result.error.code if result.error else None for result in done.values()] == [code, code]
+    assert [request for request in way.requests if not request.startswith(("GET", "HEAD"))] == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_platform_is_asked_for_nothing(server: Server, way: Way, code: str) -> None:
+    """Where the lake can't be reached, nothing can be remembered of a run, so that none is started."""
+    place, family = unreachable(server, way)[code]
+    way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
+    store = open_store(place.roots.lake, {**place.environ, "AWS_MAX_ATTEMPTS": "1"})
+    attempts = Attempts(store, place.roots.lake, TaskKey(pipeline="p", run="r", task="t"))
+    asked: list[str] = []
+
+    def platform() -> Platform:
+        asked.append(code)
+        raise AssertionError("a platform was asked for")
+
+    with pytest.raises(family, match=code):
+        RemoteRunner(open=platform, store=store, attempts=attempts).run(delivery.job(place, ["a", "b"]), Heard())
+    assert asked == []
     assert [request for request in way.requests if not request.startswith(("GET", "HEAD"))] == []
 
 

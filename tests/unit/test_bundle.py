@@ -32,7 +32,7 @@ WHEEL = f"airflow_gddl-{airflow_gddl.__version__}-py3-none-any.whl"
 PLATFORMS: dict[Platform, set[str]] = {
     "mwaa": {"requirements.txt", "plugins.zip", *(f"dags/{name}" for name in DAGS)},
     "databricks": {"requirements.txt"},
-    "emr_serverless": {"gddl_job.py"},
+    "emr_serverless": {"gddl_task.py"},
     "spark": {"gddl_job.py", "gddl-job-code.zip", "requirements.txt"},
 }
 
@@ -115,7 +115,7 @@ def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
 
 def test_clusters_bring_spark_themselves() -> None:
     found = {line.split(">")[0].split("=")[0].split("<")[0] for line in environment.requirements()}
-    assert found == {"deltalake", "duckdb", "obstore", "pandas", "pyarrow"}
+    assert found == {"deltalake", "duckdb", "numpy", "obstore", "pandas", "pyarrow"}
 
 
 def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
+from tests.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -47,6 +48,24 @@ def around(tmp_path: Path, **job: Any) -> Surroundings:
         new_id=lambda: "aa",
         job_command=(sys.executable, str(FAKE)),
     )
+
+
+def test_a_bucket_gets_the_same_bytes(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, local = Bucket(), tmp_path / "landing"
+    with serving(bucket) as url:
+        settings = {"ENDPOINT_URL": url, "REGION": "eu-west-1", "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}
+        for name, value in settings.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        more = ["--schema", "src", "--rounds", "2", "--set", "repeated=1", "--reload", "2", "--table", "people"]
+        for landing in (str(local), "s3://bucket/landing"):
+            assert invoke(["simulate", str(source), "--landing", landing, *more], around(tmp_path)) == 0
+        assert invoke(["simulate", str(source), "--landing", "s3://bucket/landing", *more], around(tmp_path)) == 2
+    assert "SIMULATE_LANDING_NOT_EMPTY" in capsys.readouterr().err
+    landed = {f"landing/{path.relative_to(local)}": path.read_bytes() for path in local.rglob("*") if path.is_file()}
+    assert len(landed) > 2
+    assert bucket.objects == landed
 
 
 def test_a_whole_simulation(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import EngineName, TierSpec
 from spark_jobs import cluster_check
 from spark_jobs.cluster_check import check_versions
+from spark_jobs.job import run_job
+from spark_jobs.runtime import Runtime
+from spark_jobs.spread_cluster import ClusterSpread
+from spark_jobs.storage import Storage
+from tests.delta_rs.small_lake import SmallLake, spec_of
 
 
 @dataclass
@@ -52,6 +59,65 @@ def test_other_versions_are_refused(version: str) -> None:
         check_versions(Cluster(version))  # type: ignore[arg-type]  # as much of a session as is asked
     assert caught.value.code == "SPARK_UNSUPPORTED"
     assert "4.0" in caught.value.remedy
+
+
+def test_on_databricks_it_is_spark_that_counts() -> None:
+    """Its Delta has numbers of its own, and lies where nobody asks."""
+    check_versions(having_delta("3.9.9", "4.0.0"), {"DATABRICKS_RUNTIME_VERSION": "17.3"})
+    old: Any = Cluster("3.5.0")
+    with pytest.raises(FatalError, match=r"Spark 3\.5\.0 of Databricks Runtime 15\.4.*spark_version") as caught:
+        check_versions(old, {"DATABRICKS_RUNTIME_VERSION": "15.4"})
+    assert caught.value.code == "SPARK_UNSUPPORTED"
+
+
+def having_delta(delta: str | None, spark: str = "4.2.0") -> Any:
+    """A session whose JVM has that Delta, or none."""
+    names: Any = type("Names", (), {})
+    jvm, package = names(), names()
+    jvm.io = names()
+    jvm.io.delta = names()
+    if delta is not None:
+        package.VERSION = lambda: delta
+        setattr(jvm.io.delta, "package", package)  # noqa: B010 - `package` is a word of Java's, not Python's
+    cluster = Cluster(spark)
+    cluster._jvm = jvm  # type: ignore[attr-defined]  # where a classic session has its JVM
+    return cluster
+
+
+def test_supported_deltas() -> None:
+    for version in ("4.0.0", "4.4.0"):
+        check_versions(having_delta(version), {})
+
+
+@pytest.mark.parametrize(
+    ("delta", "code"), [("3.3.2", "DELTA_UNSUPPORTED"), ("5.0.0", "DELTA_UNSUPPORTED"), (None, "DELTA_MISSING")]
+)
+def test_other_deltas_and_none_are_refused(delta: str | None, code: str) -> None:
+    with pytest.raises(FatalError, match=code) as caught:
+        check_versions(having_delta(delta), {})
+    assert (caught.value.code, delta or "no Delta" in str(caught.value)) == (code, delta or True)
+    assert caught.value.remedy
+
+
+class Refusing:
+    """A source of Spark sessions whose Spark is too old."""
+
+    def for_table(self) -> Any:
+        old: Any = Cluster("3.5.6")
+        check_versions(old, {})
+
+
+@pytest.mark.parametrize("on", ["spark", "delta_rs"])
+def test_nothing_is_written_before_it_is_refused(tmp_path: Path, on: EngineName) -> None:
+    tier = TierSpec(engine=on)
+    lake, spark = SmallLake(tmp_path, tier), Refusing()
+    specs = [spec_of("a"), spec_of("b")]
+    for spec in specs:
+        lake.load(spec)
+    runtime = Runtime(storage=Storage(), spark=spark, spread=ClusterSpread(spark, Storage()))
+    outcomes = run_job(lake.job(specs), runtime, lambda _: None)
+    assert [o.result.error.code if o.result.error else None for o in outcomes] == ["SPARK_UNSUPPORTED"] * 2
+    assert [path.name for path in tmp_path.glob("lake/*") if path.name != "_gddl"] == []
 
 
 def test_executors_like_the_driver_are_fit() -> None:

@@ -285,7 +285,7 @@ def test_every_command_and_option_is_documented() -> None:
         if name != "gddl simulate":
             assert set(re.findall(r"--[a-z-]+", place)) == own, name
     everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--answers", "--progress"}
-    everywhere |= {"--verbose"}
+    everywhere |= {"--verbose", "--discovery", "--stream-option"}
     assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
 
 

@@ -18,6 +18,11 @@ _REFERENCE = re.compile(r"\{\{job\.parameters\.(\w+)\}\}")
 _ENTRY = ("airflow_gddl", "gddl-task")
 
 
+def _brief(settings: JobSettings) -> JobSettings:
+    """What a listing shows of a job."""
+    return JobSettings(name=settings.name, tags=settings.tags)
+
+
 @dataclass
 class FakeWorkspace:
     """All that the server knows.
@@ -53,7 +58,7 @@ class FakeWorkspace:
     def listed(self, name: str | None) -> list[BaseJob]:
         """Jobs of that name, as `list` matches it: in full, whatever its case."""
         wanted = [(n, s) for n, s in self.jobs.items() if name is None or (s.name or "").lower() == name.lower()]
-        return [BaseJob(job_id=number, settings=JobSettings(name=settings.name)) for number, settings in wanted]
+        return [BaseJob(job_id=number, settings=_brief(settings)) for number, settings in wanted]
 
     def run_now(self, arguments: dict[str, Any]) -> FakeRun:
         """A new run, or the one that was started with the same token."""

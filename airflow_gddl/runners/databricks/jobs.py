@@ -27,7 +27,7 @@ from databricks.sdk.service.jobs import (
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
-from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings, DatabricksTier
 
 _KEY = "load"
 
@@ -49,7 +49,7 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
         python_wheel_task=PythonWheelTask(
             package_name="airflow_gddl",
             entry_point="gddl-task",
-            parameters=["--spec", "{{job.parameters.spec}}", "--answers"],
+            parameters=["--spec", "{{job.parameters.spec}}", "--answers", *_discovery(size, tier, own)],
         ),
         # Airflow tries again, knowing what is left; a retry of the platform would do all tables once more.
         max_retries=0,
@@ -60,7 +60,7 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
         max_concurrent_runs=settings.max_concurrent_runs,
         queue=QueueSettings(enabled=True),
         parameters=[JobParameterDefinition(name="spec", default="")],
-        tags={"gddl-tier": size, "gddl-contract": str(CONTRACT_VERSION), **settings.tags},
+        tags={"gddl-tier": size, CONTRACT_TAG: str(CONTRACT_VERSION), **settings.tags},
         timeout_seconds=durations.seconds(settings.timeout),
         run_as=JobRunAs(service_principal_name=settings.run_as) if settings.run_as else None,
         tasks=[task],
@@ -70,6 +70,18 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
     else:
         _give_cluster(job, task, _cluster(size, tier, own), settings)
     return job
+
+
+def _discovery(size: str, tier: TierSpec, own: DatabricksTier) -> list[str]:
+    """Arguments that have the job learn of files otherwise than by listing."""
+    if own.discovery == "listing":
+        return []
+    if tier.engine != "spark":
+        where = f"gddl.yaml, runners.databricks.tiers.{size}"
+        what = f"discovery: {own.discovery} needs engine: spark, and tier {size} has {tier.engine}"
+        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="let small tables be listed")
+    options = [f"--stream-option={name}={value}" for name, value in sorted(own.auto_loader.items())]
+    return ["--discovery", own.discovery, *options]
 
 
 def _make_serverless(job: JobSettings, task: Task, own: DatabricksTier, settings: DatabricksSettings) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from databricks.sdk.errors import BadRequest, InvalidParameterValue, NotFound, ResourceConflict
 from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import (
+    BaseJob,
     JobsAPI,
     RepairHistoryItemType,
     Run,
@@ -18,8 +19,9 @@ from databricks.sdk.service.jobs import (
 )
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.runners.connections import Connections
-from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings
 from airflow_gddl.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runners.own import settings_of
 from airflow_gddl.runners.platform import Handle, Order, Platform, Sight, State
@@ -48,7 +50,7 @@ class DatabricksPlatform:
     def submit(self, order: Order) -> Handle:
         """
         Raises:
-            FatalError: `JOB_NOT_DEPLOYED`.
+            FatalError: `JOB_NOT_DEPLOYED`; `CONTRACT_VERSION`: the job was deployed by another version.
         """
         job = self._job(self.settings.job_of(order.size))
         parameters = {"spec": order.spec}
@@ -106,9 +108,10 @@ class DatabricksPlatform:
         self.workspace.ask(call)
 
     def _job(self, name: str) -> int:
-        found = self.workspace.ask(lambda jobs: [job.job_id for job in jobs.list(name=name)])
-        if len(found) == 1 and found[0] is not None:
-            return found[0]
+        found = self.workspace.ask(lambda jobs: list(jobs.list(name=name)))
+        if len(found) == 1 and found[0].job_id is not None:
+            _check_contract(name, found[0])
+            return found[0].job_id
         count = "no job" if not found else f"{len(found)} jobs"
         remedy = "run `gddl deploy databricks`" if not found else "remove all but one, or set another job_name"
         raise FatalError("JOB_NOT_DEPLOYED", f"the workspace has {count} named {name!r}", remedy=remedy)
@@ -134,6 +137,16 @@ class DatabricksPlatform:
 
         said = self.workspace.ask(call) if tasks else ""
         return said.strip().partition("\n")[0][:500]
+
+
+def _check_contract(name: str, job: BaseJob) -> None:
+    """Before a machine is started for nothing. The job looks too: its wheel may differ from what was deployed."""
+    tags = (job.settings.tags if job.settings else None) or {}
+    known = tags.get(CONTRACT_TAG, str(CONTRACT_VERSION))
+    if known != str(CONTRACT_VERSION):
+        what = f"job {name!r} was deployed for contract version {known}, and this side has {CONTRACT_VERSION}"
+        remedy = "put the same airflow-gddl on both sides, and run `gddl deploy databricks`"
+        raise FatalError("CONTRACT_VERSION", what, remedy=remedy)
 
 
 def _repairs(run: Run) -> list[int]:

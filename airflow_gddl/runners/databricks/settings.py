@@ -10,9 +10,12 @@ from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.durations import is_duration
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+CONTRACT_TAG = "gddl-contract"
+"""Tag of a job: the contract version of whoever deployed it."""
 # The service's own limits.
 _MOST_RUNS = 1000
 _MOST_REPAIRS = 10
+_OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,11 @@ class DatabricksTier:
     """Job cluster: settings of Spark."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Job cluster: environment variables."""
+    discovery: Literal["listing", "auto_loader"] = "listing"
+    """Job cluster: how tables of engine `spark` learn of new files. `auto_loader`: by Databricks' own stream, and by a
+    listing once a day all the same."""
+    auto_loader: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Auto Loader, each `cloudFiles.…`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +112,10 @@ def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
     if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
         what, remedy = "fewer than workers", "write more, or leave it out"
         yield spec_problem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
+    if tier.discovery == "auto_loader" and tier.serverless:
+        what, remedy = "not on serverless compute, where Spark is not in the job's process", "set serverless: false"
+        yield spec_problem("FIELD_VALUE", (*path, "discovery"), tier.discovery, what, remedy)
+    for name in tier.auto_loader:
+        if not name.startswith("cloudFiles.") or name in _OURS:
+            remedy = f"write e.g. cloudFiles.useNotifications; {' and '.join(_OURS)} are set already"
+            yield spec_problem("FIELD_VALUE", (*path, "auto_loader"), name, "no setting that may be given", remedy)

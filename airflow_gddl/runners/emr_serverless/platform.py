@@ -29,6 +29,7 @@ _STATES: Mapping[str, State] = {
     "CANCELLED": "cancelled",
 }
 _PASSING = ("Throttl", "TooManyRequests", "InternalServer", "ServiceUnavailable", "RequestTimeout", "RequestLimit")
+_CREDENTIALS = ("ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidSignatureException")
 _GONE = "ResourceNotFoundException"
 _OVER = ("ValidationException", "ConflictException", _GONE)
 # The standard mode honours Retry-After and throttling with growing pauses.
@@ -113,6 +114,8 @@ def _told(error: ClientError) -> GddlError:
     if _code(error).startswith(_PASSING):
         return RetriableError("PLATFORM_UNREACHABLE", what, remedy="it is tried again")
     remedy = "see its words, and the rights that docs/platforms/emr-serverless.md lists"
+    if _code(error) in _CREDENTIALS:
+        remedy = "renew the credentials of aws_conn_id, or of the environment; a role renews them by itself"
     return FatalError("PLATFORM_REFUSED", what, remedy=remedy)
 
 

@@ -13,7 +13,10 @@ from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.platform import Order
 
 CORES = (1, 2, 4, 8, 16)
-_PYTHON = "./environment/bin/python"
+PYTHON = "./environment/bin/python"
+"""Of the archive, where a job's driver and executors unpack it."""
+_DELTA = ",".join(f"/usr/share/aws/delta/lib/{name}.jar" for name in ("delta-spark", "delta-storage"))
+"""Of the release itself, from emr-7 on under these names; on no class path unless asked for."""
 
 
 def request_of(order: Order, settings: EmrSettings) -> dict[str, Any]:
@@ -73,13 +76,14 @@ def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[s
         "spark.dynamicAllocation.maxExecutors": str(max(tier.workers, own.max_executors or 0)),
         "spark.emr-serverless.driver.disk": own.disk,
         "spark.emr-serverless.executor.disk": own.disk,
+        "spark.jars": _DELTA,
     }
     if settings.archive:
         conf |= {
             "spark.archives": f"{settings.archive}#environment",
-            "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": _PYTHON,
-            "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": _PYTHON,
-            "spark.executorEnv.PYSPARK_PYTHON": _PYTHON,
+            "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": PYTHON,
+            "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": PYTHON,
+            "spark.executorEnv.PYSPARK_PYTHON": PYTHON,
         }
     if settings.region:
         conf |= {

@@ -1,0 +1,144 @@
+"""Old submissions are removed with all that belongs to them; young ones, and those under way, never are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import answers_folder, order_path
+from airflow_gddl.runners import forgetting
+from airflow_gddl.runners.attempts import Attempts, Submission, TaskKey
+from airflow_gddl.runners.forgetting import DAY, Forgetting
+from airflow_gddl.runners.platform import Handle
+from airflow_gddl.stores.local import LocalStore
+from airflow_gddl.stores.port import Found
+
+NOW = time.time()
+
+
+@dataclass
+class Lake:
+    root: Path
+    store: LocalStore = field(default_factory=LocalStore)
+
+    @property
+    def path(self) -> str:
+        return str(self.root / "lake")
+
+    def submit(self, run: str, days: float, *, ended: bool = True, pipeline: str = "p") -> None:
+        """A task that was submitted so long ago, twice, with its order and an answer."""
+        attempts = Attempts(self.store, self.path, TaskKey(pipeline=pipeline, run=run, task="t"))
+        for number in (1, 2):
+            job = f"{run}-{number}"
+            made = attempts.begin(number, Submission(run_id=job, size="small", tables=("s.a",)))
+            attempts.started(made, Handle(run="7"))
+            if ended:
+                attempts.end(made)
+            self.store.write(order_path(self.path, job), b"{}")
+            self.store.write(f"{answers_folder(self.path, job)}/a.json", b"{}")
+        for path in Path(self.path).rglob("*.json"):
+            if path.stat().st_mtime > NOW - DAY / 2:
+                os.utime(path, (NOW - days * DAY, NOW - days * DAY))
+
+    def forget(self, now: float = NOW, store: LocalStore | None = None) -> int:
+        return Forgetting(store=store or self.store, lake=self.path, pipeline="p", now=now).once_a_day()
+
+    @property
+    def left(self) -> set[str]:
+        """Runs of which anything is left: of records, orders or answers."""
+        orders = {path.stem.rpartition("-")[0] for path in Path(self.path, "_gddl", "specs").glob("*.json")}
+        answers = {path.parent.name.rpartition("-")[0] for path in Path(self.path, "_gddl", "answers").rglob("*.json")}
+        assert orders == answers
+        return orders
+
+    @property
+    def records(self) -> int:
+        return len(list(Path(self.path, "_gddl", "submissions").rglob("0*.json")))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(tmp_path)
+    made.submit("old", 31)
+    made.submit("lost", 40, ended=False)
+    made.submit("young", 25)
+    made.submit("other", 50, pipeline="q")
+    return made
+
+
+def test_what_is_old_goes_with_its_orders_and_answers(lake: Lake) -> None:
+    before = lake.records
+    assert lake.forget() == 2
+    assert lake.left == {"young", "other"}
+    # Two attempts of order, handle and end, and two without an end.
+    assert before - lake.records == 6 + 4
+
+
+def test_once_a_day_is_enough(lake: Lake) -> None:
+    lake.forget()
+    lake.submit("older", 60)
+    assert lake.forget(NOW + DAY / 2) == 0
+    assert lake.forget(NOW + DAY + 1) == 1
+    assert lake.left == {"young", "other"}
+
+
+def test_a_task_with_one_young_object_stays_whole(lake: Lake) -> None:
+    """It was tried again, or stopped, long after its first attempt."""
+    attempts = Attempts(lake.store, lake.path, TaskKey(pipeline="p", run="old", task="t"))
+    attempts.stop(2)
+    assert lake.forget() == 1
+    assert "old" in lake.left
+    assert [attempt.number for attempt in attempts.all()] == [1, 2]
+
+
+def test_a_call_forgets_a_bounded_number_the_oldest_first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgetting, "MOST", 1)
+    assert lake.forget() == 1
+    assert lake.left == {"old", "young", "other"}
+
+
+@dataclass
+class Broken(LocalStore):
+    """A store that fails at its nth change of any kind, or at its listing."""
+
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _burn(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise RetriableError("LANDING_UNREACHABLE", "broken off")
+
+    def list(self, folder: str, after: str = "") -> Iterator[Found]:
+        self._burn()
+        yield from super().list(folder, after)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._burn()
+            super().delete([path])
+
+
+@pytest.mark.parametrize("step", range(26))
+def test_broken_off_anywhere_it_fails_nobody_and_the_next_one_goes_on(lake: Lake, step: int) -> None:
+    lake.forget(store=Broken(left=step))
+    lake.forget(NOW + DAY + 1)
+    assert lake.left == {"young", "other"}
+    assert lake.records == 12
+
+
+def test_a_damaged_record_goes_like_the_others(lake: Lake) -> None:
+    for order in Path(lake.path, "_gddl", "submissions", "p").rglob("000001-order.json"):
+        at = order.stat().st_mtime
+        order.write_bytes(b"\xff{")
+        os.utime(order, (at, at))
+    assert lake.forget() == 2
+    assert lake.records == 12

@@ -1,0 +1,178 @@
+"""Files that a stream tells of, against the ledger: nothing else is looked at, and nothing is taken twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.errors import RetriableError
+from spark_jobs.discovery_told import Place, discover_told
+from spark_jobs.file_stream_source import ToldFile
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.storage import Storage, StoredObject
+from tests.landed import committed
+from tests.landing_folder import START, Table
+from tests.s3_server import Bucket, serving
+
+DAY = timedelta(days=1)
+
+
+@dataclass
+class Watched(Storage):
+    """A store that remembers which landing files it was asked for one by one, and which folders it listed."""
+
+    looked: list[str] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def look(self, path: str) -> StoredObject | None:
+        self.looked.append(path)
+        return super().look(path)
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        if prefix.rstrip("/").endswith("landing"):
+            self.listed.append(prefix)
+        yield from super().list(prefix, start_after)
+
+
+def told(table: Table, *names: str, scheme: str = "file:") -> list[ToldFile]:
+    """As Spark's file source writes it."""
+    found = []
+    for name in names:
+        seen = Storage().look(f"{table.landing}/{name}")
+        assert seen is not None
+        ago = datetime.fromisoformat(seen.modified) - datetime(1970, 1, 1, tzinfo=UTC)
+        path = scheme + seen.path.removeprefix("s3:")
+        found.append(ToldFile(path=path, size=seen.size, modified=ago // timedelta(milliseconds=1)))
+    return found
+
+
+def discovered(table: Table, files: Iterable[ToldFile]) -> Discovery:
+    place = Place(storage=table.storage, landing=table.landing, options=table.options)
+    return discover_told(place, table.ledger(), table.now, files)
+
+
+def take(table: Table, found: Discovery) -> list[str]:
+    """Commit all that waits as one batch."""
+    from spark_jobs.plan.batching import next_batch  # noqa: PLC0415 - the planner of this one step
+
+    ledger = table.ledger()
+    plan = next_batch(found.waiting, limits=table.limits, state=ledger.state, now=table.now)
+    if plan is None:
+        return []
+    ledger.write_plan(plan)
+    ledger.commit(committed(plan, ledger.state, table.landing, found.without(plan)))
+    return table.names(plan.files)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A load and 60 hourly changes, taken."""
+    made = Table.below(tmp_path)
+    made.land("LOAD00000001.csv")
+    made.land_changes(60, timedelta(hours=1))
+    made.run()
+    made.storage = Watched()
+    return made
+
+
+def watched(table: Table) -> Watched:
+    assert isinstance(table.storage, Watched)
+    return table.storage
+
+
+def test_only_what_is_told_of_is_looked_at(table: Table) -> None:
+    first, second = table.land_changes(2, timedelta(hours=1), START + 5 * DAY)
+    assert take(table, discovered(table, told(table, first))) == [first]
+    assert watched(table).looked == [f"{table.landing}/{first}"]
+    assert take(table, discovered(table, told(table, second, first))) == [second]
+    assert watched(table).listed == []
+
+
+def test_what_the_ledger_knows_costs_no_request(table: Table) -> None:
+    names = [table.name(START + timedelta(hours=n)) for n in range(60)]
+    found = discovered(table, told(table, *names, "LOAD00000001.csv"))
+    assert (found.waiting, watched(table).looked, watched(table).listed) == ((), [], [])
+
+
+def test_a_file_written_again_with_its_content_is_known_by_it(table: Table) -> None:
+    name = table.name(START)
+    table.land(name)
+    (again,) = told(table, name)
+    found = discovered(table, [replace(again, modified=again.modified + 1)])
+    assert (found.waiting, list(found.touched)) == ((), [f"{table.landing}/{name}"])
+    table.land(name, "U,1")
+    assert table.names(discovered(table, told(table, name)).waiting) == [name]
+
+
+def test_a_file_that_comes_later_than_any_look_back_is_taken(table: Table) -> None:
+    table.land_changes(200, timedelta(hours=6), START + 5 * DAY)
+    table.storage = Storage()
+    for _ in range(25):  # until the oldest rows are in the archive
+        table.land_changes(1, timedelta(hours=1), table.now)
+        table.run()
+    table.storage = Watched()
+    assert table.ledger().archived_before is not None
+    old, late = table.name(START), table.land(table.name(START + timedelta(minutes=7)))
+    assert table.discover().waiting == ()
+    watched(table).listed.clear()
+    assert take(table, discovered(table, told(table, old, late))) == [late]
+    assert watched(table).listed == []
+
+
+@pytest.mark.parametrize("name", ["LOAD00000001.csv", "LOAD00000002.csv"])
+def test_a_load_has_the_folder_listed_in_full(table: Table, name: str) -> None:
+    unseen = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)[0]
+    table.land(name, "I,another")
+    found = discovered(table, told(table, name))
+    assert (set(table.names(found.waiting)), found.listed_in_full_at is not None) == ({name, unseen}, True)
+
+
+def test_what_went_before_it_was_looked_at_is_missed_by_nobody(table: Table) -> None:
+    (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
+    files = told(table, name)
+    Path(table.landing, name).unlink()
+    found = discovered(table, files)
+    assert (found.waiting, found.missing, found.folder_missing) == ((), (), False)
+
+
+def test_names_that_no_rule_knows_are_counted(table: Table) -> None:
+    table.land("notes.csv")
+    found = discovered(table, told(table, "notes.csv"))
+    assert (found.waiting, found.ignored, found.ignored_sample) == ((), 1, ("notes.csv",))
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://", ""])
+def test_spark_writes_paths_in_its_own_way(table: Table, scheme: str) -> None:
+    (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
+    (waiting,) = discovered(table, told(table, name, scheme=scheme)).waiting
+    assert waiting.path == f"{table.landing}/{name}"
+
+
+def test_in_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = Bucket()
+    with serving(bucket) as url:
+        settings = {"ENDPOINT_URL": url, "REGION": "eu-west-1", "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}
+        for name, value in settings.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        table = Table("s3://bucket/landing", f"{tmp_path}/ledger")
+        table.land_changes(3, timedelta(hours=1))
+        table.run()
+        (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
+        bucket.requests.clear()
+        (waiting,) = discovered(table, told(table, name, table.name(START), scheme="s3a:")).waiting
+    assert waiting.path == f"s3://bucket/landing/{name}"
+    asked = [request for request in bucket.requests if "landing" in request]
+    assert asked.count(f"HEAD landing/{name}") == 2  # once by this test
+    assert not any(request.startswith("GET landing/") for request in asked)
+
+
+def test_a_path_from_elsewhere_is_a_fault_of_the_stream(table: Table) -> None:
+    with pytest.raises(RetriableError, match=r"FILE_STREAM_FAILED.*not below"):
+        discovered(table, [ToldFile(path="file:/elsewhere/20240101-000000001.csv", size=1, modified=1)])
