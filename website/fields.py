@@ -20,6 +20,7 @@ _PARTS = (
     ("tables.json", "Table", "A row of `tables/`"),
     ("tables.json", "SchemaEvolution", "`schema_evolution` of a row"),
     ("tables.json", "DmsOptions", "`options` of a row, dialect `dms`"),
+    ("tables.json", "DebeziumOptions", "`options` of a row, dialect `debezium`"),
     ("gddl.json", "", "`gddl.yaml`"),
     ("gddl.json", "Tier", "A tier of `tiers`"),
     ("gddl.json", "DatabricksSettings", "`runners: databricks`"),
@@ -65,7 +66,7 @@ def _section(title: str, definition: Schema) -> str:
 
 
 def _words(field: Schema) -> str:
-    return str(field.get("description", "")).replace("|", "¦")
+    return " ".join(str(field.get("description", "")).split()).replace("|", "¦")
 
 
 def _default(name: str, field: Schema, required: set[str]) -> str:

@@ -54,7 +54,7 @@ def told(table: Table, *names: str, scheme: str = "file:") -> list[ToldFile]:
 
 
 def discovered(table: Table, files: Iterable[ToldFile]) -> Discovery:
-    place = Place(storage=table.storage, landing=table.landing, options=table.options)
+    place = Place(storage=table.storage, landing=table.landing, dialect=table.dialect)
     return discover_told(place, table.ledger(), table.now, files)
 
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from mkdocs.structure.files import File, Files
 
+from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from tests.unit.pages import DOCS, ROOT, rows
@@ -118,7 +119,8 @@ def test_the_start_is_the_readme(site: Path) -> None:
 
 def test_every_field_of_the_contract_is_listed() -> None:
     sections = fields.page(ROOT).split("\n## ")
-    for title, cls in (("A row", TableSpec), ("`options`", DmsOptions), ("A tier", TierSpec)):
+    dms, debezium = (f"`options` of a row, dialect `{name}`" for name in ("dms", "debezium"))
+    for title, cls in (("A row", TableSpec), (dms, DmsOptions), (debezium, DebeziumOptions), ("A tier", TierSpec)):
         (found,) = [section for section in sections if section.startswith(title)]
         listed = [row[0].strip("`") for row in rows(found)]
         assert listed == [field.name for field in fields_of(cls)], title
