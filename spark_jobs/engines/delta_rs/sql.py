@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
 
 import duckdb
@@ -13,6 +15,19 @@ from spark_jobs.engines.delta_rs.limits import LIMITS
 from spark_jobs.plan.types import ArrayType, MapType, SqlType, StructType
 
 _LOCAL = threading.local()
+_ALIVE: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+_HELD: list[duckdb.DuckDBPyConnection] = []
+_LOCK = threading.Lock()
+
+
+def _hold() -> None:
+    """A forked process drops what other threads held, and whoever drops a connection there waits for threads that it
+    does not have: it dies, or hangs before it has become the program that it was to be, such as Spark's JVM."""
+    with _LOCK:
+        _HELD.extend(_ALIVE)
+
+
+os.register_at_fork(before=_hold, after_in_parent=_HELD.clear)
 
 
 def quoted(name: str) -> str:
@@ -66,6 +81,8 @@ def connection() -> duckdb.DuckDBPyConnection:
         if LIMITS.query_bytes is not None:  # what is larger fails, rather than to go to some folder's disk
             found.execute(f"SET memory_limit = '{LIMITS.query_bytes // 1024}KiB'")
             found.execute("SET temp_directory = ''")
+        with _LOCK:
+            _ALIVE.add(found)
         _LOCAL.connection = found
     return found
 
