@@ -27,7 +27,7 @@ from airflow_gddl.runners.emr_serverless.submission import request_of
 from airflow_gddl.runners.platform import ENDED, Handle, Order
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.stores.local import LocalStore
-from tests.remote.conftest import Heard
+from tests.remote.heard import Heard
 
 ROLE = "arn:aws:iam::123456789012:role/gddl"
 OWN: dict[str, Any] = {"execution_role": ROLE, "entry_point": "s3://code/task.py", "region": "eu-west-1"}
