@@ -36,7 +36,7 @@ test-airflow-oldest:
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/s3 tests/cluster tests/packages tests/compose
+	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose
 
 # The documentation site, in build/site; warnings are errors. `docs-serve` shows it on the loopback as it is written.
 docs: $(VENV)/.docs

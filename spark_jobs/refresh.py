@@ -105,9 +105,11 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
             remedy="restore the files; the tables are unchanged",
         )
     work.run.tell("read", work.plan.number, outcome.rows_read)
+    files = fresh.all_entries()
     order = RebuildOrder(
         living=work.living, beside=work.beside.layout, plan=work.plan, shape=shape,
-        floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(fresh.all_entries()),
+        floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(files),
+        read=tuple(path for path, row in files.items() if row.state == "committed"),
     )  # fmt: skip
     checked = _checked(work, order, fresh) if work.plan.resync and not work.plan.swapping else None
     if not work.plan.swapping:

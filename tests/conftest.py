@@ -40,7 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
-SPARK = LazySpark(SessionSettings(cores=2, memory="3g", brief=True))
+# All tests share it, and Delta keeps each table that it has seen for an hour: with less, collecting takes over.
+SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
 
 
 class LocalPort:

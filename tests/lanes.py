@@ -30,7 +30,6 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
 
 _LONG_ON_SPARK = {
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
-    "test_debezium_scenarios": ("test_in_another_order", "test_in_one_go"),
     "test_end_to_end": (
         "test_a_run_that_broke_off_is_gone_on_with",
         "test_an_updated_key_moves_the_row",
@@ -54,7 +53,7 @@ _LONG_ON_SPARK = {
         "test_a_reload_opens_a_generation_as_ever",
     ),
 }
-_LONG_MODULES_ON_SPARK = ("test_dead_refresh",)
+_LONG_MODULES_ON_SPARK = ("test_dead_refresh", "test_debezium_scenarios")
 
 SHARED_BY_ENGINES = (
     "dms_csv",

@@ -89,6 +89,7 @@ class RebuildOrder:
     Attributes:
         floors: greatest sequence ingested before each generation.
         landed: paths of all files that are there now.
+        read: those of them that could be read, whether or not any of their rows was kept.
     """
 
     living: Desk
@@ -98,6 +99,7 @@ class RebuildOrder:
     floors: tuple[str | None, ...]
     generation: int
     landed: tuple[str, ...]
+    read: tuple[str, ...]
 
 
 class Upkeep(Protocol):

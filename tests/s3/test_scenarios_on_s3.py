@@ -14,15 +14,7 @@ from tests.scenarios.model import Scenario
 from tests.scenarios.playing import Seen, play
 
 SCENARIOS = load_all()
-# Each request through Spark's own way to S3 costs, and a table takes some hundred: a sample always, the others deep.
-SAMPLE = ("r09_reload",)
 pytestmark = pytest.mark.timeout(1500)
-
-
-def chosen(engine: EngineName, *, sample: bool) -> list[Scenario]:
-    if engine == "delta_rs":
-        return SCENARIOS
-    return [scenario for scenario in SCENARIOS if (scenario.name in SAMPLE) == sample]
 
 
 _TOGETHER = {"spark": 16, "delta_rs": 1000}
@@ -54,14 +46,14 @@ def stage(server: Server, tmp_path_factory: pytest.TempPathFactory, request: pyt
     return Stage(server, tmp_path_factory, selected)
 
 
-def each(engine: EngineName, *, sample: bool) -> list[object]:
-    marks = () if sample or engine == "delta_rs" else pytest.mark.deep
-    return [pytest.param(engine, s, id=f"{engine}-{s}", marks=marks) for s in chosen(engine, sample=sample)]
+def each(engine: EngineName) -> list[object]:
+    # Each request through Spark's own way to S3 costs, and a table takes some hundred; what is Spark's own there is in
+    # the other modules of this folder.
+    marks = pytest.mark.deep if engine == "spark" else ()
+    return [pytest.param(engine, s, id=f"{engine}-{s}", marks=marks) for s in SCENARIOS]
 
 
-@pytest.mark.parametrize(
-    ("on", "scenario"), [*each("delta_rs", sample=True), *each("spark", sample=True), *each("spark", sample=False)]
-)
+@pytest.mark.parametrize(("on", "scenario"), [*each("delta_rs"), *each("spark")])
 def test_as_written(on: EngineName, scenario: Scenario, stage: Stage) -> None:
     for number, seen in enumerate(stage.seen(on, scenario)[:-1]):
         assert_run(scenario, number, seen)

@@ -52,7 +52,7 @@ def land(lake: Lake, case: Case, number: int) -> None:
 
 def test_the_tables_are_equal_after_each_run(both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     """Everything but our own clock: replica, change table, history, tombstones, quarantine, `_gddl` included."""
-    chosen = histories(1)
+    chosen = histories(0.6)
     lakes = [Lake(tmp_path / port.name) for port in both]
     specs = [case.spec for case in chosen]
     for number in range(max(len(case.runs) for case in chosen)):

@@ -110,10 +110,8 @@ class Rebuild:
         rows = self._stored()
         if rows is None:
             return None
-        beside = self.tables.read(self.order.beside.changes)
-        landed = pc.struct_field(beside.column(GDDL), "source_file")
         files = pc.struct_field(rows.column(GDDL), "source_file")
-        return rows.filter(pc.invert(pc.is_in(files, value_set=landed.combine_chunks())))
+        return rows.filter(pc.invert(pc.is_in(files, value_set=pa.array(self.order.read, pa.string()))))
 
     def _compatible(self) -> bool:
         """Whether the living change table can hold the rebuilt changes beside its own."""

@@ -183,6 +183,7 @@ class SparkEngine:
         return Rebuild(
             tables=self.tables, living=order.living.layout, beside=order.beside, tier=order.living.tier,
             plan=order.plan, shape=order.shape, floors=order.floors, generation=order.generation, landed=order.landed,
+            read=order.read,
         )  # fmt: skip
 
     def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -39,6 +39,7 @@ class Rebuild:
 
     Attributes:
         landed: paths of all files that are there now.
+        read: those of them that could be read.
     """
 
     tables: Tables
@@ -50,6 +51,7 @@ class Rebuild:
     floors: tuple[str | None, ...]
     generation: int
     landed: tuple[str, ...]
+    read: tuple[str, ...]
 
     def app(self, step: str) -> str:
         return f"refresh:{step}"
@@ -101,7 +103,7 @@ class Rebuild:
         """Living changes whose files are no longer there."""
         if not self.tables.exists(self.living.changes):
             return None
-        landed = self.tables.read(self.beside.changes).select(F.col(GDDL)["source_file"].alias(_LANDED)).distinct()
+        landed = self.tables.spark.createDataFrame([(path,) for path in self.read], f"{_LANDED} string")
         rows = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         return rows.join(F.broadcast(landed), F.col(GDDL)["source_file"] == F.col(_LANDED), "left_anti")
 
