@@ -113,12 +113,14 @@ def _pools(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Iterato
 def _triggers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
     found = figures["triggers"]
     if not found.fits:
+        triggerers = math.ceil(found.planned / 1000)
         yield advice(
             code="TRIGGERS_OVER_CAPACITY",
             level="limit",
             message=f"{found.planned:,.0f} triggers at once, {len(day.continuous):,} of them for `continuous`"
             f" pipelines; the triggerers of {limits.name} serve {found.limit:,.0f}",
-            change=f"--triggerers {math.ceil(found.planned / 1000)}, or schedule `*/5 * * * *` instead of `continuous`",
+            change=f"{triggerers} triggerers (--triggers {1000 * triggerers}), or schedule `*/5 * * * *` instead of"
+            " `continuous`",
             tables=(table for pipeline in day.continuous for table in pipeline.tables),
         )
 
