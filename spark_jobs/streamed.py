@@ -22,8 +22,13 @@ from spark_jobs.table_run import TableRun
 def takes_stream(run: TableRun, state: TableState) -> bool:
     """Whether a stream may tell this run of its files: one that needs to see all of the folder lists it."""
     options = run.job.options
-    asked = options.action != "run" or options.full_refresh or options.full_listing or options.max_batches is not None
-    asked = asked or options.continuous is not None  # a job that goes on notices files in a way of its own
+    asked = (
+        options.action != "run"
+        or options.full_refresh
+        or options.full_listing
+        or options.max_batches is not None
+        or options.continuous is not None  # a job that goes on notices files in a way of its own
+    )
     return run.engine == "spark" and not asked and state.batch > 0 and not is_listing_due(state, run.runtime.clock())
 
 

@@ -13,6 +13,7 @@ from airflow_gddl.contract.layout import Layout, join, record_name
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs import actions, notices
+from spark_jobs.continuous.agenda import is_busy
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.faults import translated
 from spark_jobs.maintain import maintain
@@ -88,8 +89,7 @@ def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
 
 def _is_held(run: TableRun, result: JobResult) -> bool:
     """By another run: nothing is wrong with that to a job that goes on."""
-    busy = result.error is not None and result.error.code == "TABLE_BUSY"
-    return busy and run.job.options.continuous is not None
+    return is_busy(result) and run.job.options.continuous is not None
 
 
 def look_at(run: TableRun) -> TableOutcome | int:

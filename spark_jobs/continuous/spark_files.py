@@ -18,6 +18,7 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import Roots, TableSpec
 from spark_jobs.faults import translated
+from spark_jobs.file_stream_source import SPARK_FILES
 from spark_jobs.runtime import SparkSource
 
 if TYPE_CHECKING:
@@ -34,10 +35,8 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
-_SCHEMA = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_FILES_A_BATCH = 10_000
-_REMEMBERED = "1d"
-"""How far behind the newest file a late one is told of. Older ones are found by the look that no file brings about."""
+# Late files are told of up to a day behind the newest; older ones are found by the look that no file brings about.
+_SOURCE = SPARK_FILES.having({"maxFilesPerTrigger": "10000", "maxFileAge": "1d"})
 _LOG = logging.getLogger(__name__)
 
 
@@ -105,10 +104,8 @@ class SparkFiles:
         self._folder = tempfile.mkdtemp(prefix="gddl-stream-")
         self._closed = False
         pattern = join(self._landing, "{" + ",".join(_folder_of(spec) for spec in self._specs) + "}")
-        source = session.readStream.format("binaryFile").schema(_SCHEMA).option("recursiveFileLookup", "true")
-        source = source.option("maxFilesPerTrigger", _FILES_A_BATCH).option("maxFileAge", _REMEMBERED)
         self._every = min(spec.look_seconds for spec in self._specs)
-        writer = source.load(pattern).select("path").writeStream.foreachBatch(self._batch)
+        writer = _SOURCE.files(session, pattern).select("path").writeStream.foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", f"file://{self._folder}").queryName("gddl-files")
         self._query = writer.trigger(processingTime=f"{self._every:g} seconds").start()
 
