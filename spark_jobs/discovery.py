@@ -26,10 +26,21 @@ GLANCE_BACK = timedelta(minutes=10)
 _SAMPLE = 5
 
 
-def discover(
-    storage: Storage, landing: str, dialect: Dialect, ledger: Ledger, now: datetime, full: bool = False
-) -> Discovery:
-    """What waits below `landing`.
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a table's files land."""
+
+    storage: Storage
+    landing: str
+    dialect: Dialect
+
+    @property
+    def root(self) -> str:
+        return self.landing.rstrip("/")
+
+
+def discover(place: Place, ledger: Ledger, now: datetime, *, full: bool = False) -> Discovery:
+    """What waits at `place`.
 
     Lists in full when `full`, when the last full listing is a day old, or when the layout allows no less. Tells the
     ledger how far back a listing reaches, and what a listing found that no batch will record.
@@ -37,13 +48,13 @@ def discover(
     Args:
         now: aware.
     """
-    scope = _scope(dialect, ledger, now, full)
+    scope = _scope(place.dialect, ledger, now, full)
     known = ledger.all_entries() if scope.is_full else ledger.entries()
-    landed = _Landed(storage, landing.rstrip("/"), dialect, scope.reaching(landing, known))
-    found = find(landed, landed.within(known), ledger.state, storage.fingerprint)
+    landed = _Landed(place, scope.reaching(place.landing, known))
+    found = find(landed, landed.within(known), ledger.state, place.storage.fingerprint)
     found = replace(
         found,
-        folder_missing=landed.listed == 0 and not storage.exists(landing),
+        folder_missing=landed.listed == 0 and not place.storage.exists(place.landing),
         ignored=landed.ignored,
         ignored_sample=tuple(landed.sample),
         listed=landed.listed,
@@ -55,8 +66,8 @@ def discover(
     return found
 
 
-def glance(storage: Storage, landing: str, dialect: Dialect, newest: str | None, now: datetime) -> Iterator[LandedFile]:
-    """Data files below `landing`, without the ledger: a look that is cheap, and proves nothing of files it leaves out.
+def glance(place: Place, newest: str | None, now: datetime) -> Iterator[LandedFile]:
+    """Data files at `place`, without the ledger: a look that is cheap, and proves nothing of files it leaves out.
 
     Args:
         newest: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
@@ -66,8 +77,8 @@ def glance(storage: Storage, landing: str, dialect: Dialect, newest: str | None,
     scope = _Scope()
     if newest is not None and time is not None:
         since, until = time - GLANCE_BACK, max(time, now.astimezone(UTC).replace(tzinfo=None))
-        scope = _Scope(dialect.windows(newest, since, until), digits_of(since))
-    return iter(_Landed(storage, landing.rstrip("/"), dialect, scope))
+        scope = _Scope(place.dialect.windows(newest, since, until), digits_of(since))
+    return iter(_Landed(place, scope))
 
 
 @dataclass(frozen=True)
@@ -99,21 +110,13 @@ class _Landed:
         told: objects to take instead of listing; null: list.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        landing: str,
-        dialect: Dialect,
-        scope: _Scope,
-        told: Iterable[StoredObject] | None = None,
-    ) -> None:
-        self._storage, self._landing, self._dialect, self._scope = storage, landing, dialect, scope
-        self._told = told
+    def __init__(self, place: Place, scope: _Scope, told: Iterable[StoredObject] | None = None) -> None:
+        self._place, self._scope, self._told = place, scope, told
         self.listed, self.ignored = 0, 0
         self.sample: list[str] = []
 
     def within(self, known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
-        names = ((path, _relative(self._landing, path)) for path in known)
+        names = ((path, _relative(self._place.root, path)) for path in known)
         return {path: known[path] for path, name in names if name and self._scope.covers(name)}
 
     def __iter__(self) -> Iterator[LandedFile]:
@@ -130,13 +133,13 @@ class _Landed:
             yield from self._told
             return
         for window in self._scope.windows:
-            folder = join(self._landing, window.folder) if window.folder else self._landing
-            after = join(self._landing, window.start_after) if window.start_after else None
-            yield from self._storage.list(folder, after)
+            folder = join(self._place.root, window.folder) if window.folder else self._place.root
+            after = join(self._place.root, window.start_after) if window.start_after else None
+            yield from self._place.storage.list(folder, after)
 
     def _landed(self, found: StoredObject) -> LandedFile | None:
-        relative = found.path[len(self._landing) + 1 :]
-        names = self._dialect.classify(relative)
+        relative = found.path[len(self._place.root) + 1 :]
+        names = self._place.dialect.classify(relative)
         if names is None:
             self._ignore(relative, found)
             return None
@@ -155,7 +158,7 @@ class _Landed:
 
     def _ignore(self, relative: str, found: StoredObject) -> None:
         folder_marker = found.size == 0 and "." not in relative.rpartition("/")[2]
-        if self._dialect.is_temporary(relative) or folder_marker:
+        if self._place.dialect.is_temporary(relative) or folder_marker:
             return
         self.ignored += 1
         if len(self.sample) < _SAMPLE:
@@ -183,9 +186,9 @@ def is_listing_due(state: TableState, now: datetime) -> bool:
     return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
 
 
-def among(storage: Storage, landing: str, dialect: Dialect, told: Iterable[StoredObject]) -> _Landed:
-    """The data files among these objects below `landing`, counted as those of a listing are."""
-    return _Landed(storage, landing.rstrip("/"), dialect, _Scope(), told)
+def among(place: Place, told: Iterable[StoredObject]) -> _Landed:
+    """The data files among these objects below the place, counted as those of a listing are."""
+    return _Landed(place, _Scope(), told)
 
 
 def _relative(landing: str, path: str) -> str:

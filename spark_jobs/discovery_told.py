@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.name_times import change_time
-from spark_jobs.dialects.base import Dialect
-from spark_jobs.discovery import among, discover
+from spark_jobs.discovery import Place, among, discover
 from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, find
@@ -22,15 +21,6 @@ from spark_jobs.storage import Storage, StoredObject
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*|/+", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a table's files land."""
-
-    storage: Storage
-    landing: str
-    dialect: Dialect
 
 
 def discover_told(place: Place, ledger: Ledger, now: datetime, told: Iterable[ToldFile]) -> Discovery:
@@ -49,11 +39,11 @@ def discover_told(place: Place, ledger: Ledger, now: datetime, told: Iterable[To
     files = {_below(place.landing, file.path): file for file in told}
     known = _known(ledger, files)
     new = sorted(path for path, file in files.items() if not _is_known(file, known.get(path)))
-    landed = among(place.storage, place.landing, place.dialect, _looked_at(place.storage, new))
+    landed = among(place, _looked_at(place.storage, new))
     within = {path: known[path] for path in new if path in known}
     found = find(landed, within, ledger.state, place.storage.fingerprint)
     if any(file.kind == "load" for file in found.waiting):
-        return discover(place.storage, place.landing, place.dialect, ledger, now, full=True)
+        return discover(place, ledger, now, full=True)
     if found.touched:
         ledger.note_listing(None, found.touched)
     # Files that went between being told of and being looked at are not missed: nobody has taken them.

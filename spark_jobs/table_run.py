@@ -11,8 +11,8 @@ from spark_jobs.claim import Claim
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.registry import dialect_of
-from spark_jobs.discovery import discover
-from spark_jobs.discovery_told import Place, discover_told
+from spark_jobs.discovery import Place, discover
+from spark_jobs.discovery_told import discover_told
 from spark_jobs.engines.choosing import engine_of
 from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.ledger import Ledger
@@ -70,8 +70,7 @@ class TableRun:
         place = Place(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
         if self.told is not None:
             return discover_told(place, ledger, self.runtime.clock(), self.told)
-        full = self.job.options.full_listing
-        return discover(place.storage, place.landing, place.dialect, ledger, self.runtime.clock(), full)
+        return discover(place, ledger, self.runtime.clock(), full=self.job.options.full_listing)
 
     def claim(self) -> Claim:
         options = self.job.options

@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.discovery import discover
+from spark_jobs.discovery import Place, discover
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batching import Limits, next_batch
 from spark_jobs.plan.discover import Discovery
@@ -63,16 +63,20 @@ class Table:
     def dialect(self) -> DmsDialect:
         return DmsDialect(TableSpec(table="hr.employee", keys=("id",)), self.options)
 
+    @property
+    def place(self) -> Place:
+        return Place(storage=self.storage, landing=self.landing, dialect=self.dialect)
+
     def ledger(self) -> Ledger:
         return Ledger.open(self.storage, self.state)
 
     def discover(self, *, full: bool = False) -> Discovery:
-        return discover(self.storage, self.landing, self.dialect, self.ledger(), self.now, full)
+        return discover(self.place, self.ledger(), self.now, full=full)
 
     def run(self, *, full: bool = False, batches: int = 1000) -> list[str]:
         """What the pipeline does around its Spark part; names committed, in order."""
         ledger = self.ledger()
-        left = discover(self.storage, self.landing, self.dialect, ledger, self.now, full)
+        left = discover(self.place, ledger, self.now, full=full)
         done: list[str] = []
         for _ in range(batches):
             plan = ledger.plan()

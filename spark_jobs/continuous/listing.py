@@ -12,7 +12,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.name_times import change_time
 from airflow_gddl.contract.spec import Roots, TableSpec
 from spark_jobs.dialects.registry import dialect_of
-from spark_jobs.discovery import glance
+from spark_jobs.discovery import Place, glance
 from spark_jobs.runtime import Clock
 from spark_jobs.storage import Storage
 
@@ -71,8 +71,8 @@ class ListedFiles:
     def _look(self, folder: _Folder) -> bool:
         """Whether a file came or changed since the last look; true also where the folder can't be listed."""
         try:
-            dialect = dialect_of(folder.spec)
-            found = list(glance(self._storage, folder.root, dialect, folder.newest, self._clock()))
+            place = Place(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
+            found = list(glance(place, folder.newest, self._clock()))
         except GddlError as error:  # the table's run meets it again, and tells
             _LOG.info("%s could not be listed: %s", folder.root, error)
             return True

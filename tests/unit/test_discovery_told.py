@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from spark_jobs.discovery_told import Place, discover_told
+from spark_jobs.discovery_told import discover_told
 from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.storage import Storage, StoredObject
@@ -54,8 +54,7 @@ def told(table: Table, *names: str, scheme: str = "file:") -> list[ToldFile]:
 
 
 def discovered(table: Table, files: Iterable[ToldFile]) -> Discovery:
-    place = Place(storage=table.storage, landing=table.landing, dialect=table.dialect)
-    return discover_told(place, table.ledger(), table.now, files)
+    return discover_told(table.place, table.ledger(), table.now, files)
 
 
 def take(table: Table, found: Discovery) -> list[str]:
