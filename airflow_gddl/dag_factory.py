@@ -74,7 +74,6 @@ class Shared:
         each_task: arguments of every task.
     """
 
-    metadata: str
     form: dict[str, Param]
     connection: str | None
     paused: bool
@@ -93,7 +92,6 @@ class Shared:
         if connection is not None:
             each_task["on_failure_callback"] = GddlNotifier(connection=connection)
         return cls(
-            metadata=metadata,
             form=params(),
             connection=connection,
             paused=configuration.is_on("paused_upon_creation"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
@@ -22,6 +20,7 @@ from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.loading import Loading, Order
 from airflow_gddl.landing.observing import Question, observe
 from airflow_gddl.landing.work import Work
+from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.reporting import Reporter, explained, summary
 from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.base import Runner, Waiting
@@ -147,9 +146,8 @@ class Task:
         operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed")
 
     def job_id(self, part: str) -> str:
-        """Sorts by time, and differs from try to try."""
-        attempt = f"{self.operator.pipeline} {self.context['run_id']} {part} {self.context['ti'].try_number}"
-        return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}"
+        """See `job_ids.job_id`."""
+        return job_id(f"{self.operator.pipeline} {part}", self.context)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
@@ -18,6 +16,7 @@ from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.reporting import Reporter, explained, summary
 from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.pace import Pace
@@ -39,8 +38,7 @@ def execute(operator: GddlUpkeepOperator, context: Context) -> dict[str, Any]:
     specs = [spec for document in documents for spec in document.specs if not asked or spec.table in asked]
     if not specs:
         raise AirflowSkipException(f"tier {operator.tier} has none of the tables")
-    attempt = f"{operator.task_id} {context['run_id']} {context['ti'].try_number}"
-    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}"
+    run_id = job_id(operator.task_id, context)
     results: list[JobResult] = []
     try:
         for start in range(0, len(specs), TABLES_PER_JOB):
@@ -83,14 +81,13 @@ def _job(operator: GddlUpkeepOperator, context: Context, share: _Share) -> tuple
     reached = configuration.environ_of(document)
     environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
     key = TaskKey(pipeline=operator.dag_id, run=context["run_id"], task=f"{operator.task_id} {share.number}")
-    first = configuration.number("run_poll_seconds")
     settings = RunnerSettings(
         command=configuration.job_command(),
         environ=environ,
         own=document.runner_settings,
         errand=Errand(task=key, roots=document.roots),
         connections=FromAirflow(),
-        pace=Pace(first=first, longest=12 * first),
+        pace=Pace.of_runs(configuration.number("run_poll_seconds")),
     )
     runner = make_runner(operator.runner or document.runner, settings)
     operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None

@@ -25,6 +25,11 @@ class Pace:
     spread: float = 0.2
     chance: Callable[[], float] = random.random
 
+    @classmethod
+    def of_runs(cls, first: float) -> Pace:
+        """For a run that may take minutes or hours."""
+        return cls(first=first, longest=12 * first)
+
     def pauses(self) -> Iterator[float]:
         """Without end."""
         pause = self.first

@@ -99,7 +99,7 @@ class GddlRunTrigger(BaseTrigger):
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
         first, told = configuration.number("run_poll_seconds"), False
         keeper = await sync_to_async(self._keeper, thread_sensitive=False)()
-        for pause in Pace(first=first, longest=12 * first).pauses():
+        for pause in Pace.of_runs(first).pauses():
             sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
             if sight is not None and sight.has_ended:
                 return sight.state
