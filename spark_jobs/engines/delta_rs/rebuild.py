@@ -106,7 +106,7 @@ class Rebuild:
         return rows.filter(pc.invert(mine))
 
     def _gone(self) -> pa.Table | None:
-        """Living changes whose files are no longer there."""
+        """Living changes whose files are no longer there, or can't be read now."""
         rows = self._stored()
         if rows is None:
             return None

@@ -30,7 +30,7 @@ from spark_jobs.plan.types import ScalarType, parse_type
 # A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33
 # Names that no column of a table can have.
-_LANDED, _PLACE, _MINE = (f"{GDDL}__{n}" for n in ("landed", "place", "mine"))
+_READ, _PLACE, _MINE = (f"{GDDL}__{n}" for n in ("read", "place", "mine"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +100,12 @@ class Rebuild:
         )
 
     def _gone(self) -> DataFrame | None:
-        """Living changes whose files are no longer there."""
+        """Living changes whose files are no longer there, or can't be read now."""
         if not self.tables.exists(self.living.changes):
             return None
-        landed = self.tables.spark.createDataFrame([(path,) for path in self.read], f"{_LANDED} string")
+        read = self.tables.spark.createDataFrame([(path,) for path in self.read], f"{_READ} string")
         rows = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
-        return rows.join(F.broadcast(landed), F.col(GDDL)["source_file"] == F.col(_LANDED), "left_anti")
+        return rows.join(F.broadcast(read), F.col(GDDL)["source_file"] == F.col(_READ), "left_anti")
 
     def _compatible(self) -> bool:
         """Whether the living change table can hold the rebuilt changes beside its own."""
