@@ -29,7 +29,7 @@ from streaming_ground import TABLES, Ground
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
 
-_BATCHES, _EVERY, _KILLS = 1000, 2.0, 20
+_BATCHES, _EVERY, _KILLS, _QUARTERS = 1000, 2.0, 20, 3
 _PATIENCE = 300.0
 
 
@@ -125,19 +125,21 @@ class Mark:
         return (self.cpu - before.cpu) / max(1, self.files - before.files)
 
 
-def measure(ground: Ground, rounds: int, chance: random.Random) -> Figures:
-    """Files for all tables, every two seconds, into one job."""
+def measure(ground: Ground, batches: int, chance: random.Random) -> Figures:
+    """Files for all tables, every two seconds, into one job, until it has done so many batches."""
     with running(ground) as (child, heard):
         _wait_for_load(heard)
-        marks = []
-        for number in range(rounds):
+        marks: list[Mark] = []
+        rounds = 0
+        while len(heard.seconds) < batches:
             started = time.monotonic()
             for table in ground.tables:
                 table.change(chance)
-            if number in (rounds // 4, rounds // 2, 3 * rounds // 4):
+            rounds += 1
+            if len(marks) < _QUARTERS and len(heard.seconds) >= (len(marks) + 1) * batches // (_QUARTERS + 1):
                 marks.append(Mark.of(heard, child.pid))
-            if number % 10 == 9:
-                _say(f"round {number + 1} of {rounds}, {len(heard.seconds)} batches")
+            if rounds % 10 == 0:
+                _say(f"round {rounds}, {len(heard.seconds)} of {batches} batches")
             time.sleep(max(0.0, _EVERY - (time.monotonic() - started)))
         heard.wait(rounds)
         marks.append(Mark.of(heard, child.pid))
@@ -155,8 +157,8 @@ def measure(ground: Ground, rounds: int, chance: random.Random) -> Figures:
         latencies=latencies,
         batches=len(each),
         seconds=(statistics.median(each[part : 2 * part]), statistics.median(each[-part:])),
-        cpu=(marks[1].cpu_since(marks[0]), marks[3].cpu_since(marks[2])),
-        mib=(marks[1].mib, marks[3].mib),
+        cpu=(marks[1].cpu_since(marks[0]), marks[-1].cpu_since(marks[-2])),
+        mib=(marks[1].mib, marks[-1].mib),
     )
 
 
@@ -197,10 +199,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     chance = random.Random(given.seed)  # noqa: S311 - keys and moments, no secrets
-    rounds, kills = max(4, round(_BATCHES / TABLES * given.scale)), max(1, round(_KILLS * given.scale))
+    batches, kills = max(4 * TABLES, round(_BATCHES * given.scale)), max(1, round(_KILLS * given.scale))
     with tempfile.TemporaryDirectory(prefix="gddl-bench-") as folder:
         steady = Ground.of(Path(folder, "steady"), given.engine)
-        figures = measure(steady, rounds, chance)
+        figures = measure(steady, batches, chance)
         lost, doubled = steady.check()
         _say(f"steady: {lost} lost, {doubled} doubled")
         shaken = Ground.of(Path(folder, "shaken"), given.engine)
