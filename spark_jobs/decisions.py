@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.figures import Overlap
+from spark_jobs.engines.figures import Figures, Overlap
 from spark_jobs.intake import Intake
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -68,15 +68,22 @@ def floors_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
     return state.generation_floor + (state.max_sequence,) * (plan.generation - len(state.generation_floor))
 
 
-def overlap_of(intake: Intake, plan: BatchPlan, ledger: Ledger) -> Overlap:
-    """Whether the change table can hold changes of this batch already, as far as the ledger tells."""
-    lows = [f.min_sequence for f in intake.figures.files.values() if f.min_sequence is not None]
+def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
+    """How the batch's changes stand to those of the batches before, as far as the ledger tells."""
+    lows = [f.min_sequence for f in figures.files.values() if f.min_sequence is not None]
     known = ledger.state.max_sequence
     loads = any(
         e.kind == "load" and e.generation == plan.generation and e.state == "committed"
         for e in ledger.entries().values()
     )
+    changes = known is not None and not all(is_after(low, known) for low in lows)
     return Overlap(
-        changes=known is not None and not all(is_after(low, known) for low in lows),
-        loads=bool(intake.figures.loads) and loads,
+        changes=changes,
+        loads=bool(figures.loads) and loads,
+        later=not changes and _of_now(plan),
     )
+
+
+def _of_now(plan: BatchPlan) -> bool:
+    """Whether a batch has nothing but changes of the table's newest generation. What is replayed may be of any."""
+    return plan.source == "files" and all(f.kind == "change" and f.generation == plan.generation for f in plan.files)

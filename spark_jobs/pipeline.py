@@ -195,7 +195,7 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
     run.tell("quarantine", plan.number, intake.figures.quarantined)
-    appended = work.append(overlap_of(intake, plan, batch.ledger))
+    appended = work.append(overlap_of(intake.figures, plan, batch.ledger))
     run.tell("append", plan.number, appended.written)
     outcome.warn((*intake.schema.warnings, *appended.warnings))
     outcome.schema_changes += [c for c in intake.schema.plan.changes if c not in outcome.schema_changes]

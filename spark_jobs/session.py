@@ -142,7 +142,6 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         **DELTA,
         "spark.sql.shuffle.partitions": str(2 * settings.cores),
         "spark.databricks.delta.snapshotPartitions": str(settings.cores),
-        "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
         "spark.sql.codegen.maxFields": "300",
         **settings.extra,
         **(log_store.SETTINGS if settings.s3 else {}),

@@ -25,7 +25,6 @@ DELTA = {
 _STARTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
 """Variables of a job whose Spark somebody else has started."""
 _TUNING = {
-    "spark.sql.autoBroadcastJoinThreshold": str(64 * 1024**2),
     "spark.sql.codegen.maxFields": "300",
 }
 

@@ -64,15 +64,25 @@ class Appended:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """What of the change table can hold changes of this batch.
+    """How a batch's changes stand to those of the batches before.
 
     Attributes:
         changes: the batch's sequences may have come before.
         loads: full-load rows of this generation have come before.
+        later: every change comes after all that came before, so that whatever is stored of its key is older.
     """
 
     changes: bool
     loads: bool
+    later: bool = False
+
+    @property
+    def apart(self) -> bool:
+        """No change of the change table can be one of the batch, nor have its sequence."""
+        return not (self.changes or self.loads)
+
+
+UNKNOWN = Overlap(changes=True, loads=True)
 
 
 @dataclass(frozen=True, kw_only=True)

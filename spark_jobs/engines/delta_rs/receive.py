@@ -107,7 +107,7 @@ class Receiving:
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""
-        if not (overlap.changes or overlap.loads):
+        if overlap.apart:
             return None
         span = self._span() if overlap.changes else None
         generation = self.site.plan.generation if overlap.loads else None

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from spark_jobs.engines.figures import Applied, Figures
+from spark_jobs.engines.figures import UNKNOWN, Applied, Figures, Overlap
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark import evolve, history
 from spark_jobs.engines.spark.fold import FIRST, HAD, LOWEST, UNSEEN
@@ -50,7 +50,7 @@ class Applying:
     schemas: schema ids of the batch's change files.
     first: no batch with rows came before, so that replica and tombstones are empty.
     fresh: the batch's changes where they are at hand, else read back from the change table.
-    apart: no change of an earlier batch can have a sequence of this one.
+    overlap: how the batch stands to those before; nothing is taken for granted where it isn't known.
     """
 
     site: Site
@@ -58,7 +58,7 @@ class Applying:
     schemas: frozenset[int]
     first: bool
     fresh: DataFrame | None = None
-    apart: bool = False
+    overlap: Overlap = UNKNOWN
 
     def changes(self) -> DataFrame:
         """The batch's changes: at hand, or from the change table."""
@@ -113,7 +113,7 @@ class Applying:
             updated = net.rows.where(F.col(FIRST) == UNSEEN).select(*map(name, self.site.shape.keys))
             known = known_keys(self.site.tables, self.site.shape, self._paths, updated)
             warnings = () if known.count() == net.unseen else self._unseen(net, known)
-        return Looked(net=self._alive(looked.net), warnings=warnings)
+        return Looked(net=looked.net if self.overlap.later else self._alive(looked.net), warnings=warnings)
 
     def _alive(self, net: Net) -> Net:
         if not self.site.tables.exists(self._paths[1]):
@@ -136,9 +136,9 @@ class Applying:
             warnings = self._unseen(net, known)
             changes = self.site.tables.read(self.site.layout.changes)
             source = self._alive(rework(net, changes, known, self.site.shape, self.site.plan.generation))
-        how = Meeting(low=self.figures.low, high=self.figures.high, apart=self.apart)
-        if self.site.shape.before_of_key:
-            how = Meeting(apart=self.apart)
+        how = Meeting(overlap=self.overlap)
+        if not self.site.shape.before_of_key:
+            how = replace(how, low=self.figures.low, high=self.figures.high)
         source = replace(source, rows=source.rows.drop(FIRST, LOWEST))
         with self.site.tables.transaction(MERGE, self.site.transaction):
             counts = merge(self.site.tables, self._paths[0], source, self.site.shape, how)

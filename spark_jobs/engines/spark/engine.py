@@ -66,7 +66,7 @@ class SparkWork:
     def append(self, overlap: Overlap) -> Appended:
         receiving = self._receiving
         fresh = receiving.fresh(overlap)
-        self.applying = replace(self.applying, apart=not (overlap.changes or overlap.loads))
+        self.applying = replace(self.applying, overlap=overlap)
         if not self.decoded.kept:
             return receiving.append(fresh)
         self.applying = replace(self.applying, fresh=fresh.rows)

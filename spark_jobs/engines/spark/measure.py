@@ -81,7 +81,8 @@ def _distinct(good: DataFrame, shape: Shape) -> tuple[int, int]:
         return 0, 0
     key = F.xxhash64(*(name(k) for k in shape.keys))
     identity = F.xxhash64(F.col(GDDL)["sequence"], *(name(k) for k in shape.keys))
-    pairs = good.select(key.alias("k"), identity.alias("i")).groupBy("k", "i").agg(F.lit(1))
+    # Spread by key, all sequences of a key are together, and one exchange serves both counts.
+    pairs = good.select(key.alias("k"), identity.alias("i")).repartition("k").groupBy("k", "i").agg(F.lit(1))
     counted = (
         pairs.groupBy("k").agg(F.count(F.lit(1)).alias("n")).agg(F.sum("n").alias("i"), F.count(F.lit(1)).alias("k"))
     )

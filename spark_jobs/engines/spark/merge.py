@@ -8,6 +8,7 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.engines.figures import Overlap
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import FIRST, FRESH, HAD, HAS_FORCED, LOWEST, UNSEEN, carried_name, fold, net, single
 from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of, rank_of, truth
@@ -25,12 +26,12 @@ class Meeting:
 
     Attributes:
         low, high: least and greatest value of the first key column, for pruning; both null: no pruning.
-        apart: no stored row can have a sequence of the batch, so that nothing else of it needs to be read.
+        overlap: how the batch stands to those before.
     """
 
+    overlap: Overlap
     low: object = None
     high: object = None
-    apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +132,10 @@ def known_keys(tables: Tables, shape: Shape, paths: tuple[str, str], keys: DataF
     columns = list(map(name, shape.keys))
     wanted = F.broadcast(keys)
     found = tables.read(paths[0]).select(*columns).join(wanted, list(shape.keys), "left_semi")
-    if tables.exists(paths[1]):
-        buried = tables.read(paths[1]).select(*columns).join(wanted, list(shape.keys), "left_semi")
-        found = found.unionByName(buried)
-    return found.distinct()
+    if not tables.exists(paths[1]):
+        return found
+    buried = tables.read(paths[1]).select(*columns).join(wanted, list(shape.keys), "left_semi")
+    return found.unionByName(buried).distinct()
 
 
 def _orders(rows: DataFrame, shape: Shape, forced: Column) -> DataFrame:
@@ -185,7 +186,7 @@ def merge(tables: Tables, path: str, source: Net, shape: Shape, how: Meeting) ->
         on = on & (_at(stored, key) == _at(new, key))
     if how.low is not None:
         on = on & _at(stored, shape.keys[0]).between(F.lit(how.low), F.lit(how.high))
-    newer = F.col(f"{new}.{REWORKED}") | _is_newer(shape, how)
+    newer = _is_newer(shape, how)
     gone = F.col(f"{new}.{OP}") == "D"
     values = {c: _value(shape, i, c, source.partial) for i, c in enumerate(shape.columns) if c not in shape.keys}
     inserted: Assignments = {**{_quoted(c): _at(new, c) for c in shape.columns}, GDDL: _struct(shape, deleted=False)}
@@ -207,8 +208,15 @@ def merge(tables: Tables, path: str, source: Net, shape: Shape, how: Meeting) ->
 
 
 def _is_newer(shape: Shape, how: Meeting) -> Column:
+    """Whether a net change comes after the stored row; the less of the row it asks for, the less is read."""
+    if how.overlap.later and shape.spec.force_update is None:
+        return F.lit(True)
+    return F.col(f"s.{REWORKED}") | _has_higher_order(shape, how)
+
+
+def _has_higher_order(shape: Shape, how: Meeting) -> Column:
     gddl, order = F.col(f"t.{GDDL}"), F.col(f"s.{ORDER}")
-    if how.apart and shape.spec.force_update is None:
+    if how.overlap.apart and shape.spec.force_update is None:
         return rank_of(order, order["sequence"]) > rank_of(gddl, gddl["sequence"])
     forcing = shape.spelled(shape.spec.force_update)
     forced = F.lit(False) if forcing is None else truth(_at("t", forcing))

@@ -132,7 +132,7 @@ class Receiving:
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""
-        if not (overlap.changes or overlap.loads):
+        if overlap.apart:
             return None
         gddl = F.col(GDDL)
         rows = self.site.tables.read(self.site.layout.changes).where(gddl["batch_id"] != self.site.plan.batch_id)
