@@ -13,6 +13,7 @@ from airflow_gddl.standalone import processes
 from airflow_gddl.standalone.supervisor import Standalone
 from airflow_gddl.topology import pipelines, pools
 from tests.e2e.site import Site, order
+from tests.e2e.webhook import Webhook, listening
 
 if importlib.util.find_spec("airflow") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -44,13 +45,24 @@ def populate(site: Site) -> None:
         "queue", *(f"{{table: queue.{p}, keys: [id], size: solo, priority: {p}}}" for p in urgency), source="queue"
     )
     own = "keys: [id], size: solo, schedule: null"
+    tells = (
+        "{table: tell.broken, keys: [id], size: solo}",
+        "{table: tell.late, keys: [id], size: solo, freshness: 5s}",
+    )
+    site.rows("tell", *tells, source="tell")
     site.rows("wait", f"{{table: wait.a, {own}, depends_on: [wait.b]}}", f"{{table: wait.b, {own}}}", source="wait")
 
 
 @pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def webhook() -> Iterator[Webhook]:
+    with listening() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def site(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("e2e")
-    running = Standalone(order(root))
+    running = Standalone(order(root, webhook.connection))
     made = Site(root, running)
     populate(made)
     with running:

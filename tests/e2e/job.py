@@ -1,7 +1,8 @@
 """The job of the end-to-end tests: the real one for tables of the schema `real`, else a stand-in that is done at once.
 
 The stand-in obeys the folder E2E_JOB: it adds a line to `jobs.jsonl` when it starts and when it ends, and waits as long
-as there is a file `hold-<table>`. It ends with its task, as the real one does.
+as there is a file `hold-<table>`; at a table with a file `refuse-<table>` it fails. It ends with its task, as the real
+one does.
 """
 
 import importlib
@@ -25,6 +26,12 @@ def main() -> int:
     note(folder, "start", spec, tables)
     for table in tables:
         wait(folder / f"hold-{table}")
+        if (folder / f"refuse-{table}").exists():
+            error = {"code": "BROKEN_ON_PURPOSE", "message": "told to fail"}
+            print(
+                json.dumps({"table": table, "run_id": spec["run_id"], "status": "failed", "error": error}), flush=True
+            )
+            return 1
         result = {"table": table, "run_id": spec["run_id"], "status": "succeeded", "rows_read": 3, "files": 1}
         result |= {"changes_written": 3, "version": 1, "main": {"inserted": 3, "rows": 3}}
         print(json.dumps({**result, "freshness": {"lag_seconds": 12.5}}), flush=True)

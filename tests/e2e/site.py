@@ -60,6 +60,10 @@ class Site:
         path.touch()
         return path
 
+    def refuse(self, table: str) -> None:
+        """Have the stand-in fail at this table."""
+        (self.root / f"refuse-{table}").touch()
+
     def jobs(self, schema: str, what: str = "start") -> list[dict[str, Any]]:
         """What the stand-in noted about jobs of a schema's tables, in order."""
         path = self.root / "jobs.jsonl"
@@ -77,8 +81,12 @@ class Site:
         return errors
 
 
-def order(root: Path) -> Order:
-    """An Airflow that looks often, and loses patience with dead parts soon."""
+def order(root: Path, webhook: str | None = None) -> Order:
+    """An Airflow that looks often, and loses patience with dead parts soon.
+
+    Args:
+        webhook: connection of the one that it tells; null: none.
+    """
     job = json.dumps([sys.executable, str(Path(__file__).with_name("job.py"))])
     more = {
         "gddl": {**_OPTIONS, "metadata": str(root / "metadata"), "job_command": job},
@@ -95,4 +103,6 @@ def order(root: Path) -> Order:
     settings = HomeSettings(dags=dags, port=free_port(0), parallelism=4, title="end to end", more=more)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     own = {"E2E_JOB": str(root)}
+    if webhook is not None:
+        own |= {"AIRFLOW_CONN_OPS": webhook, "AIRFLOW__GDDL__NOTIFY_CONNECTION": "ops"}
     return Order(home=Home(root / "airflow"), settings=settings, environ=environ, own=own)

@@ -1,0 +1,30 @@
+"""People are told by the webhook of `[gddl] notify_connection`: of a run that is late while it is, of a failed load."""
+
+from __future__ import annotations
+
+from tests.e2e.site import Site
+from tests.e2e.webhook import Webhook
+
+LATE, BROKEN = "gddl.tell.late", "gddl.tell.broken"
+
+
+def test_a_run_that_takes_longer_than_the_freshness_is_told_of_while_it_runs(site: Site, webhook: Webhook) -> None:
+    site.land("tell.late")
+    hold = site.hold("tell.late")
+    run = site.runs.trigger(LATE)
+    site.running.wait("the webhook to be told", lambda: webhook.about(LATE), 120)
+    hold.unlink()
+    site.runs.finish([run])
+    (message,) = webhook.about(LATE)
+    assert (message["late"], message["run_id"]) == (True, run.run_id)
+    assert message["text"] == f"{LATE} {run.run_id} takes longer than the freshness of its table"
+
+
+def test_a_load_that_fails_for_good_is_told_of_once(site: Site, webhook: Webhook) -> None:
+    site.land("tell.broken")
+    site.refuse("tell.broken")
+    run = site.runs.trigger(BROKEN)
+    assert site.runs.wait_ended([run]) == {run: "failed"}
+    failures = [message for message in webhook.about(BROKEN) if message["task_id"] == "initial_load"]
+    assert [message["run_id"] for message in failures] == [run.run_id]
+    assert "BROKEN_ON_PURPOSE" in failures[0]["text"]
