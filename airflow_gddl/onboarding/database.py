@@ -101,14 +101,18 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
     figures = statistics(connection, schema)
     for place in sorted(columns):
         name = place[1]
-        own = figures.get(name)
-        if own is not None and own.is_partition:
+        own = figures.get(name) or Statistics()
+        if not own.is_own:
             continue
-        found = with_rows(connection, schema, name, own or Statistics())
+        found = with_rows(connection, schema, name, own)
+        unique = [
+            one for one in (*constraints.get(place, ()), *indexes.get(place, ())) if one["name"] not in own.broken
+        ]
+        primary = keys.get(place)
         yield TableFacts(
             table=f"{schema}.{name}",
             columns={column["name"]: str(column["type"]) for column in columns[place]},
-            key=best_key(columns[place], keys.get(place), (*constraints.get(place, ()), *indexes.get(place, ()))),
+            key=best_key(columns[place], None if primary and primary["name"] in own.broken else primary, unique),
             rows=found.rows,
             size_bytes=found.size_bytes,
             activity=_activity(found),

@@ -18,7 +18,8 @@ class Statistics:
         counter: rows inserted, updated and deleted since `since`.
         changes: the same without the first filling, as far as that can be told.
         since, at: seconds since the epoch.
-        is_partition: a part of another table.
+        is_own: false for a part of another table, and for a table that another server has.
+        broken: indexes that guard nothing, since their building failed or parts are missing.
     """
 
     rows: int | None = None
@@ -27,13 +28,16 @@ class Statistics:
     changes: int = 0
     since: float | None = None
     at: float | None = None
-    is_partition: bool = False
+    is_own: bool = True
+    broken: frozenset[str] = frozenset()
 
 
 # A partitioned table has no rows of its own. `reltuples` is -1 until somebody has analysed the table; then the
 # counters of rows inserted and deleted tell what there is, if they saw all of it.
 _POSTGRESQL = """
-SELECT c.relname AS name, c.relispartition AS is_partition,
+SELECT c.relname AS name, NOT c.relispartition AND c.relkind <> 'f' AS is_own,
+  ARRAY(SELECT k.relname::text FROM pg_index i JOIN pg_class k ON k.oid = i.indexrelid
+    WHERE i.indrelid = c.oid AND NOT i.indisvalid) AS broken,
   CASE WHEN c.relkind = 'p' THEN parts.rows WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
   CASE WHEN c.relkind = 'p' THEN parts.bytes ELSE pg_table_size(c.oid) END AS size_bytes,
   coalesce(s.n_tup_ins, 0) AS inserted, coalesce(s.n_tup_upd, 0) AS updated, coalesce(s.n_tup_del, 0) AS deleted,
@@ -47,7 +51,7 @@ LEFT JOIN LATERAL (
   SELECT sum(pg_table_size(p.relid))::bigint AS bytes, sum(nullif(k.reltuples, -1))::bigint AS rows
   FROM pg_partition_tree(c.oid) p JOIN pg_class k ON k.oid = p.relid WHERE p.isleaf
 ) parts ON c.relkind = 'p'
-WHERE n.nspname = :schema AND c.relkind IN ('r', 'p')
+WHERE n.nspname = :schema AND c.relkind IN ('r', 'p', 'f')
 """
 _MYSQL = """
 SELECT table_name AS name, table_rows AS found, data_length AS size_bytes
@@ -68,13 +72,20 @@ def statistics(connection: Any, schema: str) -> Mapping[str, Statistics]:
 
 
 def with_rows(connection: Any, schema: str, name: str, found: Statistics) -> Statistics:
-    """The same with its rows counted, if they are not known and few."""
+    """The same with its rows counted, if they are not known, few, and this user may read them."""
     import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
 
     if found.rows is not None or (found.size_bytes or 0) > MOST_COUNTED:
         return found
     table = sa.table(name, schema=schema)
-    return replace(found, rows=connection.execute(sa.select(sa.func.count()).select_from(table)).scalar())
+    try:
+        with connection.begin_nested():
+            return replace(found, rows=connection.execute(sa.select(sa.func.count()).select_from(table)).scalar())
+    except sa.exc.DBAPIError as error:
+        # No right to read it, or it takes longer than a statement may: a comment less, and no reason to stop.
+        if error.connection_invalidated:
+            raise
+        return found
 
 
 def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
@@ -86,7 +97,8 @@ def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
             changes=_later_changes(row.inserted, row.updated + row.deleted, row.living),
             since=row.since,
             at=row.at,
-            is_partition=row.is_partition,
+            is_own=row.is_own,
+            broken=frozenset(row.broken),
         )
         for row in _rows(connection, _POSTGRESQL, schema)
     }
