@@ -27,14 +27,22 @@ class UneditableError(Exception):
 
 @dataclass
 class YamlText:
-    """A text and the edits that were asked for; all of them refer to the text as it was given."""
+    """A text and the edits that were asked for; all of them refer to the text as it was given.
+
+    Raises:
+        UneditableError: the text can't be read to the place of each value.
+    """
 
     source: str
     _edits: list[Edit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # The parser in Python, not in C: its marks count characters.
-        self._root = yaml.compose(self.source, Loader=yaml.SafeLoader)
+        # The parser in Python, not in C: its marks count characters. It refuses some texts that the one in C takes.
+        try:
+            self._root = yaml.compose(self.source, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            line = "" if error.problem_mark is None else f" (line {error.problem_mark.line + 1})"
+            raise UneditableError(f"{error.problem}{line}") from error
         self._newline = "\r\n" if "\r\n" in self.source else "\n"
         self._added: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._removed: dict[int, tuple[Any, set[int]]] = {}
