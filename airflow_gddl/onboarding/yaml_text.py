@@ -126,7 +126,7 @@ class YamlText:
         return behind, behind, "".join(f"{self._newline}{indent}{pair}" for pair in pairs)
 
     def _removals(self, node: Any, places: Collection[int]) -> Iterator[Edit]:
-        """Runs of neighbours go together; the names that stay keep one comma between them, and the comments about them."""
+        """Runs of neighbours go together; names that stay keep one comma between them, and the comments about them."""
         pairs = node.value
         for first, last in _runs(sorted(places)):
             begins, ends = pairs[first][0].start_mark.index, self._end(pairs[last][1])
