@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 MOST_COUNTED = 64 * 1024**2
 """A table up to so many bytes is counted where no statistics tell its rows."""
+_COUNTED_TOGETHER = 64
+"""In one statement: thousands of tables, each a round trip to a database far away, would take minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +73,35 @@ def statistics(connection: Any, schema: str) -> Mapping[str, Statistics]:
     return {} if found is None else found(connection, schema)
 
 
-def with_rows(connection: Any, schema: str, name: str, found: Statistics) -> Statistics:
-    """The same with its rows counted, if they are not known, few, and this user may read them."""
+def with_rows(connection: Any, schema: str, found: Mapping[str, Statistics]) -> dict[str, Statistics]:
+    """The same, by table, with rows counted where they are not known, few, and this user may read them."""
+    unknown = [
+        name for name, one in found.items() if one.is_own and one.rows is None and (one.size_bytes or 0) <= MOST_COUNTED
+    ]
+    counts: dict[str, int] = {}
+    for start in range(0, len(unknown), _COUNTED_TOGETHER):
+        counts |= _counted(connection, schema, unknown[start : start + _COUNTED_TOGETHER])
+    return {name: replace(one, rows=counts.get(name, one.rows)) for name, one in found.items()}
+
+
+def _counted(connection: Any, schema: str, names: Sequence[str]) -> dict[str, int]:
+    """Rows by table; without those that it may not read, or whose count takes longer than a statement may."""
     import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
 
-    if found.rows is not None or (found.size_bytes or 0) > MOST_COUNTED:
-        return found
-    table = sa.table(name, schema=schema)
+    tables = [sa.table(name, schema=schema) for name in names]
+    each: list[Any] = [
+        sa.select(sa.literal_column(str(i)), sa.func.count()).select_from(one) for i, one in enumerate(tables)
+    ]
     try:
         with connection.begin_nested():
-            return replace(found, rows=connection.execute(sa.select(sa.func.count()).select_from(table)).scalar())
+            return {names[int(i)]: int(rows) for i, rows in connection.execute(sa.union_all(*each))}
     except sa.exc.DBAPIError as error:
-        # No right to read it, or it takes longer than a statement may: a comment less, and no reason to stop.
         if error.connection_invalidated:
             raise
-        return found
+    if len(names) == 1:
+        return {}
+    half = len(names) // 2
+    return _counted(connection, schema, names[:half]) | _counted(connection, schema, names[half:])
 
 
 def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:

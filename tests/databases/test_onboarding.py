@@ -17,6 +17,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.surroundings import real
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.database_statistics import Statistics, with_rows
 from airflow_gddl.onboarding.facts import SourceFacts, TableFacts
 from tests.databases.mariadb import SERVER, mariadb
 from tests.delta_rs.postgres import postgres
@@ -173,6 +174,18 @@ def test_a_count_that_takes_longer_than_a_statement_may_stops_nothing(live: Live
     rows = {one.table: one.rows for one in Database("SHOP_DB", environ).read(frozenset({"shop"}), frozenset()).tables}
     live.execute("DROP OWNED BY hasty", "DROP ROLE hasty")
     assert (rows["shop.slow"], rows["shop.users"]) == (None, 0)
+
+
+def test_tables_without_statistics_are_counted_many_at_a_time(live: Live) -> None:
+    names = [f"t{number}%s" for number in range(150)]
+    live.execute(*(f'CREATE TABLE shop."{name}" (id int PRIMARY KEY)' for name in names))
+    live.execute(*(f'INSERT INTO shop."{name}" SELECT generate_series(1, {i})' for i, name in enumerate(names)))
+    asked: list[str] = []
+    with live.engine.connect() as connection:
+        sa.event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        found = with_rows(connection, "shop", {name: Statistics() for name in names})
+    assert [found[name].rows for name in names] == list(range(150))
+    assert sum("count(" in statement for statement in asked) == 3
 
 
 def test_names_that_no_row_can_have_are_told(live: Live) -> None:

@@ -132,6 +132,15 @@ def test_changed_keys_are_written_with_their_evidence_and_told(source: Source) -
     assert codes(plan) == [("shop.a", "ONBOARD_KEYS_CHANGED")]
 
 
+def test_a_table_of_a_schema_that_was_not_asked_for_is_not_missed(source: Source) -> None:
+    source.apply(table("a"))
+    folder, names = LocalFolder(source.folder), frozenset({"shop.a"})
+    facts = SourceFacts(
+        origin="database", tables=(), schemas=frozenset({"other"}), names=names, shown=frozenset({"other"})
+    )
+    assert codes(make_plan(folder, read_settings(folder, {}), "shop", facts, {})) == []
+
+
 def test_a_key_that_turns_up_enables_the_table(source: Source) -> None:
     source.apply(table("a", None))
     plan = source.apply(table("a", "id"))
