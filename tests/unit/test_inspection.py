@@ -66,6 +66,14 @@ def put(folder: Path, name: str, columns: dict[str, Any], **how: Any) -> None:
     pq.write_table(pa.table(columns), path, **how)
 
 
+def metadata_with(folder: Path, row: str) -> Path:
+    metadata = folder / "metadata"
+    (metadata / "tables").mkdir(parents=True)
+    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
+    (metadata / "tables" / "shop.yaml").write_text(f"tables:\n- {row}\n")
+    return metadata
+
+
 def test_a_well_told_service_has_no_findings(tmp_path: Path) -> None:
     assert findings(landed(tmp_path)) == []
     assert findings(landed(tmp_path / "b", replace(GOOD, ar_h_columns=True, before_images="BI_")), None) == []
@@ -239,10 +247,7 @@ def test_the_command_prints_findings_and_says_so_by_its_status(
 def test_the_command_is_silent_of_what_is_well_and_refuses_what_is_not_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metadata = tmp_path / "metadata"
-    (metadata / "tables").mkdir(parents=True)
-    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
-    (metadata / "tables" / "shop.yaml").write_text("tables:\n- {table: shop.t, keys: [id]}\n")
+    metadata = metadata_with(tmp_path, "{table: shop.t, keys: [id]}")
     assert invoke(["inspect", "--metadata", str(metadata)], real()) == 2
     assert "INSPECT_NOTHING_FOUND" in capsys.readouterr().err
     landed(tmp_path / "landing")
@@ -255,10 +260,7 @@ def test_the_command_is_silent_of_what_is_well_and_refuses_what_is_not_there(
 def test_files_that_the_row_says_another_service_writes_are_not_judged_by_the_rules_of_this_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metadata = tmp_path / "metadata"
-    (metadata / "tables").mkdir(parents=True)
-    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
-    (metadata / "tables" / "shop.yaml").write_text("tables:\n- {table: shop.t, keys: [id], dialect: debezium}\n")
+    metadata = metadata_with(tmp_path, "{table: shop.t, keys: [id], dialect: debezium}")
     event = {"after": [{"id": 1}], "op": ["c"], "ts_ms": [1], "source": [{"lsn": 1}]}
     put(tmp_path / "landing", "20240101-000000000.parquet", event)
     assert invoke(["inspect", "--metadata", str(metadata)], real()) == 2
