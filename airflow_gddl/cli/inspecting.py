@@ -41,10 +41,12 @@ def carry_out(
             raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
     place, specs = _place(around, metadata, root)
     landing = Landing(place, around.environ)
-    folders = landing.folders(tables)
+    # What files of another service should look like, no rule here knows.
+    others = {table for table, spec in specs.items() if spec.dialect != "dms"}
+    folders = [folder for folder in landing.folders(tables) if folder.table not in others]
     if not folders:
-        remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/"
-        raise MetadataError("INSPECT_NOTHING_FOUND", "no table has data files there", where=place, remedy=remedy)
+        remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
+        raise MetadataError("INSPECT_NOTHING_FOUND", "no table has files of AWS DMS there", where=place, remedy=remedy)
     found: list[Finding] = []
     for folder in folders:
         for finding in judge(look_into(landing, folder, specs.get(folder.table))):

@@ -115,8 +115,11 @@ def _facts(around: Surroundings, wish: Wish, settings: Settings) -> SourceFacts:
     root = _absolute(wish.landing) if wish.landing else settings.roots.landing
     facts = read_landing(Landing(root, around.environ), wish.schemas, wish.tables, around.now().timestamp())
     if not facts.tables and not facts.notices:
-        remedy = "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/"
-        raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has data files there", where=root, remedy=remedy)
+        remedy = (
+            "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them; of"
+            " a source whose files another service writes, read the database: --connection"
+        )
+        raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has files of AWS DMS there", where=root, remedy=remedy)
     return facts
 
 

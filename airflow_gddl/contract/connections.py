@@ -24,18 +24,23 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
     """
     written = environ.get(name) or environ.get(f"AIRFLOW_CONN_{name.upper()}")
     problem = "is not set" if not written else "is neither a URL nor an Airflow connection"
+    way = ""
     try:
         if written and written.lstrip().startswith("{"):
             return _of_json(sqlalchemy, json.loads(written))
         if written:
             url = sqlalchemy.engine.make_url(written)
-            return url.set(drivername=_driver(url.drivername))
-    except (ValueError, KeyError, sqlalchemy.exc.ArgumentError):
+            # Behind an @ that is not escaped stands the rest of the password, which every driver's message would show.
+            if not any("@" in (part or "") for part in (url.host, url.database)):
+                return url.set(drivername=_driver(url.drivername))
+            problem = "has more than one @"
+            way = ", @ in its password written as %40"
+    except (ValueError, TypeError, KeyError, sqlalchemy.exc.ArgumentError):
         pass  # told below, without a cause that might show the content
     raise FatalError(
         "SOURCE_CONNECTION_MISSING",
         f"the connection {name!r} {problem}",
-        remedy=f"set {name} to an SQLAlchemy URL, or AIRFLOW_CONN_{name.upper()}",
+        remedy=f"set {name} to an SQLAlchemy URL{way}, or AIRFLOW_CONN_{name.upper()}",
     )
 
 

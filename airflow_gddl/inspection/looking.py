@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.landing_files import LandedName, Landing, TableFolder
+from airflow_gddl.onboarding.landing_rules import landing_rows
 
 MOST_KEYED_ROWS = 1_000_000
 """With more rows, keys are not followed from file to file."""
@@ -94,24 +95,31 @@ class _Longest:
     """The longest values of a column."""
 
     length: int = 0
-    times: int = 0
     file: str = ""
+    hashes: set[int] = field(default_factory=set)
 
     def take(self, file: str, values: pa.Array) -> None:
-        counts = {c["values"]: c["counts"] for c in pc.value_counts(pc.binary_length(values.drop_null())).to_pylist()}
-        longest = max(counts, default=0)
+        lengths = pc.binary_length(values)
+        longest = pc.max(lengths).as_py() or 0
         if longest > self.length:
-            self.length, self.times, self.file = longest, 0, file
-        if longest == self.length:
-            self.times += counts.get(longest, 0)
+            self.length, self.file, self.hashes = longest, file, set()
+        if self._is_suspect and longest == self.length:
+            # The same value in several files is one; what a column of fixed width fills up was not cut.
+            found = values.filter(pc.equal(lengths, longest)).unique().cast(pa.binary()).to_pylist()
+            self.hashes |= {hash(value) for value in found if value[-1:] not in (b" ", b"\0")}
+
+    @property
+    def _is_suspect(self) -> bool:
+        return self.length >= _LEAST_CUT and self.length % _LEAST_CUT == 0
 
     @property
     def is_cut(self) -> bool:
-        return self.length >= _LEAST_CUT and self.length % _LEAST_CUT == 0 and self.times > 1
+        return self._is_suspect and len(self.hashes) > 1
 
     @property
     def seen(self) -> Seen:
-        return Seen(file=self.file, value=f"{self.times} values of exactly {self.length // 1024} KB, none longer")
+        size = self.length // _LEAST_CUT
+        return Seen(file=self.file, value=f"{len(self.hashes)} values of exactly {size} KB, none longer")
 
 
 def _strangers(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> tuple[Seen, ...] | None:
@@ -120,17 +128,19 @@ def _strangers(landing: Landing, folder: TableFolder, spec: TableSpec | None) ->
         DmsOptions() if spec is None else DmsOptions(**{n: v for n, v in spec.options.items() if n == "op_column"})
     )
     files = [file for file in folder.files if file.format == "parquet"]
-    rows = sum(footer.rows for footer in folder.footers)
+    rows = landing_rows(files, folder.footers) or 0
     few = rows <= MOST_KEYED_ROWS and len(files) <= 1000
     if spec is None or not spec.keys or not folder.of("load") or not few or folder.unreadable:
         return None
     known: set[tuple[Any, ...]] = set()
     found: list[Seen] = []
+    spelled = {column.lower(): column for footer in folder.footers for column in footer.columns}
+    operation, *keys = (spelled.get(name.lower(), name) for name in (options.op_column, *spec.keys))
     for file in files:
-        for batch in landing.read(folder.table, [file], [*spec.keys, options.op_column]):
-            if not set(spec.keys) <= set(batch.schema.names):
+        for batch in landing.read(folder.table, [file], [*keys, operation]):
+            if not set(keys) <= set(batch.schema.names):
                 return None
-            found += _follow(file, _keyed(batch, spec.keys, options.op_column), known)
+            found += _follow(file, _keyed(batch, keys, operation), known)
     return tuple(found)
 
 

@@ -11,8 +11,8 @@ from airflow_gddl.inspection.looking import Look
 from airflow_gddl.onboarding.landing_files import Footer
 from airflow_gddl.onboarding.landing_rules import before_prefix
 
-LEAST_GROUP_ROWS = 5_000
-"""Row groups with fewer rows on the average, in a file of several, are small."""
+LEAST_GROUP_ROWS, LEAST_GROUP_BYTES = 5_000, 1024**2
+"""Row groups with fewer rows and bytes on the average, in a file of several, are small."""
 
 
 def judge(look: Look) -> tuple[Finding, ...]:
@@ -51,9 +51,9 @@ def _order(look: Look) -> Iterator[Finding]:
 
 
 def _texts(look: Look) -> Iterator[Finding]:
-    declared = {} if look.spec is None else look.spec.options.get("types", {})
+    declared = _lower(() if look.spec is None else look.spec.options.get("types", {}))
     for column, seen in look.times.items():
-        if column not in declared:
+        if column.lower() not in declared:
             yield findings.TEXT_TIMESTAMPS.at(look.folder.table, seen.file, f"{column} holds {seen.value!r}, as text")
 
 
@@ -67,7 +67,10 @@ def _groups(look: Look) -> Iterator[Finding]:
 
 
 def _has_small_groups(footer: Footer) -> bool:
-    return len(footer.group_rows) > 1 and footer.rows / len(footer.group_rows) < LEAST_GROUP_ROWS
+    groups = len(footer.group_rows)
+    if groups < 2 or footer.rows >= LEAST_GROUP_ROWS * groups:
+        return False
+    return sum(footer.group_bytes) < LEAST_GROUP_BYTES * groups
 
 
 def _operation(look: Look) -> Iterator[Finding]:

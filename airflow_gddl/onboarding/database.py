@@ -99,16 +99,20 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
     constraints = inspector.get_multi_unique_constraints(schema=schema)
     indexes = inspector.get_multi_indexes(schema=schema)
     figures = statistics(connection, schema)
+    told = with_rows(connection, schema, {place[1]: figures.get(place[1], Statistics()) for place in columns})
     for place in sorted(columns):
         name = place[1]
-        own = figures.get(name)
-        if own is not None and own.is_partition:
+        found = told[name]
+        if not found.is_own:
             continue
-        found = with_rows(connection, schema, name, own or Statistics())
+        unique = [
+            one for one in (*constraints.get(place, ()), *indexes.get(place, ())) if one.get("name") not in found.broken
+        ]
+        primary = keys.get(place)
         yield TableFacts(
             table=f"{schema}.{name}",
             columns={column["name"]: str(column["type"]) for column in columns[place]},
-            key=best_key(columns[place], keys.get(place), (*constraints.get(place, ()), *indexes.get(place, ()))),
+            key=best_key(columns[place], None if primary and primary.get("name") in found.broken else primary, unique),
             rows=found.rows,
             size_bytes=found.size_bytes,
             activity=_activity(found),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 MOST_COUNTED = 64 * 1024**2
 """A table up to so many bytes is counted where no statistics tell its rows."""
+_COUNTED_TOGETHER = 64
+"""In one statement: thousands of tables, each a round trip to a database far away, would take minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,8 @@ class Statistics:
         counter: rows inserted, updated and deleted since `since`.
         changes: the same without the first filling, as far as that can be told.
         since, at: seconds since the epoch.
-        is_partition: a part of another table.
+        is_own: false for a part of another table, and for a table that another server has.
+        broken: indexes that guard nothing, since their building failed or parts are missing.
     """
 
     rows: int | None = None
@@ -27,13 +30,16 @@ class Statistics:
     changes: int = 0
     since: float | None = None
     at: float | None = None
-    is_partition: bool = False
+    is_own: bool = True
+    broken: frozenset[str] = frozenset()
 
 
 # A partitioned table has no rows of its own. `reltuples` is -1 until somebody has analysed the table; then the
 # counters of rows inserted and deleted tell what there is, if they saw all of it.
 _POSTGRESQL = """
-SELECT c.relname AS name, c.relispartition AS is_partition,
+SELECT c.relname AS name, NOT c.relispartition AND c.relkind <> 'f' AS is_own,
+  ARRAY(SELECT k.relname::text FROM pg_index i JOIN pg_class k ON k.oid = i.indexrelid
+    WHERE i.indrelid = c.oid AND NOT i.indisvalid) AS broken,
   CASE WHEN c.relkind = 'p' THEN parts.rows WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
   CASE WHEN c.relkind = 'p' THEN parts.bytes ELSE pg_table_size(c.oid) END AS size_bytes,
   coalesce(s.n_tup_ins, 0) AS inserted, coalesce(s.n_tup_upd, 0) AS updated, coalesce(s.n_tup_del, 0) AS deleted,
@@ -47,7 +53,7 @@ LEFT JOIN LATERAL (
   SELECT sum(pg_table_size(p.relid))::bigint AS bytes, sum(nullif(k.reltuples, -1))::bigint AS rows
   FROM pg_partition_tree(c.oid) p JOIN pg_class k ON k.oid = p.relid WHERE p.isleaf
 ) parts ON c.relkind = 'p'
-WHERE n.nspname = :schema AND c.relkind IN ('r', 'p')
+WHERE n.nspname = :schema AND c.relkind IN ('r', 'p', 'f')
 """
 _MYSQL = """
 SELECT table_name AS name, table_rows AS found, data_length AS size_bytes
@@ -67,14 +73,35 @@ def statistics(connection: Any, schema: str) -> Mapping[str, Statistics]:
     return {} if found is None else found(connection, schema)
 
 
-def with_rows(connection: Any, schema: str, name: str, found: Statistics) -> Statistics:
-    """The same with its rows counted, if they are not known and few."""
+def with_rows(connection: Any, schema: str, found: Mapping[str, Statistics]) -> dict[str, Statistics]:
+    """The same, by table, with rows counted where they are not known, few, and this user may read them."""
+    unknown = [
+        name for name, one in found.items() if one.is_own and one.rows is None and (one.size_bytes or 0) <= MOST_COUNTED
+    ]
+    counts: dict[str, int] = {}
+    for start in range(0, len(unknown), _COUNTED_TOGETHER):
+        counts |= _counted(connection, schema, unknown[start : start + _COUNTED_TOGETHER])
+    return {name: replace(one, rows=counts.get(name, one.rows)) for name, one in found.items()}
+
+
+def _counted(connection: Any, schema: str, names: Sequence[str]) -> dict[str, int]:
+    """Rows by table; without those that it may not read, or whose count takes longer than a statement may."""
     import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
 
-    if found.rows is not None or (found.size_bytes or 0) > MOST_COUNTED:
-        return found
-    table = sa.table(name, schema=schema)
-    return replace(found, rows=connection.execute(sa.select(sa.func.count()).select_from(table)).scalar())
+    tables = [sa.table(name, schema=schema) for name in names]
+    each: list[Any] = [
+        sa.select(sa.literal_column(str(i)), sa.func.count()).select_from(one) for i, one in enumerate(tables)
+    ]
+    try:
+        with connection.begin_nested():
+            return {names[int(i)]: int(rows) for i, rows in connection.execute(sa.union_all(*each))}
+    except sa.exc.DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+    if len(names) == 1:
+        return {}
+    half = len(names) // 2
+    return _counted(connection, schema, names[:half]) | _counted(connection, schema, names[half:])
 
 
 def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
@@ -86,7 +113,8 @@ def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
             changes=_later_changes(row.inserted, row.updated + row.deleted, row.living),
             since=row.since,
             at=row.at,
-            is_partition=row.is_partition,
+            is_own=row.is_own,
+            broken=frozenset(row.broken),
         )
         for row in _rows(connection, _POSTGRESQL, schema)
     }

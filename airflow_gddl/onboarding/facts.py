@@ -107,6 +107,5 @@ class SourceFacts:
 
     def covers(self, table: str) -> bool:
         """Whether this table would be among `tables` if the source had it."""
-        if self.names:
-            return table in self.names
-        return self.schemas is None or table.partition(".")[0] in self.schemas
+        asked = not self.names or table in self.names
+        return asked and (self.schemas is None or table.partition(".")[0] in self.schemas)

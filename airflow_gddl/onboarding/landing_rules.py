@@ -44,7 +44,7 @@ def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts
         table=folder.table,
         columns=_source_columns(folder),
         key=key,
-        rows=_rows(loads, folder.footers_of("load")),
+        rows=landing_rows(loads, folder.footers_of("load")),
         size_bytes=sum(file.size for file in loads) if loads else None,
         activity=_activity(folder, now),
         fields=fields if folder.footers_of("change") else None,
@@ -175,7 +175,7 @@ def _source_columns(folder: TableFolder) -> dict[str, str]:
     return {name: kind for name, kind in columns.items() if name.lower() not in service}
 
 
-def _rows(files: Sequence[LandedName], footers: Sequence[Footer]) -> int | None:
+def landing_rows(files: Sequence[LandedName], footers: Sequence[Footer]) -> int | None:
     """Rows of all files, those without a footer taken to be like the others; null: nothing is known."""
     known = sum(footer.file.size for footer in footers)
     rows = sum(footer.rows for footer in footers)
@@ -190,7 +190,9 @@ def _activity(folder: TableFolder, now: float) -> Activity | None:
     times = [found for file in changes if (found := moment(change_time(file.name) or "")) is not None]
     if not times:
         return None
-    return Activity(changes=_rows(changes, folder.footers_of("change")) or 0, since=_seconds(min(times)), until=now)
+    return Activity(
+        changes=landing_rows(changes, folder.footers_of("change")) or 0, since=_seconds(min(times)), until=now
+    )
 
 
 def _seconds(time: datetime) -> float:

@@ -67,8 +67,8 @@ def _edited(files: SourceFiles, name: str, head: str, edits: Sequence[Edit]) -> 
         return None
     old = files.texts.get(name)
     source = head if old is None or not old.strip() else old
-    text, value = YamlText(source), copy.deepcopy(yaml_file.read(source))
     try:
+        text, value = YamlText(source), copy.deepcopy(yaml_file.read(source))
         for edit in edits:
             edit(text, value)
         new = text.result()

@@ -19,6 +19,8 @@ from airflow_gddl.onboarding.yaml_values import comment, flow, text
 Path = tuple[str | int, ...]
 Edit = tuple[int, int, str]
 _BEHIND = re.compile(r"[ \t]*(#[^\r\n]*)?")
+_BEHIND_COMMA = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)?")
+_COMMA = re.compile(r"(?:[ \t]*,)?")
 
 
 class UneditableError(Exception):
@@ -27,14 +29,22 @@ class UneditableError(Exception):
 
 @dataclass
 class YamlText:
-    """A text and the edits that were asked for; all of them refer to the text as it was given."""
+    """A text and the edits that were asked for; all of them refer to the text as it was given.
+
+    Raises:
+        UneditableError: the text can't be read to the place of each value.
+    """
 
     source: str
     _edits: list[Edit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # The parser in Python, not in C: its marks count characters.
-        self._root = yaml.compose(self.source, Loader=yaml.SafeLoader)
+        # The parser in Python, not in C: its marks count characters. It refuses some texts that the one in C takes.
+        try:
+            self._root = yaml.compose(self.source, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            line = "" if error.problem_mark is None else f" (line {error.problem_mark.line + 1})"
+            raise UneditableError(f"{error.problem}{line}") from error
         self._newline = "\r\n" if "\r\n" in self.source else "\n"
         self._added: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._removed: dict[int, tuple[Any, set[int]]] = {}
@@ -116,16 +126,23 @@ class YamlText:
         return behind, behind, "".join(f"{self._newline}{indent}{pair}" for pair in pairs)
 
     def _removals(self, node: Any, places: Collection[int]) -> Iterator[Edit]:
-        """Runs of neighbours go together; the names that stay keep one comma between them."""
+        """Runs of neighbours go together; names that stay keep one comma between them, and the comments about them."""
         pairs = node.value
         for first, last in _runs(sorted(places)):
             begins, ends = pairs[first][0].start_mark.index, self._end(pairs[last][1])
             if last + 1 < len(pairs) and (node.flow_style or first == 0):
-                yield begins, pairs[last + 1][0].start_mark.index, ""
+                following, behind = pairs[last + 1][0].start_mark.index, self._behind(ends, _BEHIND_COMMA)
+                yield begins, behind if "#" in self.source[behind:following] else following, ""
             elif node.flow_style:
-                yield self._end(pairs[first - 1][1]), ends, ""
+                yield (*self._last(self._end(pairs[first - 1][1]), begins, ends), "")
             else:
                 yield (*self._lines(begins, ends), "")
+
+    def _last(self, before: int, begins: int, ends: int) -> tuple[int, int]:
+        """The span of the last values of a mapping in flow style; a comment behind the value before them stays."""
+        if "#" not in self.source[before:begins]:
+            return before, ends
+        return self.source.rindex("\n", before, begins), self._behind(ends, _COMMA)
 
     def _insert_lines(self, node: Any, path: Path, lines: Sequence[str]) -> None:
         shown = "".join(f"{self._newline}{line}" for line in lines)
@@ -149,9 +166,9 @@ class YamlText:
         block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
         return len(self.source[:end].rstrip()) if block else end
 
-    def _behind(self, end: int) -> int:
-        """Behind the comment on the line that a value ends on."""
-        found = _BEHIND.match(self.source, end)
+    def _behind(self, end: int, what: re.Pattern[str] = _BEHIND) -> int:
+        """Behind the comment on the line that a value ends on, or behind something else that may follow it."""
+        found = what.match(self.source, end)
         return end if found is None else found.end()
 
     def _lines(self, start: int, end: int) -> tuple[int, int]:

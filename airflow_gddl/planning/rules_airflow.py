@@ -114,14 +114,17 @@ def _triggers(day: Day, limits: Limits, figures: Mapping[str, Figure]) -> Iterat
     found = figures["triggers"]
     if not found.fits:
         triggerers = math.ceil(found.planned / 1000)
+        # Where jobs run on workers, those that go on hold these, and no trigger.
+        holding = day.continuous if day.metadata.runner in REMOTE else ()
+        share = f", {len(holding):,} of them for `continuous` pipelines" if holding else ""
+        instead = "schedule `*/5 * * * *` instead of `continuous`" if holding else "starts spread over more minutes"
         yield advice(
             code="TRIGGERS_OVER_CAPACITY",
             level="limit",
-            message=f"{found.planned:,.0f} triggers at once, {len(day.continuous):,} of them for `continuous`"
-            f" pipelines; the triggerers of {limits.name} serve {found.limit:,.0f}",
-            change=f"{triggerers} triggerers (--triggers {1000 * triggerers}), or schedule `*/5 * * * *` instead of"
-            " `continuous`",
-            tables=(table for pipeline in day.continuous for table in pipeline.tables),
+            message=f"{found.planned:,.0f} triggers at once{share}; the triggerers of {limits.name} serve"
+            f" {found.limit:,.0f}",
+            change=f"{triggerers} triggerers (--triggers {1000 * triggerers}), or {instead}",
+            tables=(table for pipeline in holding for table in pipeline.tables),
         )
 
 

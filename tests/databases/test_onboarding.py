@@ -17,6 +17,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.surroundings import real
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.database_statistics import Statistics, with_rows
 from airflow_gddl.onboarding.facts import SourceFacts, TableFacts
 from tests.databases.mariadb import SERVER, mariadb
 from tests.delta_rs.postgres import postgres
@@ -125,6 +126,68 @@ def test_rows_sizes_types_and_changes_are_those_of_its_statistics(live: Live) ->
     assert tables["shop.users"].rows == 0
 
 
+def test_an_index_that_could_not_be_built_is_no_key(live: Live) -> None:
+    live.execute("CREATE TABLE shop.twice (a int NOT NULL)", "INSERT INTO shop.twice VALUES (1), (1)")
+    alone = live.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    with alone as connection, pytest.raises(sa.exc.IntegrityError):
+        connection.execute(sa.text("CREATE UNIQUE INDEX CONCURRENTLY twice_a ON shop.twice (a)"))
+    live.execute("ALTER TABLE ONLY shop.events DROP CONSTRAINT events_pkey")
+    live.execute("ALTER TABLE ONLY shop.events ADD CONSTRAINT whole PRIMARY KEY (id, day)")  # its parts are without
+    found = keys(live.tables("shop"))
+    assert (found["shop.twice"], found["shop.events"]) == (None, None)
+
+
+def test_tables_of_another_server_are_none_of_this_one(live: Live) -> None:
+    live.execute(
+        "CREATE FOREIGN DATA WRAPPER nowhere",
+        "CREATE SERVER far FOREIGN DATA WRAPPER nowhere",
+        "CREATE FOREIGN TABLE shop.far (id int) SERVER far",
+    )
+    try:
+        assert "shop.far" not in live.tables("shop")
+    finally:
+        live.execute("DROP FOREIGN DATA WRAPPER nowhere CASCADE")
+
+
+def test_a_table_that_may_not_be_read_has_a_row_without_a_count(live: Live) -> None:
+    live.execute("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN", "GRANT SELECT ON shop.users TO reader")
+    url = live.engine.url.set(username="reader")
+    facts = Database("SHOP_DB", {"SHOP_DB": url.render_as_string(hide_password=False)}).read(frozenset(), frozenset())
+    live.execute("DROP OWNED BY reader", "DROP ROLE reader")
+    rows = {one.table: one.rows for one in facts.tables}
+    assert {name: rows[name] for name in ("shop.users", "shop.odd", "other.t")} == {
+        "shop.users": None,  # the schema itself is closed
+        "shop.odd": None,
+        "other.t": None,
+    }
+    assert rows["shop.orders"] == 450  # statistics are open to all
+
+
+def test_a_count_that_takes_longer_than_a_statement_may_stops_nothing(live: Live) -> None:
+    live.execute("CREATE TABLE shop.slow (id int PRIMARY KEY)")
+    slow = "CREATE POLICY slow ON shop.slow USING (pg_sleep(10) IS NOT NULL)"
+    live.execute("INSERT INTO shop.slow VALUES (1)", "ALTER TABLE shop.slow ENABLE ROW LEVEL SECURITY", slow)
+    live.execute("DROP ROLE IF EXISTS hasty", "CREATE ROLE hasty LOGIN", "ALTER ROLE hasty SET statement_timeout = 500")
+    live.execute("GRANT USAGE ON SCHEMA shop TO hasty", "GRANT SELECT ON ALL TABLES IN SCHEMA shop TO hasty")
+    url = live.engine.url.set(username="hasty")
+    environ = {"SHOP_DB": url.render_as_string(hide_password=False)}
+    rows = {one.table: one.rows for one in Database("SHOP_DB", environ).read(frozenset({"shop"}), frozenset()).tables}
+    live.execute("DROP OWNED BY hasty", "DROP ROLE hasty")
+    assert (rows["shop.slow"], rows["shop.users"]) == (None, 0)
+
+
+def test_tables_without_statistics_are_counted_many_at_a_time(live: Live) -> None:
+    names = [f"t{number}%s" for number in range(150)]
+    live.execute(*(f'CREATE TABLE shop."{name}" (id int PRIMARY KEY)' for name in names))
+    live.execute(*(f'INSERT INTO shop."{name}" SELECT generate_series(1, {i})' for i, name in enumerate(names)))
+    asked: list[str] = []
+    with live.engine.connect() as connection:
+        sa.event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        found = with_rows(connection, "shop", {name: Statistics() for name in names})
+    assert [found[name].rows for name in names] == list(range(150))
+    assert sum("count(" in statement for statement in asked) == 3
+
+
 def test_names_that_no_row_can_have_are_told(live: Live) -> None:
     assert {(notice.table, notice.code) for notice in live.read("shop").notices} == {
         ("shop.../../etc", "TABLE_NAME_INVALID"),
@@ -198,6 +261,21 @@ def test_no_file_and_no_message_holds_the_connection(live: Live) -> None:
         with pytest.raises(FatalError) as refused:
             Database("SHOP_DB", environ).read(frozenset(), frozenset())
         assert (refused.value.code, PASSWORD in str(refused.value)) == ("SOURCE_CONNECTION_MISSING", False)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://u:p@{PASSWORD}@127.0.0.1:1/d",
+        f"mysql+pymysql://u:p@{PASSWORD}@127.0.0.1:1/d",
+        f"postgresql://u:p@/{PASSWORD}@127.0.0.1:1/d",
+    ],
+)
+def test_the_rest_of_a_password_with_an_unescaped_at_is_not_shown_as_a_host(url: str) -> None:
+    with pytest.raises(FatalError) as refused:
+        Database("SHOP_DB", {"SHOP_DB": url}).read(frozenset(), frozenset())
+    assert (refused.value.code, PASSWORD in str(refused.value)) == ("SOURCE_CONNECTION_MISSING", False)
+    assert "%40" in str(refused.value)
 
 
 @pytest.mark.parametrize(

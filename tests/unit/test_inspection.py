@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -63,6 +64,14 @@ def put(folder: Path, name: str, columns: dict[str, Any], **how: Any) -> None:
     path = folder / "shop" / "t" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path, **how)
+
+
+def metadata_with(folder: Path, row: str) -> Path:
+    metadata = folder / "metadata"
+    (metadata / "tables").mkdir(parents=True)
+    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
+    (metadata / "tables" / "shop.yaml").write_text(f"tables:\n- {row}\n")
+    return metadata
 
 
 def test_a_well_told_service_has_no_findings(tmp_path: Path) -> None:
@@ -133,7 +142,7 @@ def test_a_full_load_without_its_operation(tmp_path: Path) -> None:
     ],
 )
 def test_large_objects_that_were_cut(tmp_path: Path, lengths: tuple[int, ...], cut: bool) -> None:
-    texts = ["x" * length for length in lengths]
+    texts = [letter * length for letter, length in zip("xyz", lengths, strict=False)]
     put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"] * len(texts), "id": range(len(texts)), "blob": texts})
     if not cut:
         assert findings(tmp_path) == []
@@ -141,6 +150,46 @@ def test_large_objects_that_were_cut(tmp_path: Path, lengths: tuple[int, ...], c
     found = only(tmp_path, "INSPECT_LOB_TRUNCATED")
     assert found.evidence == "blob: 2 values of exactly 2 KB, none longer"
     assert "LobMaxSize" in found.setting
+
+
+@pytest.mark.parametrize("padding", [" ", "\0"])
+def test_what_fills_a_column_of_fixed_width_was_not_cut(tmp_path: Path, padding: str) -> None:
+    texts = [text.ljust(1024, padding) for text in ("a", "b", "c")]
+    put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"] * 3, "id": range(3), "name": texts})
+    assert findings(tmp_path) == []
+
+
+def test_one_value_that_comes_with_every_change_of_its_row_was_not_cut(tmp_path: Path) -> None:
+    put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"], "id": [1], "text": ["x" * 2048]})
+    for day in (1, 2):
+        put(tmp_path, f"2024010{day}-000000000.parquet", {**CHANGE, "text": ["x" * 2048]})
+    assert findings(tmp_path) == []
+    put(tmp_path, "20240103-000000000.parquet", {**CHANGE, "text": ["y" * 2048]})
+    assert only(tmp_path, "INSPECT_LOB_TRUNCATED").evidence == "text: 2 values of exactly 2 KB, none longer"
+
+
+def test_row_groups_of_few_long_rows_are_not_tiny(tmp_path: Path) -> None:
+    long = [hashlib.shake_128(bytes([n])).digest(60_000 + n) for n in range(100)]
+    put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"] * 100, "id": range(100), "scan": long}, row_group_size=50)
+    assert findings(tmp_path) == []
+
+
+def test_names_of_the_row_are_found_whatever_their_case(tmp_path: Path) -> None:
+    put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"], "ID": [1], "NOTE": ["2024-01-01 10:00:00"]})
+    spec = replace(SPEC, options={"types": {"note": "timestamp"}})
+    assert findings(tmp_path, spec) == []
+    put(tmp_path, "20240101-000000000.parquet", {"Op": ["U"], "ID": [2], "transact_seq": ["1"]})
+    assert only(tmp_path, "INSPECT_NO_BEFORE_IMAGES", spec).evidence.startswith("update of 2, which no row had")
+
+
+def test_keys_are_not_followed_through_more_rows_than_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"], "id": [1]})
+    for number in range(40):
+        put(tmp_path, f"20240101-0000{number:05}.parquet", {"Op": ["U"] * 4, "id": [2] * 4, "transact_seq": ["1"] * 4})
+    monkeypatch.setattr("airflow_gddl.inspection.looking.MOST_KEYED_ROWS", 120)
+    assert findings(tmp_path) == [], "25 footers tell of 100 rows, the files have 161"
+    monkeypatch.setattr("airflow_gddl.inspection.looking.MOST_KEYED_ROWS", 200)
+    assert only(tmp_path, "INSPECT_NO_BEFORE_IMAGES").evidence.startswith("update of 2, which no row had")
 
 
 def test_times_in_several_units(tmp_path: Path) -> None:
@@ -198,10 +247,7 @@ def test_the_command_prints_findings_and_says_so_by_its_status(
 def test_the_command_is_silent_of_what_is_well_and_refuses_what_is_not_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metadata = tmp_path / "metadata"
-    (metadata / "tables").mkdir(parents=True)
-    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
-    (metadata / "tables" / "shop.yaml").write_text("tables:\n- {table: shop.t, keys: [id]}\n")
+    metadata = metadata_with(tmp_path, "{table: shop.t, keys: [id]}")
     assert invoke(["inspect", "--metadata", str(metadata)], real()) == 2
     assert "INSPECT_NOTHING_FOUND" in capsys.readouterr().err
     landed(tmp_path / "landing")
@@ -209,3 +255,13 @@ def test_the_command_is_silent_of_what_is_well_and_refuses_what_is_not_there(
     assert "1 tables, no findings" in capsys.readouterr().out
     assert invoke(["inspect", "--metadata", str(metadata), "--table", "../x.y"], real()) == 2
     assert "TABLE_NAME_INVALID" in capsys.readouterr().err
+
+
+def test_files_that_the_row_says_another_service_writes_are_not_judged_by_the_rules_of_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = metadata_with(tmp_path, "{table: shop.t, keys: [id], dialect: debezium}")
+    event = {"after": [{"id": 1}], "op": ["c"], "ts_ms": [1], "source": [{"lsn": 1}]}
+    put(tmp_path / "landing", "20240101-000000000.parquet", event)
+    assert invoke(["inspect", "--metadata", str(metadata)], real()) == 2
+    assert "no table has files of AWS DMS there" in capsys.readouterr().err

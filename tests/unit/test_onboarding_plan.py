@@ -132,6 +132,15 @@ def test_changed_keys_are_written_with_their_evidence_and_told(source: Source) -
     assert codes(plan) == [("shop.a", "ONBOARD_KEYS_CHANGED")]
 
 
+def test_a_table_of_a_schema_that_was_not_asked_for_is_not_missed(source: Source) -> None:
+    source.apply(table("a"))
+    folder, names = LocalFolder(source.folder), frozenset({"shop.a"})
+    facts = SourceFacts(
+        origin="database", tables=(), schemas=frozenset({"other"}), names=names, shown=frozenset({"other"})
+    )
+    assert codes(make_plan(folder, read_settings(folder, {}), "shop", facts, {})) == []
+
+
 def test_a_key_that_turns_up_enables_the_table(source: Source) -> None:
     source.apply(table("a", None))
     plan = source.apply(table("a", "id"))
@@ -321,6 +330,7 @@ def test_keys_that_no_table_can_have_leave_their_table_out(source: Source, colum
         ({TABLES: "tables: 7\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({KEYS: "keys: {shop.b: id}\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({TABLES: "tables: [{table: shop.b, keys: [id]}]\n"}, "ONBOARD_UNEDITABLE"),
+        ({TABLES: "tables:\n- {table: shop.b, keys: [id]}\t# libyaml takes this tab\n"}, "ONBOARD_UNEDITABLE"),
         ({MEMORY: "{}}"}, "ONBOARD_MEMORY_INVALID"),
         ({MEMORY: '{"tables": {"shop.a": {"keys": "id"}}}'}, "ONBOARD_MEMORY_INVALID"),
     ],

@@ -122,6 +122,23 @@ def test_values_are_taken_out(paths: list[tuple[int | str, ...]], left: dict[str
     assert "# the end" in text.result()
 
 
+@pytest.mark.parametrize(
+    ("row", "left"),
+    [
+        ("{\n    table: a,  # ask b\n    size: large,\n  }\n", "{\n    table: a,  # ask b\n  }\n"),
+        ("{\n    table: a  # ask b\n    , size: large  # big\n  }\n", "{\n    table: a  # ask b  # big\n  }\n"),
+        ("{\n    size: large,  # big\n    # ask b\n    table: a}\n", "{\n    \n    # ask b\n    table: a}\n"),
+        ("size: large  # big\n    # ask b\n    table: a\n", "\n    # ask b\n    table: a\n"),
+        ("# ask b\n    table: a\n    size: large  # big\n", "# ask b\n    table: a\n"),
+    ],
+)
+def test_comments_about_the_values_that_stay_stay(row: str, left: str) -> None:
+    text = YamlText(f"tables:\n  - {row}")
+    text.remove(("tables", 0, "size"))
+    assert text.result() == f"tables:\n  - {left}"
+    assert yaml_file.read(text.result()) == {"tables": [{"table": "a"}]}
+
+
 def test_rows_come_behind_the_last_one() -> None:
     text = YamlText(TEXT)
     text.append(("tables",), [({"table": "shop.d"}, "new\nhere"), ({"table": "shop.e"}, "")])

@@ -190,6 +190,13 @@ def test_jobs_that_go_on_hold_triggers_elsewhere_and_workers_here() -> None:
     )
 
 
+def test_triggers_of_starts_alone_are_not_said_to_be_those_of_continuous_pipelines() -> None:
+    rows = [*tables(1001, size="medium", schedule="0 6 * * *"), table(2000, size="medium", schedule="continuous")]
+    told = advice(planned(rows), "TRIGGERS_OVER_CAPACITY")
+    assert told.message == "1,001 triggers at once; the triggerers of airflow serve 1,000"
+    assert told.change == "2 triggerers (--triggers 2000), or starts spread over more minutes"
+
+
 def test_continuous_pipelines_are_at_work_all_the_time() -> None:
     rows = [*tables(3, size="large", schedule="continuous"), table(9, size="large", schedule="0 6 * * *")]
     assert figure(planned(rows), "worker_tasks") == (4, 32)
