@@ -50,6 +50,12 @@ class Lake:
         assert result.status == "succeeded", result.error
         return result
 
+    def refused(self) -> str:
+        """The code with which a run fails."""
+        (result,) = self._engine.run(self._job())
+        assert result.error is not None
+        return result.error.code
+
     def break_off(self, step: str) -> None:
         """A run that dies once the step is done."""
         breaker = Breaker({self._spec.table: Break(step)})
@@ -71,7 +77,13 @@ class Lake:
         )
 
     def changes(self) -> int:
-        return len(self._engine.read(self._layout.changes))
+        return len(self.change_rows())
+
+    def change_rows(self) -> list[dict[str, Any]]:
+        return sorted(self._engine.read(self._layout.changes), key=lambda row: row["_gddl"]["position"])
+
+    def columns(self) -> set[str]:
+        return {name for row in self._engine.read(self._layout.replica) for name in row}
 
 
 def warnings_of(result: JobResult) -> list[str]:
@@ -192,6 +204,102 @@ _FIELDS: dict[str, dict[str, Any]] = {
 _ROW = {"id": 1, "at": 1704067200123456, "day": 19723}
 
 
+@pytest.mark.parametrize("source", [
+    {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0, "ts_ms": 2},
+    {"connector": "sqlserver", "commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003",
+     "ts_ms": 2},
+])  # fmt: skip
+def test_places_in_another_kind_of_log_are_refused(engine: EnginePort, tmp_path: Path, source: dict[str, Any]) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.run()
+    other = lake.land(text({**event("u", {"id": 1, "v": "b"}), "source": source}))
+    assert lake.refused() == "SEQUENCE_WIDTH"
+    assert lake.replica("v") == [("a",)]
+    Path(other).unlink()
+    lake.land(text(event("u", {"id": 1, "v": "c"}, 2)))
+    lake.run()
+    assert lake.replica("v") == [("c",)]
+
+
+def test_another_kind_of_source_goes_on_with_times_first(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, sequence_by=["_dbz_ts", "_dbz_sequence"])
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    mysql = {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0, "ts_ms": 2}
+    lake.land(text({**event("u", {"id": 1, "v": "b"}), "source": mysql}))
+    lake.run()
+    assert lake.replica("v") == [("b",)]
+
+
+def test_files_of_something_else_stand_beside_good_ones(engine: EnginePort, tmp_path: Path) -> None:
+    """Topics that a sink has put into the table's folder; the next version of the file is looked at again."""
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.land(text({"ts_ms": 5}))
+    lake.land(text({"status": "BEGIN", "id": "571:53195829", "event_count": None, "ts_ms": 5}))
+    lake.land(text({"source": {"server": "shop"}, "databaseName": "shop", "ddl": "CREATE TABLE t (id int)"}))
+    torn = Path(lake.land(text(event("u", {"id": 1, "v": "b"}, 2), event("u", {"id": 1, "v": "c"}, 3))[:-9]))
+    bare = {name: part for name, part in event("c", {"id": 2, "v": "x"}).items() if name != "source"}
+    lake.land(text(bare))
+    assert warnings_of(lake.run()) == ["FILE_UNREADABLE"]
+    assert [error["code"] for error in lake.errors()] == ["FILE_UNREADABLE"] * 5
+    assert lake.replica("id", "v") == [(1, "a")]
+    torn.write_text(text(event("u", {"id": 1, "v": "b"}, 2), event("u", {"id": 1, "v": "c"}, 3)))
+    lake.run()
+    assert lake.replica("id", "v") == [(1, "c")]
+    assert [error["resolved_at"] is None for error in lake.errors()].count(False) == 1
+
+
+def test_a_file_of_another_table_stops_this_one_alone(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.run()
+    other = lake.land(text(event("c", {"customer": 1, "name": "x"}, 2)))
+    lake.land(text(event("u", {"id": 1, "v": "b"}, 3)))
+    assert lake.refused() == "KEY_COLUMN_MISSING"
+    Path(other).unlink()
+    lake.run()
+    assert lake.replica("id", "v") == [(1, "b")]
+
+
+def test_deletes_that_tell_no_key_go_to_the_quarantine(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.land(text(event("d", None, 2)))
+    assert lake.run().quarantined == 1
+    assert [error["code"] for error in lake.errors()] == ["KEY_NULL"]
+    assert lake.replica("id") == [(1,)]
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_before_images_are_kept_and_move_rows(engine: EnginePort, tmp_path: Path, form: str) -> None:
+    """The table's key is not the topic's: Debezium tells of its update as of any other column's."""
+    lake = Lake(engine, tmp_path, keys=["mail"], before_image_prefix="BI_")
+    lake.land(text(event("c", {"id": 1, "mail": "a", "v": "x"})))
+    update = event("u", {"id": 1, "mail": "b", "v": "y"}, 2) | {"before": {"id": 1, "mail": "a", "v": "x"}}
+    lake.land(text(update) if form == "json" else enveloped(update), form)
+    lake.run()
+    assert lake.replica("mail", "v") == [("b", "y")]
+    assert "BI_mail" not in lake.columns()
+    assert [(row["v"], row["BI_mail"], row["BI_v"]) for row in lake.change_rows()] == [
+        ("x", None, None), ("y", "a", "x"),
+    ]  # fmt: skip
+
+
+def enveloped(*events: Mapping[str, Any]) -> bytes:
+    """Parquet as Confluent's sink writes it."""
+    return _parquet(pa.Table.from_pylist([dict(found) for found in events]))
+
+
+def test_tombstones_in_parquet_are_nothing(engine: EnginePort, tmp_path: Path) -> None:
+    """Aiven's sink puts the record beside its key and offset."""
+    lake = Lake(engine, tmp_path)
+    lake.land(_parquet(pa.Table.from_pylist([
+        {"offset": 1, "value": event("c", {"id": 1, "v": "a"})}, {"offset": 2, "value": None},
+    ])), "parquet")  # fmt: skip
+    assert (lake.run().rows_read, lake.replica("id", "v"), lake.errors()) == (1, [(1, "a")], [])
+
+
 def _named_json() -> str:
     return wrapped(_FIELDS, event("c", _ROW))
 
@@ -209,6 +317,10 @@ def _named_parquet() -> bytes:
         "before": pa.array([None], row), "after": pa.array([_ROW], row), "op": pa.array(["c"]),
         "source": pa.array([{"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0}], source),
     }).replace_schema_metadata({"parquet.avro.schema": json.dumps(schema)})  # fmt: skip
+    return _parquet(table)
+
+
+def _parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink)
     return sink.getvalue()

@@ -22,45 +22,62 @@ from spark_jobs.dialects.debezium.values import array_of, kind_for, unavailable_
 _AVRO = b"parquet.avro.schema"
 
 
-def read_parquet(data: bytes, options: DebeziumOptions) -> pa.Table:
+def read_parquet(data: bytes, options: DebeziumOptions, before_images: str | None = None) -> pa.Table:
     """
+    Args:
+        before_images: prefix of the columns of rows before updates; null: these are left out.
+
     Raises:
         ValueError: its columns are not those of an envelope.
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
     table = _envelopes(pq.ParquetFile(io.BytesIO(data)).read(use_threads=False))
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
-    deleted = pa.array([op == "d" for op in raw], pa.bool_())
     fields = _names_of_types(table.schema.metadata or {})
     data_columns: dict[str, pa.Array] = {}
     kept: dict[str, Sequence[bool]] = {}
-    for name, values in _row_columns(table, deleted).items():
+    for name, values in _row_columns(table, raw).items():
         found, flags = _available(values, options)
         if any(flags):
             kept[name] = flags
         data_columns[name] = _meant(found, _kind(name, fields, options))
-    sources = [source or {} for source in table.column("source").to_pylist()] if "source" in table.column_names else []
+    if before_images is not None:
+        for name, values in _before(table, raw).items():
+            found, _ = _available(values, options)
+            data_columns[f"{before_images}{name}"] = _meant(found, _kind(name, fields, options))
+    sources = [source or {} for source in table.column("source").to_pylist()]
     ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
-    return with_technical(ops, data_columns, sources or [{}] * table.num_rows, kept)
+    return with_technical(ops, data_columns, sources, kept)
 
 
 def _envelopes(table: pa.Table) -> pa.Table:
     """The envelopes, out of the `value` that sinks put beside `key` and `offset`."""
     if "op" not in table.column_names and (inner := _parts(table, "value")):
-        table = pa.table(inner).replace_schema_metadata(table.schema.metadata)
-    if "op" not in table.column_names or not (_parts(table, "before") or _parts(table, "after")):
+        there = table.column("value").is_valid()  # the others are tombstones
+        table = pa.table(inner).replace_schema_metadata(table.schema.metadata).filter(there)
+    if not {"op", "source"} <= {*table.column_names} or not (_parts(table, "before") or _parts(table, "after")):
         raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
     return table
 
 
-def _row_columns(table: pa.Table, deleted: pa.Array) -> dict[str, pa.Array]:
+def _row_columns(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
     """Columns of the row after, for deletes of the row before."""
+    deleted = pa.array([op == "d" for op in ops], pa.bool_())
     after, before = _parts(table, "after"), _parts(table, "before")
     found = {}
     for name in dict.fromkeys((*after, *before)):
         empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
         found[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
     return found
+
+
+def _before(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
+    """Columns of the row before, for updates; none where nothing is told."""
+    if "u" not in ops or table.column("before").null_count == table.num_rows:
+        return {}
+    updated = pa.array([op == "u" for op in ops], pa.bool_())
+    return {name: _chosen(updated, found, pa.nulls(len(found), found.type))
+            for name, found in _parts(table, "before").items()}  # fmt: skip
 
 
 def _chosen(where: pa.Array, yes: pa.Array, no: pa.Array) -> pa.Array:

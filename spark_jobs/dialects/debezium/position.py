@@ -1,8 +1,9 @@
 """Where a change stands in its source's log, as text that compares as the log does; pure.
 
 Compared are changes of one key, never of different ones; what orders them is told connector by connector in
-docs/debezium.md. Parts are digits of fixed width. A Kafka offset is no part of it: a connector that starts again sends
-events again, under new offsets.
+docs/debezium.md. Parts are digits of fixed width, so that all places of a connector are equally long, and no two kinds
+of connector have places of one length. A Kafka offset is no part of it: a connector that starts again sends events
+again, under new offsets.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ def position(source: Source) -> str | None:
         return None if find is None else find(source)
     except (ValueError, TypeError):
         return None
+
+
+def is_placed(source: Source) -> bool:
+    """Whether the connector is one that tells a place, be it readable here or not."""
+    return str(source.get("connector")) in _BY_CONNECTOR
 
 
 def commit_time(source: Source) -> datetime | None:
