@@ -168,6 +168,18 @@ def test_events_that_were_sent_again_change_nothing(engine: EnginePort, tmp_path
     assert (result.redelivered, result.changes_written, lake.changes()) == (2, 0, 2)
 
 
+def test_a_change_is_known_again_beside_changes_with_more_columns(engine: EnginePort, tmp_path: Path) -> None:
+    """What it carries is told otherwise there: its file has a column that it lacks."""
+    lake = Lake(engine, tmp_path)
+    update = event("u", {"id": 1, "v": "b"}, 2)
+    lake.land(text(event("c", {"id": 1, "v": "a"}), update))
+    lake.run()
+    lake.land(text(update, event("u", {"id": 1, "v": "c", "w": 1}, 3)))
+    result = lake.run()
+    assert (result.redelivered, lake.changes(), warnings_of(result)) == (1, 3, [])
+    assert lake.replica("id", "v", "w") == [(1, "c", 1)]
+
+
 def test_a_source_without_places_is_ordered_by_time_and_then_offset(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     source = {"connector": "vitess", "ts_ms": 1000}

@@ -20,7 +20,8 @@ from spark_jobs.dialects.debezium.fractions import Written, digits
 
 Value = Any
 _DAY_US = 86_400_000_000
-_MOST_DIGITS = 38
+MOST_DIGITS = 38
+"""Of a decimal in a lake."""
 _FINER = re.compile(r"\.\d{6}\d*[1-9]")
 """A part of a second finer than a microsecond, which Python would cut off."""
 
@@ -125,7 +126,7 @@ def _unscaled(value: Value, scale: int) -> Decimal:
 
 def _decimal(parameters: Mapping[str, Any]) -> Kind:
     scale = int(parameters.get("scale", 0))
-    precision = min(int(parameters.get("connect.decimal.precision", _MOST_DIGITS)), _MOST_DIGITS)
+    precision = min(int(parameters.get("connect.decimal.precision", MOST_DIGITS)), MOST_DIGITS)
 
     def exact(value: Value) -> Decimal:
         if isinstance(value, (int, float, Decimal)):  # the converter's decimal.format NUMERIC

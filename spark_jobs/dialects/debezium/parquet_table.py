@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.debezium import DebeziumOptions
-from spark_jobs.dialects.debezium.connect_types import Kind, named_kind
+from spark_jobs.dialects.debezium.connect_types import MOST_DIGITS, Kind, named_kind
 from spark_jobs.dialects.debezium.events import OPERATIONS
 from spark_jobs.dialects.debezium.technical import with_technical
-from spark_jobs.dialects.debezium.values import array_of, kind_for, unavailable_forms
+from spark_jobs.dialects.debezium.values import array_of, kind_for, texts, unavailable_forms
 
 _AVRO = b"parquet.avro.schema"
 
@@ -122,9 +122,19 @@ def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
     own = values.type
     if pt.is_time(own):
         return pa.array([None if v is None else _time_text(v) for v in values.to_pylist()], pa.string())
+    if pt.is_decimal(own) and own.precision > MOST_DIGITS:  # Connect's converter says 64 where the source says nothing
+        return _short(values)
     if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
         return values
     return array_of(values.to_pylist(), kind)
+
+
+def _short(values: pa.Array) -> pa.Array:
+    """Numbers in as many digits as a lake's decimals have; as text where one needs more."""
+    try:
+        return values.cast(pa.decimal128(MOST_DIGITS, values.type.scale))
+    except (pa.ArrowException, ValueError):
+        return texts(values)
 
 
 def _time_text(value: time) -> str:
@@ -138,20 +148,27 @@ def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
         schema = json.loads(metadata.get(_AVRO, b"{}"))
     except ValueError:
         return {}
-    records = {found.get("name"): found for found in _records(schema)}
+    records = {str(found.get("name")).rpartition(".")[2]: found for found in _records(schema)}
     for part in ("after", "before"):
         for row in _branches(_field(schema, part)):
-            record = records.get(row.get("name") if isinstance(row, dict) else str(row).rpartition(".")[2])
+            record = _resolved(row, records)
             if record is not None:
-                return _connect_names(record)
+                return _connect_names(record, records)
     return {}
 
 
-def _connect_names(record: Mapping[str, Any]) -> dict[str, str]:
+def _resolved(kind: Any, records: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """A record is described once, where it comes first, and named after that."""
+    name = kind.get("name") if isinstance(kind, dict) else kind
+    return records.get(str(name).rpartition(".")[2])
+
+
+def _connect_names(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     named = {}
-    for field in record.get("fields") or ():
-        for branch in _branches(field.get("type")):
-            if isinstance(branch, dict) and isinstance(branch.get("connect.name"), str):
+    for field in row.get("fields") or ():
+        for kind in _branches(field.get("type")):
+            branch = kind if isinstance(kind, dict) else _resolved(kind, records)
+            if branch is not None and isinstance(branch.get("connect.name"), str):
                 named[field["name"]] = branch["connect.name"]
     return named
 

@@ -17,7 +17,7 @@ from typing import Any
 Source = Mapping[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_LSN = "00000000:00000000:0000"
+_HEX_DIGIT = re.compile(r"[0-9a-f]")
 _LSN = re.compile(r"[0-9a-f]+(?::[0-9a-f]+)+")
 _FILE_NUMBER = re.compile(r"(\d+)$")
 _HEX = re.compile(r"(?:0x)?([0-9a-f]+)", re.IGNORECASE)
@@ -83,12 +83,13 @@ def _mysql(source: Source) -> str | None:
 
 def _sqlserver(source: Source) -> str | None:
     """LSN of the commit, LSN of the change (none in a snapshot), and which half of an update of a key it is."""
-    commit, change = source.get("commit_lsn"), source.get("change_lsn") or _NO_LSN
-    if not isinstance(commit, str) or not isinstance(change, str):
+    commit = str(source.get("commit_lsn")).lower()
+    change = str(source.get("change_lsn") or "null").lower()
+    if change == "null":
+        change = _HEX_DIGIT.sub("0", commit)  # as long as Db2's or SQL Server's own
+    if not _LSN.fullmatch(commit) or not _LSN.fullmatch(change):
         return None
-    if not _LSN.fullmatch(commit.lower()) or not _LSN.fullmatch(change.lower()):
-        return None
-    return f"{commit.lower()}.{change.lower()}.{_number(source.get('event_serial_no') or 0, 10)}"
+    return f"{commit}.{change}.{_number(source.get('event_serial_no') or 0, 10)}"
 
 
 def _oracle(source: Source) -> str | None:
