@@ -156,7 +156,11 @@ class Source:
             self.records.append((row["id"], None))
 
     def _row(self, key: int) -> Row:
-        row = {"id": key, "name": self.rng.choice(_TEXTS), "big": self.rng.choice((None, "small", "apart 1", "apart 2"))}
+        row = {
+            "id": key,
+            "name": self.rng.choice(_TEXTS),
+            "big": self.rng.choice((None, "small", "apart 1", "apart 2")),
+        }
         return row | ({"extra": self.rng.choice((None, 1, 2))} if self._wide else {})
 
     def _updated(self, row: Row) -> Row:

@@ -18,7 +18,6 @@ from tests.debezium.sinking import Files, sunk
 from tests.debezium.source import Source
 from tests.spark.playing import drawn, examples
 
-
 TABLE = TableSpec(table="shop.t", keys=("id",), dialect="debezium")
 
 

@@ -48,7 +48,7 @@ class Events:
 
     Attributes:
         broken: place in `found` to original text of what is no event; `NO_EVENT` stands there.
-        versions: the `fields` of events, each that differs from the one before it once, and no empty ones.
+        versions: the `fields` of events, each once, and no empty ones.
         text: all of the file.
     """
 
@@ -102,20 +102,24 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
 
 
 class _Schemas:
-    """Of the schemas that come with records, those that differ from the one before."""
+    """The schemas that come with records, each once."""
 
     def __init__(self) -> None:
-        self.versions: list[Mapping[str, Schema]] = []
-        self._last: Schema | None = None
+        self._known: list[tuple[Schema, Mapping[str, Schema]]] = []
+
+    @property
+    def versions(self) -> list[Mapping[str, Schema]]:
+        return [fields for _, fields in self._known]
 
     def fields(self, schema: Schema | None) -> Mapping[str, Schema]:
-        """Of the columns; the same object as long as the schema is the same."""
+        """Of the columns; the same object for equal schemas."""
         if schema is None:
             return NO_EVENT.fields
-        if schema is not self._last and schema != self._last:
-            self.versions.append(_row_fields(schema))
-        self._last = schema
-        return self.versions[-1]
+        for known, fields in reversed(self._known):
+            if schema is known or schema == known:
+                return fields
+        self._known.append((schema, _row_fields(schema)))
+        return self._known[-1][1]
 
 
 def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
