@@ -141,6 +141,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedGroup], stored: Stored, 
         sequence=sequence,
         sequence_type=kind,
         technical=technical,
+        told_of_files=(dialect.carried,) if dialect.carried is not None else (),
         lacking=_lacking(spec, plan.target, schemas, technical),
     )
     warnings = list(unknown_columns([[n for n, _ in d.selectable] for d in delivered], SelectionRules.of(spec)))

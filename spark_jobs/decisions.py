@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.figures import Figures, Overlap
 from spark_jobs.intake import Intake
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.sequence import is_after, require_one_width
+from spark_jobs.plan.sequence import is_after, require_one_length, require_one_width
 
 _SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
 
 
-def require_sound(spec: TableSpec, intake: Intake, state: TableState) -> None:
+def require_sound(dialect: Dialect, intake: Intake, state: TableState) -> None:
     """Refuse, before anything is written, what no row may decide for itself."""
-    figures = intake.figures
+    spec, figures = dialect.spec, intake.figures
     if intake.rows_by_footer is not None and intake.rows_by_footer != figures.rows:
         raise FatalError(
             "BATCH_UNBALANCED",
@@ -35,6 +35,9 @@ def require_sound(spec: TableSpec, intake: Intake, state: TableState) -> None:
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
     require_one_width(figures.widths, state.max_sequence, spec.table)
+    if dialect.of_one_length and intake.schema.shape.sequence in [(name,) for name in dialect.total_order]:
+        ends = [end for f in figures.files.values() for end in (f.min_sequence, f.max_sequence)]
+        require_one_length([end for end in (*ends, state.max_sequence) if end is not None], spec.table)
 
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:

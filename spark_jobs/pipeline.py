@@ -186,7 +186,7 @@ def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingeste
         return Ingested(bad_files=bad_files)
     intake = work.intake
     outcome.warn(notices.of_erased(intake.erased))
-    require_sound(run.spec, intake, state)
+    require_sound(run.dialect, intake, state)
     batch.claim.check()
     if intake.schema.schemas != state.schemas:
         batch.ledger.write_plan(replace(plan, schemas=intake.schema.schemas))

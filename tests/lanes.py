@@ -37,6 +37,12 @@ _LONG_ON_SPARK = {
         "test_a_source_without_places_is_ordered_by_time_and_then_offset",
         "test_a_file_of_nothing_but_tombstones_and_truncates",
     ),
+    "test_wrong_files": (
+        "test_places_in_another_kind_of_log_are_refused",
+        "test_another_kind_of_source_goes_on_with_times_first",
+        "test_a_file_of_another_table_stops_this_one_alone",
+        "test_deletes_that_tell_no_key_go_to_the_quarantine",
+    ),
     "test_simulated": ("test_the_replica_is_the_truth",),
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_bounded_batches": ("test_killed_in_the_middle_of_many_batches",),

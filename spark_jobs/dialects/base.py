@@ -35,6 +35,7 @@ class Dialect(ABC):
         malformed: what is wrong with a row that a `Probed.malformed` marks.
         total_order: columns that the service may add, each of which orders changes totally; the first that comes
             is taken.
+        of_one_length: texts in `total_order` compare only where they are equally long.
         carried: column that the service adds to list the columns that an update carries; null: it adds none.
     """
 
@@ -45,6 +46,7 @@ class Dialect(ABC):
     operations: ClassVar[str] = "I, U, D"
     malformed: ClassVar[str] = "the line has more or fewer fields than columns"
     total_order: ClassVar[tuple[str, ...]] = ()
+    of_one_length: ClassVar[bool] = False
     carried: ClassVar[str | None] = None
 
     @abstractmethod

@@ -80,3 +80,10 @@ def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
     for file in files:
         found.setdefault(file.signature, []).append(file)
     return [tuple(group) for group in found.values()]
+
+
+def begin_a_table(files: Iterable[Probed]) -> bool:
+    """Whether a table that is not there yet can be made of these files; of those without any row nobody knows its keys'
+    types.
+    """
+    return any(not file.translated or file.rows for file in files)

@@ -25,6 +25,7 @@ class Shape:
         sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
+        told_of_files: data columns that tell of the file that a change came in, and so may differ in another delivery.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
     """
 
@@ -36,6 +37,7 @@ class Shape:
     sequence: tuple[str, ...] = ()
     sequence_type: str = "string"
     technical: tuple[str, ...] = ()
+    told_of_files: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -52,6 +54,11 @@ class Shape:
     def change_columns(self) -> tuple[str, ...]:
         """Columns of the change table but `_gddl`."""
         return self.columns + tuple(c.name for c in self.before)
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """Columns that two deliveries of one change share."""
+        return tuple(name for name in self.change_columns if name not in self.told_of_files)
 
     @property
     def partial(self) -> bool:

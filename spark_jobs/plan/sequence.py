@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -49,4 +50,23 @@ def require_one_width(widths: tuple[int, int] | None, known: str | None, table: 
             "which don't compare as text",
             remedy="deliver them with a fixed width or as a number, or declare `options.types` (e.g. decimal(38,0)) "
             "for the column and run a full refresh",
+        )
+
+
+def require_one_length(sequences: Iterable[str], table: str) -> None:
+    """Refuse places in the logs of different kinds of sources: one would be before or after the other by chance.
+
+    Args:
+        sequences: least and greatest ones of what is at hand and of what was ingested, JSON text.
+
+    Raises:
+        FatalError: `SEQUENCE_WIDTH`.
+    """
+    examples = {len(text): text for text in map(json.loads, sequences) if isinstance(text, str)}
+    if len(examples) > 1:
+        raise FatalError(
+            "SEQUENCE_WIDTH",
+            f"{table}: places in different kinds of logs don't compare: {', '.join(examples.values())}",
+            remedy="take files of another connector out of the landing folder; where the source itself has changed, "
+            "set sequence_by to columns that both have (a time first) and run a full refresh",
         )

@@ -14,7 +14,7 @@ from spark_jobs.plan.files import PlannedFile
 from spark_jobs.storage import Storage
 
 
-def look(folder: Path, content: bytes | str, **options: Any) -> Probed:
+def look(folder: Path, content: bytes | str, *, before_image_prefix: str | None = None, **options: Any) -> Probed:
     """
     Raises:
         QuarantinableError: as `Dialect.probe`.
@@ -23,7 +23,8 @@ def look(folder: Path, content: bytes | str, **options: Any) -> Probed:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     file = PlannedFile(path=str(path), kind="change", format="json", size=path.stat().st_size, etag="", modified="",
                        fingerprint="", generation=1)  # fmt: skip
-    spec = TableSpec(table="shop.t", keys=("id",), dialect="debezium", options=options)
+    spec = TableSpec(table="shop.t", keys=("id",), dialect="debezium", options=options,
+                     before_image_prefix=before_image_prefix)  # fmt: skip
     return dialect_of(spec).probe(Storage(), file)
 
 

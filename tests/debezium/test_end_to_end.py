@@ -3,79 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
-from spark_jobs.job import run_job
-from tests.conftest import LocalPort
+from tests.debezium.lake import Lake, enveloped, parquet, warnings_of
 from tests.debezium.looking import event, text, wrapped
 from tests.engine_port import EnginePort
-from tests.spark.breaking import Break, Breaker
 
 _PLACEHOLDER = "__debezium_unavailable_value"
-
-
-class Lake:
-    """A table `shop.t` of Debezium's files."""
-
-    def __init__(self, engine: EnginePort, root: Path, **row: Any) -> None:
-        self._engine = engine
-        self._roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-        self._spec = decode(TableSpec, {"table": "shop.t", "keys": ["id"], "dialect": "debezium", **row})
-        self._layout = Layout.of(self._roots, self._spec)
-        self._offset = 0
-
-    def land(self, content: str | bytes, ending: str = "json") -> str:
-        """Under the name that Confluent's sink would give it."""
-        path = Path(self._layout.landing) / f"partition=0/shop.t+0+{self._offset:010d}.{ending}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        self._offset += 100
-        return str(path)
-
-    def run(self, **options: Any) -> JobResult:
-        (result,) = self._engine.run(self._job(**options))
-        assert result.status == "succeeded", result.error
-        return result
-
-    def break_off(self, step: str) -> None:
-        """A run that dies once the step is done."""
-        breaker = Breaker({self._spec.table: Break(step)})
-        port = self._engine
-        assert isinstance(port, LocalPort)
-        runtime = replace(port.runtime, observe=breaker)
-        (outcome,) = run_job(port.tiered(self._job()), runtime, lambda _: None)
-        assert (outcome.result.status, breaker.done) == ("failed", {self._spec.table})
-
-    def _job(self, **options: Any) -> JobSpec:
-        return JobSpec(run_id="r", roots=self._roots, tables=(self._spec,), options=JobOptions(**options))
-
-    def replica(self, *columns: str) -> list[tuple[Any, ...]]:
-        return sorted(tuple(row[name] for name in columns) for row in self._engine.read(self._layout.replica))
-
-    def errors(self) -> list[Mapping[str, Any]]:
-        return sorted(
-            self._engine.read(self._layout.errors), key=lambda row: (row["source_file"], row["position"] or 0)
-        )
-
-    def changes(self) -> int:
-        return len(self._engine.read(self._layout.changes))
-
-
-def warnings_of(result: JobResult) -> list[str]:
-    return sorted(warning.code for warning in result.warnings)
 
 
 def test_values_that_were_not_sent_are_kept(engine: EnginePort, tmp_path: Path) -> None:
@@ -121,31 +60,6 @@ def test_an_updated_key_moves_the_row(engine: EnginePort, tmp_path: Path) -> Non
     assert lake.replica("id", "v") == [(2, "a")]
 
 
-def test_bad_records_go_to_the_quarantine_as_they_came(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path)
-    lost = event("c", {"id": 6, "v": "b"}, 6) | {"source": {"connector": "postgresql"}}
-    odd = text(event("t", None, 3), event("m", {"id": 3}, 4), event("d", None, 5), lost)
-    lake.land(text(event("c", {"id": 1, "v": "a"}), {"neither": "nor"}) + "broken\n" + odd)
-    result = lake.run()
-    assert (result.rows_read, result.changes_written, result.quarantined) == (7, 1, 6)
-    found = [(row["position"], row["code"]) for row in lake.errors()]
-    assert found == [(1, "ROW_MALFORMED"), (2, "ROW_MALFORMED"), (3, "OP_UNKNOWN"), (4, "OP_UNKNOWN"), (5, "KEY_NULL"),
-                     (6, "SEQUENCE_NULL")]  # fmt: skip
-    records = [json.loads(row["record"]) for row in lake.errors()]
-    assert [record.get("line") for record in records[:3]] == ['{"neither": "nor"}', "broken", None]
-    assert "truncate (t) empties nothing" in lake.errors()[2]["reason"]
-    assert lake.replica("id", "v") == [(1, "a")]
-
-
-def test_a_mask_keeps_texts_out_that_nobody_could_mask(engine: EnginePort, tmp_path: Path) -> None:
-    lake = Lake(engine, tmp_path, mask={"pin": "hash"})
-    lake.land(text(event("c", {"id": 1, "pin": "1234"}), {"pin": "secret"}))
-    lake.run()
-    (error,) = lake.errors()
-    assert error["code"] == "ROW_MALFORMED"
-    assert "secret" not in str(error)
-
-
 def test_events_that_were_sent_again_change_nothing(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     events = text(event("c", {"id": 1, "v": "a"}, 1), event("u", {"id": 1, "v": "b"}, 2))
@@ -154,6 +68,18 @@ def test_events_that_were_sent_again_change_nothing(engine: EnginePort, tmp_path
     lake.land(events)
     result = lake.run()
     assert (result.redelivered, result.changes_written, lake.changes()) == (2, 0, 2)
+
+
+def test_a_change_is_known_again_beside_changes_with_more_columns(engine: EnginePort, tmp_path: Path) -> None:
+    """What it carries is told otherwise there: its file has a column that it lacks."""
+    lake = Lake(engine, tmp_path)
+    update = event("u", {"id": 1, "v": "b"}, 2)
+    lake.land(text(event("c", {"id": 1, "v": "a"}), update))
+    lake.run()
+    lake.land(text(update, event("u", {"id": 1, "v": "c", "w": 1}, 3)))
+    result = lake.run()
+    assert (result.redelivered, lake.changes(), warnings_of(result)) == (1, 3, [])
+    assert lake.replica("id", "v", "w") == [(1, "c", 1)]
 
 
 def test_a_source_without_places_is_ordered_by_time_and_then_offset(engine: EnginePort, tmp_path: Path) -> None:
@@ -175,10 +101,21 @@ def test_a_file_of_nothing_but_tombstones_and_truncates(engine: EnginePort, tmp_
     assert lake.replica("id", "v") == [(1, "a")]
 
 
+def test_a_table_begins_with_its_first_row(engine: EnginePort, tmp_path: Path) -> None:
+    """Of tombstones alone nobody knows the type of its key."""
+    lake = Lake(engine, tmp_path)
+    lake.land(text(None, None))
+    lake.run()
+    assert lake.replica("id") == []
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.run()
+    assert (lake.replica("id", "v"), lake.run().batches) == ([(1, "a")], 0)
+
+
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_types_that_the_schema_names(engine: EnginePort, tmp_path: Path, form: str) -> None:
     lake = Lake(engine, tmp_path)
-    lake.land(_named_json() if form == "json" else _named_parquet(), form)
+    lake.land(_named_json() if form == "json" else _namedparquet(), form)
     lake.run()
     ((identity, at, day),) = lake.replica("id", "at", "day")
     assert (identity, at.isoformat(), day.isoformat()) == (1, "2024-01-01T00:00:00.123456", "2024-01-01")
@@ -192,11 +129,35 @@ _FIELDS: dict[str, dict[str, Any]] = {
 _ROW = {"id": 1, "at": 1704067200123456, "day": 19723}
 
 
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_before_images_are_kept_and_move_rows(engine: EnginePort, tmp_path: Path, form: str) -> None:
+    """The table's key is not the topic's: Debezium tells of its update as of any other column's."""
+    lake = Lake(engine, tmp_path, keys=["mail"], before_image_prefix="BI_")
+    lake.land(text(event("c", {"id": 1, "mail": "a", "v": "x"})))
+    update = event("u", {"id": 1, "mail": "b", "v": "y"}, 2) | {"before": {"id": 1, "mail": "a", "v": "x"}}
+    lake.land(text(update) if form == "json" else enveloped(update), form)
+    lake.run()
+    assert lake.replica("mail", "v") == [("b", "y")]
+    assert "BI_mail" not in lake.columns()
+    assert [(row["v"], row["BI_mail"], row["BI_v"]) for row in lake.change_rows()] == [
+        ("x", None, None), ("y", "a", "x"),
+    ]  # fmt: skip
+
+
+def test_tombstones_in_parquet_are_nothing(engine: EnginePort, tmp_path: Path) -> None:
+    """Aiven's sink puts the record beside its key and offset."""
+    lake = Lake(engine, tmp_path)
+    lake.land(parquet(pa.Table.from_pylist([
+        {"offset": 1, "value": event("c", {"id": 1, "v": "a"})}, {"offset": 2, "value": None},
+    ])), "parquet")  # fmt: skip
+    assert (lake.run().rows_read, lake.replica("id", "v"), lake.errors()) == (1, [(1, "a")], [])
+
+
 def _named_json() -> str:
     return wrapped(_FIELDS, event("c", _ROW))
 
 
-def _named_parquet() -> bytes:
+def _namedparquet() -> bytes:
     """With the Avro schema that the sink's writer leaves; `after` refers to the record that `before` defines."""
     row = pa.struct([("id", pa.int32()), ("at", pa.int64()), ("day", pa.int32())])
     avro = [{"name": name, "type": ["null", {"type": "long", "connect.name": kind.get("name")}]}
@@ -209,6 +170,4 @@ def _named_parquet() -> bytes:
         "before": pa.array([None], row), "after": pa.array([_ROW], row), "op": pa.array(["c"]),
         "source": pa.array([{"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0}], source),
     }).replace_schema_metadata({"parquet.avro.schema": json.dumps(schema)})  # fmt: skip
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-    return sink.getvalue()
+    return parquet(table)

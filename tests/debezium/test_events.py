@@ -63,7 +63,8 @@ def test_forms(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("broken", ['{"op": "c", "after"', "nonsense", '{"id": 1}', "5", '"c"',
-                                    '{"op":"c","before":null}', '{"op":"u","after":"{\\"id\\":1}"}'])  # fmt: skip
+                                    '{"op":"c","before":null}', '{"op":"c","after":{"id":1}}',
+                                    '{"op":"u","after":"{\\"id\\":1}"}'])  # fmt: skip
 def test_what_is_no_event_is_marked_and_keeps_its_text(tmp_path: Path, broken: str) -> None:
     found = look(tmp_path, text(event("c", {"id": 1})) + broken + "\n" + text(event("c", {"id": 2})))
     assert found.malformed is not None
@@ -125,6 +126,39 @@ def test_the_schema_of_each_line_counts(tmp_path: Path) -> None:
     assert dict(found.columns) == {"_dbz_op": "string", "id": "int", "day": "date", _LSN: "string",
                                    "_dbz_ts": "timestamp"}  # fmt: skip
     assert [row["id"] for row in rows_of(found)] == [1, 2]
+
+
+def test_deletes_that_tell_no_row_are_no_other_tables(tmp_path: Path) -> None:
+    found = look(tmp_path, text(event("d", None), event("d", None, 2)))
+    assert (found.rows, dict(found.columns)["id"]) == (2, "void")
+
+
+def test_a_place_that_is_never_told_is_missed_all_the_same(tmp_path: Path) -> None:
+    """Else the first such file would have the table ordered by time for ever."""
+    source = {"connector": "postgresql", "lsn": None, "ts_ms": 5}
+    found = look(tmp_path, text({**event("c", {"id": 1}), "source": source}))
+    assert rows_of(found) == [{"_dbz_op": "I", "id": 1, _LSN: None}]
+
+
+def test_a_file_of_two_connectors_is_refused(tmp_path: Path) -> None:
+    source = {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0}
+    with pytest.raises(QuarantinableError) as caught:
+        look(tmp_path, text(event("c", {"id": 1}), {**event("c", {"id": 2}), "source": source}))
+    assert "several connectors" in caught.value.what
+
+
+def test_rows_before_updates_come_where_the_row_asks_for_them(tmp_path: Path) -> None:
+    before = {"id": 1, "v": "a", "big": _PLACEHOLDER}
+    events = text(
+        event("c", {"id": 1, "v": "a", "big": "x"}),
+        {**event("u", {"id": 1, "v": "b", "big": "x"}, 2), "before": before},
+        event("d", {"id": 1, "v": "b", "big": "x"}, 3),
+    )
+    rows = rows_of(look(tmp_path, events, before_image_prefix="BI_"))
+    assert [(row["BI_id"], row["BI_v"], row["BI_big"]) for row in rows] == [
+        (None, None, None), (1, "a", None), (None, None, None),
+    ]  # fmt: skip
+    assert not any(name.startswith("BI_") for name in rows_of(look(tmp_path, events))[0])
 
 
 def test_without_a_place_only_the_commit_time_orders(tmp_path: Path) -> None:

@@ -80,8 +80,16 @@ def test_nanoseconds_are_left_to_the_engine(tmp_path: Path) -> None:
             time("ZonedTimestamp", "string"),
             "2024-01-01T00:00:00Z",
             "infinity",
-            ["2024-01-01T00:00:00+00:00", "infinity"],
+            ["2024-01-01T00:00:00.000000+00:00", "infinity"],
         ),
+        (
+            time("ZonedTimestamp", "string"),
+            "2024-01-01T00:00:00Z",
+            "2024-01-01T00:00:00.1234567Z",
+            ["2024-01-01T00:00:00.000000+00:00", "2024-01-01T00:00:00.1234567Z"],
+        ),
+        (time("Timestamp"), 1704067200123, 2**63 - 1, ["2024-01-01 00:00:00.123000", str(2**63 - 1)]),
+        (time("Date", "int32"), 19723, "soon", ["2024-01-01", "soon"]),
         (decimal(2, 4), "MDk=", "AeJA", None),
         ({"type": "int32"}, 1, "many", ["1", "many"]),
         (decimal(-2), "AQ==", "Ag==", ["100", "200"]),
@@ -92,6 +100,51 @@ def test_a_column_with_a_misfit_comes_as_text(tmp_path: Path, schema: Any, good:
     found = look(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
     assert dict(found.columns)["v"] == "string"
     assert [row["v"] for row in rows_of(found)] == (texts or ["123.45", "1234.56"])
+
+
+_FAR = 9_223_372_036_825_200_000
+"""PostgreSQL's `infinity` in a timestamp's microseconds."""
+_DAY, _MICROS = time("Date", "int32"), time("MicroTimestamp")
+
+
+@pytest.mark.parametrize(
+    ("schemas", "values", "sql", "expected"),
+    [
+        ((decimal(2, 10), decimal(4, 10)), ("MDk=", "MDk="), "decimal(12,4)", [Decimal("123.45"), Decimal("1.2345")]),
+        (({"type": "int32"}, decimal(2, 10)), (7, "MDk="), "decimal(12,2)", [Decimal(7), Decimal("123.45")]),
+        ((decimal(0, 38), decimal(38, 38)), ("AQ==", "AQ=="), "string", ["1", f"0.{1:038d}"]),
+        (({"type": "int32"}, {"type": "int64"}), (7, 2**40), "bigint", [7, 2**40]),
+        (({"type": "int64"}, {"type": "double"}), (2**53 + 1, 0.5), "string", [str(2**53 + 1), "0.5"]),
+        (({"type": "float"}, {"type": "double"}), (0.5, 0.1), "double", [0.5, 0.1]),
+        ((_DAY, _MICROS), (19723, 1704067200123456), "timestamp_ntz",
+         [datetime.fromisoformat("2024-01-01"), datetime.fromisoformat("2024-01-01T00:00:00.123456")]),
+        ((_DAY, {"type": "string"}), (19723, "soon"), "string", ["2024-01-01", "soon"]),
+        ((_MICROS, {"type": "string"}), (_FAR, "x"), "string", [str(_FAR), "x"]),
+        ((_DAY, _MICROS), (None, 0), "timestamp_ntz", [None, datetime.fromisoformat("1970-01-01")]),
+    ],
+)  # fmt: skip
+def test_a_type_that_changes_within_a_file(
+    tmp_path: Path, schemas: Any, values: Any, sql: str, expected: list[Any]
+) -> None:
+    """Each value by the schema of its own record: the same bytes are another number under another scale."""
+    lines = [
+        wrapped({"id": {"type": "int32"}, "v": schemas[at % 2]}, event("c", {"id": at, "v": values[at % 2]}, at + 1))
+        for at in range(4)
+    ]
+    found = look(tmp_path, "".join(lines))
+    assert dict(found.columns)["v"] == sql
+    assert [(row["id"], row["v"]) for row in rows_of(found)] == list(enumerate(expected * 2))
+
+
+def test_numbers_keep_all_their_digits(tmp_path: Path) -> None:
+    """The converter's `decimal.format=NUMERIC`."""
+    digits = "1234567890123456789012.34"
+    lines = wrapped({"id": {"type": "int32"}, "v": decimal(2, 30)}, event("c", {"id": 1, "v": 0}))
+    (row,) = rows_of(look(tmp_path, lines.replace('"v":0', f'"v":{digits}')))
+    assert row["v"] == Decimal(digits)
+    bare = text(event("c", {"id": 1, "v": 0})).replace('"v": 0', f'"v": {digits}')
+    assert rows_of(look(tmp_path, bare, types={"v": "decimal(30,2)"}))[0]["v"] == digits
+    assert rows_of(look(tmp_path, bare))[0]["v"] == float(digits)
 
 
 @pytest.mark.parametrize(

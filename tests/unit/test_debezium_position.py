@@ -23,6 +23,10 @@ def sqlserver(commit: str | None, change: str | None, serial: int | None) -> dic
     return {"connector": "sqlserver", "commit_lsn": commit, "change_lsn": change, "event_serial_no": serial}
 
 
+def db2(commit: str, change: str | None) -> dict[str, Any]:
+    return {"connector": "db2", "commit_lsn": commit, "change_lsn": change}
+
+
 def oracle(scn: str | None, rs_id: str | None, ssn: int | None, commit: str | None = None) -> dict[str, Any]:
     return {"connector": "oracle", "scn": scn, "commit_scn": commit, "rs_id": rs_id, "ssn": ssn}
 
@@ -42,6 +46,8 @@ def oracle(scn: str | None, rs_id: str | None, ssn: int | None, commit: str | No
          sqlserver("00000027:00000758:0005", "00000027:00000758:0003", 1),
          sqlserver("00000027:00000758:0005", "00000027:00000758:0003", 2),
          sqlserver("00000027:00000ac0:0002", "00000027:00000758:0001", 1)],
+        [db2("00000000:00001e36:000000000004a1b4", None), db2("00000000:00001e36:000000000004a1b5", "NULL"),
+         db2("00000000:00001e36:000000000004a1b5", "00000000:00000000:000000000446140f")],
         [oracle("99", None, None), oracle("100", None, None), oracle("100", " 0x0002b5.000175d3.0010 ", 0),
          oracle("100", " 0x0002b5.000175d3.0010 ", 1), oracle("100", " 0x0002b5.000175d4.0010 ", 0)],
         [oracle("60", None, None), oracle("50", "0x1.1.1", 0, "70"), oracle("61", "0x1.1.1", 0, "71"),
@@ -52,6 +58,7 @@ def test_later_is_greater(ascending: list[dict[str, Any]]) -> None:
     found = [position(source) for source in ascending]
     assert None not in found
     assert found == sorted(set(map(str, found)))
+    assert len({len(str(place)) for place in found}) == 1
 
 
 @pytest.mark.parametrize(

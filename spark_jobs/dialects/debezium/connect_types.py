@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,9 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.dialects.debezium.fractions import Written, digits
+
 Value = Any
 _DAY_US = 86_400_000_000
-_MOST_DIGITS = 38
+MOST_DIGITS = 38
+"""Of a decimal in a lake."""
+_FINER = re.compile(r"\.\d{6}\d*[1-9]")
+"""A part of a second finer than a microsecond, which Python would cut off."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ def text_of(value: Value) -> str:
         return value
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, Written):
+        return value.text
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -105,6 +113,11 @@ def _whole(value: Value) -> int:
     return value
 
 
+def _milliseconds(value: Value) -> int:
+    """In microseconds: what a lake's timestamps have no room for is no such value then."""
+    return _whole(value) * 1000
+
+
 def _unscaled(value: Value, scale: int) -> Decimal:
     """Big-endian two's complement, in the JSON's base64, and digits after the point."""
     number = int.from_bytes(_bytes(value), "big", signed=True)
@@ -113,11 +126,11 @@ def _unscaled(value: Value, scale: int) -> Decimal:
 
 def _decimal(parameters: Mapping[str, Any]) -> Kind:
     scale = int(parameters.get("scale", 0))
-    precision = min(int(parameters.get("connect.decimal.precision", _MOST_DIGITS)), _MOST_DIGITS)
+    precision = min(int(parameters.get("connect.decimal.precision", MOST_DIGITS)), MOST_DIGITS)
 
     def exact(value: Value) -> Decimal:
         if isinstance(value, (int, float, Decimal)):  # the converter's decimal.format NUMERIC
-            return Decimal(str(value))
+            return Decimal(digits(value) if isinstance(value, float) else value)
         return _unscaled(value, scale)
 
     if not 0 <= scale <= precision:
@@ -131,7 +144,7 @@ def _of_any_scale(value: Value) -> str:
 
 def _instant(value: Value) -> datetime:
     found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    if found.tzinfo is None:
+    if found.tzinfo is None or (isinstance(value, str) and _FINER.search(value)):
         raise ValueError(value)
     return found.astimezone(UTC)
 
@@ -158,7 +171,7 @@ _SCALARS: Mapping[str, Kind] = {
 }  # fmt: skip
 _NAMED: Mapping[str, Kind] = {
     "io.debezium.time.Date": Kind(pa.date32(), _whole),
-    "io.debezium.time.Timestamp": Kind(pa.timestamp("ms"), _whole),
+    "io.debezium.time.Timestamp": Kind(pa.timestamp("us"), _milliseconds),
     "io.debezium.time.MicroTimestamp": Kind(pa.timestamp("us"), _whole),
     "io.debezium.time.NanoTimestamp": Kind(pa.timestamp("ns"), _whole),
     "io.debezium.time.ZonedTimestamp": Kind(pa.timestamp("us", "UTC"), _instant),
@@ -168,5 +181,5 @@ _NAMED: Mapping[str, Kind] = {
     "io.debezium.data.VariableScaleDecimal": Kind(pa.string(), _of_any_scale),
     "org.apache.kafka.connect.data.Date": Kind(pa.date32(), _whole),
     "org.apache.kafka.connect.data.Time": Kind(pa.string(), _time_of_day(1000)),
-    "org.apache.kafka.connect.data.Timestamp": Kind(pa.timestamp("ms", "UTC"), _whole),
+    "org.apache.kafka.connect.data.Timestamp": Kind(pa.timestamp("us", "UTC"), _milliseconds),
 }

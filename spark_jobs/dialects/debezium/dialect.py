@@ -31,6 +31,7 @@ class DebeziumDialect(Dialect):
     operations = "c, u, d, r; a truncate (t) empties nothing here"
     malformed = "not a change event of Debezium: no op with the before or after that it needs"
     total_order = (SEQUENCE,)
+    of_one_length = True
     carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
@@ -52,8 +53,9 @@ class DebeziumDialect(Dialect):
             with storage.open_input(file.path) as stream:
                 data = stream.read()
             data = gzip.decompress(data) if data[:2] == _GZIP else data
+            images = self.spec.before_image_prefix
             if data[:4] == _PARQUET:
-                return Probed.of_table(file, with_keys(read_parquet(data, self.options), self.spec.keys))
+                return Probed.of_table(file, with_keys(read_parquet(data, self.options, images), self.spec.keys))
             events = read_events(data)
-            rows = table_of(events, self.options)
+            rows = table_of(events, self.options, images)
             return Probed.of_table(file, with_keys(rows, self.spec.keys), events.malformed)

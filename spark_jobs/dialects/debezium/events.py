@@ -10,10 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.dialects.debezium.fractions import fraction
+
 Json = Any
 Schema = Mapping[str, Any]
 
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
+DECODER = json.JSONDecoder(parse_float=fraction)
 _WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
 
 
@@ -25,11 +28,15 @@ class Event:
         op: `I`, `U`, `D`; another operation as it came, in upper case; null: it is no event.
         row: the row after the change, of a delete what is told of the row before; empty where nothing is.
         source: where it stands in the source's log.
+        before: of an update what is told of the row before; empty where nothing is.
+        fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
     """
 
     op: str | None
     row: Mapping[str, Json] = field(default_factory=dict)
     source: Mapping[str, Json] = field(default_factory=dict)
+    before: Mapping[str, Json] = field(default_factory=dict)
+    fields: Mapping[str, Schema] = field(default_factory=dict)
 
 
 NO_EVENT = Event(None)
@@ -41,13 +48,13 @@ class Events:
 
     Attributes:
         broken: place in `found` to original text of what is no event; `NO_EVENT` stands there.
-        fields: Connect schema of each column, as far as the file tells; the last one of a name that comes twice.
+        versions: the `fields` of events, each once, and no empty ones.
         text: all of the file.
     """
 
     found: Sequence[Event]
     broken: Mapping[int, str]
-    fields: Mapping[str, Schema]
+    versions: Sequence[Mapping[str, Schema]]
     text: str
 
     @cached_property
@@ -66,37 +73,59 @@ def read_events(data: bytes) -> Events:
     text = data.decode("utf-8")
     found: list[Event] = []
     broken: dict[int, str] = {}
-    fields: dict[str, Schema] = {}
+    schemas = _Schemas()
     for original, value, schema in _values(text):
         if value is None:
             continue
-        event = event_of(value)
+        event = event_of(value, schemas.fields(schema))
         if event is None:
             broken[len(found)] = original if original is not None else json.dumps(value, ensure_ascii=False)
-        elif schema is not None:
-            fields.update(_row_fields(schema))
         found.append(event or NO_EVENT)
     if broken and len(broken) == len(found):
         raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
-    return Events(found, broken, fields, text)
+    return Events(found, broken, schemas.versions, text)
 
 
-def event_of(value: Json) -> Event | None:
-    """Null for what is no event: no `op`, or not the `before` or `after` that the operation needs."""
+def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
+    """Null for what is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs."""
     if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
         return None
-    op, source = value["op"], value.get("source")
-    row = value.get("before" if op == "d" else "after")
+    op, source, before = value["op"], value.get("source"), value.get("before")
+    row = before if op == "d" else value.get("after")
+    if not isinstance(source, Mapping):
+        return None
     if op in OPERATIONS and not isinstance(row, Mapping) and (op != "d" or row is not None):
         return None
     row = row if isinstance(row, Mapping) else {}
-    return Event(OPERATIONS.get(op, op.upper()), row, source if isinstance(source, Mapping) else {})
+    before = before if op == "u" and isinstance(before, Mapping) else {}
+    return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
+
+
+class _Schemas:
+    """The schemas that come with records, each once."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Schema, Mapping[str, Schema]]] = []
+
+    @property
+    def versions(self) -> list[Mapping[str, Schema]]:
+        return [fields for _, fields in self._known]
+
+    def fields(self, schema: Schema | None) -> Mapping[str, Schema]:
+        """Of the columns; the same object for equal schemas."""
+        if schema is None:
+            return NO_EVENT.fields
+        for known, fields in reversed(self._known):
+            if schema is known or schema == known:
+                return fields
+        self._known.append((schema, _row_fields(schema)))
+        return self._known[-1][1]
 
 
 def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
     """Original text (null: not at hand), value without wrappers (null: a tombstone) and Connect schema (null: none)."""
     if text.lstrip()[:1] == "[":
-        for value in json.loads(text):
+        for value in DECODER.decode(text):
             yield None, *_unwrapped(value)
         return
     wrapper = _Wrapper()
@@ -119,9 +148,9 @@ def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
 
 def _concatenated(line: str) -> Iterator[Json]:
     """Firehose writes objects without anything between them."""
-    at, decoder = 0, json.JSONDecoder()
+    at = 0
     while at < len(line):
-        value, at = decoder.raw_decode(line, at)
+        value, at = DECODER.raw_decode(line, at)
         yield value
         at += len(line[at:]) - len(line[at:].lstrip())
 
@@ -144,7 +173,7 @@ class _Wrapper:
             self._prefix, self._schema = line[: end + len(_PAYLOAD)], schema
         if not line.endswith("}"):
             raise json.JSONDecodeError("no closing brace", line, len(line))
-        return json.loads(line[len(self._prefix) : -1]), self._schema
+        return DECODER.decode(line[len(self._prefix) : -1]), self._schema
 
 
 def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
@@ -164,7 +193,7 @@ def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
 
 def _parsed(text: str) -> Json:
     try:
-        return json.loads(text)
+        return DECODER.decode(text)
     except json.JSONDecodeError:
         return text
 

@@ -14,53 +14,70 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.debezium import DebeziumOptions
-from spark_jobs.dialects.debezium.connect_types import Kind, named_kind
+from spark_jobs.dialects.debezium.connect_types import MOST_DIGITS, Kind, named_kind
 from spark_jobs.dialects.debezium.events import OPERATIONS
 from spark_jobs.dialects.debezium.technical import with_technical
-from spark_jobs.dialects.debezium.values import array_of, kind_for, unavailable_forms
+from spark_jobs.dialects.debezium.values import array_of, kind_for, texts, unavailable_forms
 
 _AVRO = b"parquet.avro.schema"
 
 
-def read_parquet(data: bytes, options: DebeziumOptions) -> pa.Table:
+def read_parquet(data: bytes, options: DebeziumOptions, before_images: str | None = None) -> pa.Table:
     """
+    Args:
+        before_images: prefix of the columns of rows before updates; null: these are left out.
+
     Raises:
         ValueError: its columns are not those of an envelope.
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
     table = _envelopes(pq.ParquetFile(io.BytesIO(data)).read(use_threads=False))
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
-    deleted = pa.array([op == "d" for op in raw], pa.bool_())
     fields = _names_of_types(table.schema.metadata or {})
     data_columns: dict[str, pa.Array] = {}
     kept: dict[str, Sequence[bool]] = {}
-    for name, values in _row_columns(table, deleted).items():
+    for name, values in _row_columns(table, raw).items():
         found, flags = _available(values, options)
         if any(flags):
             kept[name] = flags
         data_columns[name] = _meant(found, _kind(name, fields, options))
-    sources = [source or {} for source in table.column("source").to_pylist()] if "source" in table.column_names else []
+    if before_images is not None:
+        for name, values in _before(table, raw).items():
+            found, _ = _available(values, options)
+            data_columns[f"{before_images}{name}"] = _meant(found, _kind(name, fields, options))
+    sources = [source or {} for source in table.column("source").to_pylist()]
     ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
-    return with_technical(ops, data_columns, sources or [{}] * table.num_rows, kept)
+    return with_technical(ops, data_columns, sources, kept)
 
 
 def _envelopes(table: pa.Table) -> pa.Table:
     """The envelopes, out of the `value` that sinks put beside `key` and `offset`."""
     if "op" not in table.column_names and (inner := _parts(table, "value")):
-        table = pa.table(inner).replace_schema_metadata(table.schema.metadata)
-    if "op" not in table.column_names or not (_parts(table, "before") or _parts(table, "after")):
+        there = table.column("value").is_valid()  # the others are tombstones
+        table = pa.table(inner).replace_schema_metadata(table.schema.metadata).filter(there)
+    if not {"op", "source"} <= {*table.column_names} or not (_parts(table, "before") or _parts(table, "after")):
         raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
     return table
 
 
-def _row_columns(table: pa.Table, deleted: pa.Array) -> dict[str, pa.Array]:
+def _row_columns(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
     """Columns of the row after, for deletes of the row before."""
+    deleted = pa.array([op == "d" for op in ops], pa.bool_())
     after, before = _parts(table, "after"), _parts(table, "before")
     found = {}
     for name in dict.fromkeys((*after, *before)):
         empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
         found[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
     return found
+
+
+def _before(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
+    """Columns of the row before, for updates; none where nothing is told."""
+    if "u" not in ops or table.column("before").null_count == table.num_rows:
+        return {}
+    updated = pa.array([op == "u" for op in ops], pa.bool_())
+    return {name: _chosen(updated, found, pa.nulls(len(found), found.type))
+            for name, found in _parts(table, "before").items()}  # fmt: skip
 
 
 def _chosen(where: pa.Array, yes: pa.Array, no: pa.Array) -> pa.Array:
@@ -105,9 +122,19 @@ def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
     own = values.type
     if pt.is_time(own):
         return pa.array([None if v is None else _time_text(v) for v in values.to_pylist()], pa.string())
+    if pt.is_decimal(own) and own.precision > MOST_DIGITS:  # Connect's converter says 64 where the source says nothing
+        return _short(values)
     if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
         return values
     return array_of(values.to_pylist(), kind)
+
+
+def _short(values: pa.Array) -> pa.Array:
+    """Numbers in as many digits as a lake's decimals have; as text where one needs more."""
+    try:
+        return values.cast(pa.decimal128(MOST_DIGITS, values.type.scale))
+    except (pa.ArrowException, ValueError):
+        return texts(values)
 
 
 def _time_text(value: time) -> str:
@@ -121,20 +148,27 @@ def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
         schema = json.loads(metadata.get(_AVRO, b"{}"))
     except ValueError:
         return {}
-    records = {found.get("name"): found for found in _records(schema)}
+    records = {str(found.get("name")).rpartition(".")[2]: found for found in _records(schema)}
     for part in ("after", "before"):
         for row in _branches(_field(schema, part)):
-            record = records.get(row.get("name") if isinstance(row, dict) else str(row).rpartition(".")[2])
+            record = _resolved(row, records)
             if record is not None:
-                return _connect_names(record)
+                return _connect_names(record, records)
     return {}
 
 
-def _connect_names(record: Mapping[str, Any]) -> dict[str, str]:
+def _resolved(kind: Any, records: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """A record is described once, where it comes first, and named after that."""
+    name = kind.get("name") if isinstance(kind, dict) else kind
+    return records.get(str(name).rpartition(".")[2])
+
+
+def _connect_names(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     named = {}
-    for field in record.get("fields") or ():
-        for branch in _branches(field.get("type")):
-            if isinstance(branch, dict) and isinstance(branch.get("connect.name"), str):
+    for field in row.get("fields") or ():
+        for kind in _branches(field.get("type")):
+            branch = kind if isinstance(kind, dict) else _resolved(kind, records)
+            if branch is not None and isinstance(branch.get("connect.name"), str):
                 named[field["name"]] = branch["connect.name"]
     return named
 

@@ -1,8 +1,9 @@
 """Where a change stands in its source's log, as text that compares as the log does; pure.
 
 Compared are changes of one key, never of different ones; what orders them is told connector by connector in
-docs/debezium.md. Parts are digits of fixed width. A Kafka offset is no part of it: a connector that starts again sends
-events again, under new offsets.
+docs/debezium.md. Parts are digits of fixed width, so that all places of a connector are equally long, and no two kinds
+of connector have places of one length. A Kafka offset is no part of it: a connector that starts again sends events
+again, under new offsets.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 Source = Mapping[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_LSN = "00000000:00000000:0000"
+_HEX_DIGIT = re.compile(r"[0-9a-f]")
 _LSN = re.compile(r"[0-9a-f]+(?::[0-9a-f]+)+")
 _FILE_NUMBER = re.compile(r"(\d+)$")
 _HEX = re.compile(r"(?:0x)?([0-9a-f]+)", re.IGNORECASE)
@@ -29,6 +30,11 @@ def position(source: Source) -> str | None:
         return None if find is None else find(source)
     except (ValueError, TypeError):
         return None
+
+
+def is_placed(source: Source) -> bool:
+    """Whether the connector is one that tells a place, be it readable here or not."""
+    return str(source.get("connector")) in _BY_CONNECTOR
 
 
 def commit_time(source: Source) -> datetime | None:
@@ -77,12 +83,13 @@ def _mysql(source: Source) -> str | None:
 
 def _sqlserver(source: Source) -> str | None:
     """LSN of the commit, LSN of the change (none in a snapshot), and which half of an update of a key it is."""
-    commit, change = source.get("commit_lsn"), source.get("change_lsn") or _NO_LSN
-    if not isinstance(commit, str) or not isinstance(change, str):
+    commit = str(source.get("commit_lsn")).lower()
+    change = str(source.get("change_lsn") or "null").lower()
+    if change == "null":
+        change = _HEX_DIGIT.sub("0", commit)  # as long as Db2's or SQL Server's own
+    if not _LSN.fullmatch(commit) or not _LSN.fullmatch(change):
         return None
-    if not _LSN.fullmatch(commit.lower()) or not _LSN.fullmatch(change.lower()):
-        return None
-    return f"{commit.lower()}.{change.lower()}.{_number(source.get('event_serial_no') or 0, 10)}"
+    return f"{commit}.{change}.{_number(source.get('event_serial_no') or 0, 10)}"
 
 
 def _oracle(source: Source) -> str | None:

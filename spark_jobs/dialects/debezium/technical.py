@@ -8,7 +8,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.dialects.debezium.position import Source, commit_time, position
+from spark_jobs.dialects.debezium.position import Source, commit_time, is_placed, position
 from spark_jobs.dialects.roles import match
 from spark_jobs.plan.columns import landed_name
 
@@ -30,13 +30,15 @@ def with_technical(
         kept: column to whether a row lacks its value: an update keeps the stored one then, a delete needs none.
 
     Raises:
-        ValueError: a column of the source has the name of one that is added.
+        ValueError: a column of the source has the name of one that is added; rows come of several connectors.
     """
     if taken := [name for name in data if name.lower() in (OP, SEQUENCE, TIME, CARRIED)]:
         raise ValueError(f"the source has a column {taken[0]!r}, a name that this dialect gives itself")
     added: Columns = {}
     sequence = [position(source) for source in sources]
-    if any(sequence):
+    if len({len(place) for place in sequence if place is not None}) > 1:
+        raise ValueError("its events are of several connectors, whose places in their logs do not compare")
+    if any(map(is_placed, sources)):
         added[SEQUENCE] = pa.array(sequence, pa.string())
     times: list[datetime | None] = [commit_time(source) for source in sources]
     added[TIME] = pa.array(times, _TIME)
@@ -61,8 +63,11 @@ def _as_updates(ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]]) -
 
 
 def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Where no row is told of (tombstones, truncates), key columns of nulls: the file is no other table's."""
-    if pc.any(pc.is_in(table.column(OP), value_set=pa.array(["I", "U", "D"]))).as_py():
+    """Where no row is told of (tombstones, truncates, deletes without a row), key columns of nulls: the file is no
+    other table's.
+    """
+    told = [name for name in table.column_names if name not in (OP, SEQUENCE, TIME, CARRIED)]
+    if told and pc.any(pc.is_in(table.column(OP), value_set=pa.array(["I", "U", "D"]))).as_py():
         return table
     for key in keys:
         if match(table.column_names, key) is None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from airflow_gddl.contract.debezium import DebeziumOptions
 from spark_jobs.dialects.debezium.connect_types import Kind, kind_of, named_kind, text_of
 
+_NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _NOT_SUCH = (TypeError, ValueError, OverflowError, KeyError, AttributeError, pa.ArrowException)
 
 
@@ -52,11 +53,28 @@ def _named(by_column: Mapping[str, str], name: str) -> str | None:
     return next((value for column, value in by_column.items() if column.lower() == name.lower()), None)
 
 
+def texts(array: pa.Array) -> pa.Array:
+    """The values as text: times as SQL writes them, what is no scalar as JSON."""
+    if pa.types.is_temporal(array.type):
+        written = zip(array.cast(pa.string()).to_pylist(), array.cast(_NUMBERS[array.type.bit_width]), strict=True)
+        values = [None if text is None else _time(text, number.as_py()) for text, number in written]
+        return pa.array(values, pa.string())
+    return pa.array([None if value is None else text_of(value) for value in array.to_pylist()], pa.string())
+
+
+def _time(text: str, number: int) -> str:
+    """Instants as ISO writes them; what no calendar has (`infinity` is such a number) as its number."""
+    if text.startswith("<"):
+        return str(number)
+    return f"{text[:-1].replace(' ', 'T')}+00:00" if text.endswith("Z") else text
+
+
 def _text(value: Any, kind: Kind) -> str | None:
     if value is None:
         return None
     try:
-        return text_of(kind.of(value))
+        found = kind.of(value)
+        return texts(pa.array([found], kind.type))[0].as_py() if pa.types.is_temporal(kind.type) else text_of(found)
     except _NOT_SUCH:
         return text_of(value)
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.batch_schema import plan_batch
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probe import probe_all
-from spark_jobs.dialects.probed import Probed, Unreadable, groups
+from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.arrays import by_name
@@ -58,6 +58,8 @@ class Intaking:
         found = {path: r for path, r in read.items() if isinstance(r, FileRows)}
         unreadable = (*unreadable, *bad)
         files = [p for p in probed if p.file.path in found]
+        if self.state.keys is None and not begin_a_table(files):
+            return None, unreadable
         return (self._decode_all(files, found, unreadable) if files else None), unreadable
 
     def _decode_all(

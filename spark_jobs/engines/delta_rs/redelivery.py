@@ -26,7 +26,7 @@ def _identity(shape: Shape, of: str) -> str:
     """What two deliveries of one change share, their content included."""
     gddl = f"{of}.{GDDL}"
     load = f"CASE WHEN {gddl}.op = 'R' THEN {gddl}.generation END"
-    return f"{{g: {load}, s: {gddl}.sequence, o: {gddl}.op, c: {packed(shape.change_columns, of)}}}"
+    return f"{{g: {load}, s: {gddl}.sequence, o: {gddl}.op, c: {packed(shape.content, of)}}}"
 
 
 def distinct_in_batch(rows: pa.Table, shape: Shape) -> pa.Table:

@@ -19,7 +19,7 @@ from spark_jobs.batch_schema import GroupSchema, plan_batch
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import probe_all
-from spark_jobs.dialects.probed import Probed, Unreadable, groups
+from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.errors_table import record_ddl
 from spark_jobs.engines.shape import GDDL
@@ -66,7 +66,7 @@ class Intaking:
         if self.plan.source == "quarantine":
             return self._take_in_again(), ()
         readable, unreadable = probe_all(self.desk.storage, self.plan.files, self.desk.dialect, self._staged)
-        if not readable:
+        if not readable or (self.state.keys is None and not begin_a_table(readable)):
             return None, unreadable
         try:
             return self._decode_all(readable, unreadable), unreadable

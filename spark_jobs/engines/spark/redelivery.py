@@ -32,7 +32,7 @@ def identity(shape: Shape) -> list[Column]:
 
 def content(rows: DataFrame, shape: Shape) -> list[Column]:
     keys = set(shape.keys)
-    return [comparable(rows, c) for c in shape.change_columns if c not in keys]
+    return [comparable(rows, c) for c in shape.content if c not in keys]
 
 
 def distinct_in_batch(rows: DataFrame, shape: Shape) -> DataFrame:
@@ -53,7 +53,7 @@ def not_yet_stored(rows: DataFrame, changes: DataFrame, shape: Shape) -> DataFra
     same = same & ((gddl_a["op"] != "R") | (gddl_a["generation"] == gddl_b["generation"]))
     if not shape.keys:
         same = same & (gddl_a["op"] != "R")
-    for column in shape.change_columns:
+    for column in shape.content:
         if "map<" in rows.schema[column].dataType.simpleString():
             same = same & F.to_json(_at("a", column)).eqNullSafe(F.to_json(_at("b", column)))
         elif column in shape.keys:

@@ -1,0 +1,68 @@
+"""Arrays of one column whose type changed as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_jobs.dialects.debezium.connect_types import MOST_DIGITS
+from spark_jobs.dialects.debezium.values import texts
+
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+
+
+def joined(arrays: Sequence[pa.Array], places: Sequence[Sequence[int]]) -> pa.Array:
+    """
+    Args:
+        places: of each array, where its values stand in the whole.
+
+    Returns:
+        Values of the type that holds all of them unchanged, as Delta would widen it; text where none does.
+    """
+    told = [array for array in arrays if array.null_count < len(array)] or arrays[:1]
+    kind = told[0].type
+    for array in told[1:]:
+        kind = _wider(kind, array.type)
+    whole = pa.concat_arrays([_as(array, kind) for array in arrays])
+    order = [at for rows in places for at in rows]
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return whole.take(pa.array(back, pa.int64()))
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if one == other:
+        return one
+    numbers = [_decimal(kind) for kind in (one, other)]
+    if one in _DIGITS and other in _DIGITS:
+        return max(one, other, key=_DIGITS.__getitem__)
+    if numbers[0] is not None and numbers[1] is not None:
+        (whole, scale), (others_whole, others_scale) = numbers[0], numbers[1]
+        most = max(scale, others_scale)
+        precision = max(whole, others_whole) + most
+        return pa.decimal128(precision, most) if precision <= MOST_DIGITS else pa.string()
+    if pt.is_floating(one) and pt.is_floating(other):
+        return pa.float64()
+    if {one, other} == {pa.date32(), pa.timestamp("us")}:
+        return pa.timestamp("us")
+    return pa.string()
+
+
+def _decimal(kind: pa.DataType) -> tuple[int, int] | None:
+    """Digits before and after the point; null for what is no exact number."""
+    if kind in _DIGITS:
+        return _DIGITS[kind], 0
+    return (kind.precision - kind.scale, kind.scale) if pt.is_decimal(kind) else None
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.null_count == len(array):
+        return pa.nulls(len(array), kind)
+    if array.type == kind:
+        return array
+    if kind == pa.string():
+        return texts(array)
+    if pt.is_integer(array.type) and pt.is_decimal(kind):
+        array = array.cast(pa.decimal128(MOST_DIGITS, 0))
+    return array.cast(kind)

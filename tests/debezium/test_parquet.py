@@ -1,0 +1,67 @@
+"""What the dialect makes of parquet, as Connect's and Avro's writers describe it."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_gddl.contract.errors import QuarantinableError
+from tests.debezium.looking import look, rows_of
+
+_SOURCE = {"connector": "postgresql", "lsn": 1, "ts_ms": 1}
+_ANY_SCALE = pa.struct([("scale", pa.int32()), ("value", pa.binary())])
+
+
+def envelopes(row: pa.DataType, *rows: Any, avro: Any = None) -> bytes:
+    """An insert of each row."""
+    table = pa.table({
+        "before": pa.nulls(len(rows), row), "after": pa.array(rows, row),
+        "source": [_SOURCE] * len(rows), "op": ["c"] * len(rows),
+    })  # fmt: skip
+    return written(table.replace_schema_metadata({"parquet.avro.schema": json.dumps(avro)} if avro else None))
+
+
+def written(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def test_a_type_that_the_schema_describes_once_and_names_after_that(tmp_path: Path) -> None:
+    fields = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
+    described = {"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields": fields,
+                 "connect.name": "io.debezium.data.VariableScaleDecimal"}  # fmt: skip
+    columns = [{"name": "id", "type": "long"}, {"name": "a", "type": ["null", described]},
+               {"name": "b", "type": ["null", "io.debezium.data.VariableScaleDecimal"]}]  # fmt: skip
+    avro = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", {"type": "record", "name": "shop.Value", "fields": columns}]},
+        {"name": "after", "type": ["null", "shop.Value"]}]}  # fmt: skip
+    row = pa.struct([("id", pa.int64()), ("a", _ANY_SCALE), ("b", _ANY_SCALE)])
+    number = {"scale": 3, "value": b"\x01\xe2\x40"}
+    (found,) = rows_of(look(tmp_path, envelopes(row, {"id": 1, "a": number, "b": number}, avro=avro)))
+    assert (found["a"], found["b"]) == ("123.456", "123.456")
+
+
+@pytest.mark.parametrize(
+    ("value", "sql", "expected"),
+    [(Decimal("12.34"), "decimal(38,2)", Decimal("12.34")), (Decimal("9" * 50 + ".25"), "string", "9" * 50 + ".25")],
+)
+def test_decimals_without_a_precision(tmp_path: Path, value: Decimal, sql: str, expected: Any) -> None:
+    row = pa.struct([("id", pa.int64()), ("v", pa.decimal256(64, 2))])
+    found = look(tmp_path, envelopes(row, {"id": 1, "v": value}, {"id": 2, "v": None}))
+    assert dict(found.columns)["v"] == sql
+    assert [each["v"] for each in rows_of(found)] == [expected, None]
+
+
+def test_events_without_a_source_are_none(tmp_path: Path) -> None:
+    table = pa.table({"after": [{"id": 1}], "op": ["c"]})
+    with pytest.raises(QuarantinableError) as caught:
+        look(tmp_path, written(table))
+    assert caught.value.code == "FILE_UNREADABLE"

@@ -1,0 +1,105 @@
+"""What should not be in a table's folder, or not so: a clear code, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.debezium.lake import Lake, warnings_of
+from tests.debezium.looking import event, text
+from tests.engine_port import EnginePort
+
+
+@pytest.mark.parametrize("source", [
+    {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0, "ts_ms": 2},
+    {"connector": "sqlserver", "commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003",
+     "ts_ms": 2},
+])  # fmt: skip
+def test_places_in_another_kind_of_log_are_refused(engine: EnginePort, tmp_path: Path, source: dict[str, Any]) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.run()
+    other = lake.land(text({**event("u", {"id": 1, "v": "b"}), "source": source}))
+    assert lake.refused() == "SEQUENCE_WIDTH"
+    assert lake.replica("v") == [("a",)]
+    Path(other).unlink()
+    lake.land(text(event("u", {"id": 1, "v": "c"}, 2)))
+    lake.run()
+    assert lake.replica("v") == [("c",)]
+
+
+def test_another_kind_of_source_goes_on_with_times_first(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, sequence_by=["_dbz_ts", "_dbz_sequence"])
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    mysql = {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0, "ts_ms": 2}
+    lake.land(text({**event("u", {"id": 1, "v": "b"}), "source": mysql}))
+    lake.run()
+    assert lake.replica("v") == [("b",)]
+
+
+def test_files_of_something_else_stand_beside_good_ones(engine: EnginePort, tmp_path: Path) -> None:
+    """Topics that a sink has put into the table's folder; the next version of the file is looked at again."""
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.land(text({"ts_ms": 5}))
+    lake.land(text({"status": "BEGIN", "id": "571:53195829", "event_count": None, "ts_ms": 5}))
+    lake.land(text({"source": {"server": "shop"}, "databaseName": "shop", "ddl": "CREATE TABLE t (id int)"}))
+    torn = Path(lake.land(text(event("u", {"id": 1, "v": "b"}, 2), event("u", {"id": 1, "v": "c"}, 3))[:-9]))
+    bare = {name: part for name, part in event("c", {"id": 2, "v": "x"}).items() if name != "source"}
+    lake.land(text(bare))
+    assert warnings_of(lake.run()) == ["FILE_UNREADABLE"]
+    assert [error["code"] for error in lake.errors()] == ["FILE_UNREADABLE"] * 5
+    assert lake.replica("id", "v") == [(1, "a")]
+    torn.write_text(text(event("u", {"id": 1, "v": "b"}, 2), event("u", {"id": 1, "v": "c"}, 3)))
+    lake.run()
+    assert lake.replica("id", "v") == [(1, "c")]
+    assert [error["resolved_at"] is None for error in lake.errors()].count(False) == 1
+
+
+def test_a_file_of_another_table_stops_this_one_alone(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.run()
+    other = lake.land(text(event("c", {"customer": 1, "name": "x"}, 2)))
+    lake.land(text(event("u", {"id": 1, "v": "b"}, 3)))
+    assert lake.refused() == "KEY_COLUMN_MISSING"
+    Path(other).unlink()
+    lake.run()
+    assert lake.replica("id", "v") == [(1, "b")]
+
+
+def test_deletes_that_tell_no_key_go_to_the_quarantine(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(event("c", {"id": 1, "v": "a"})))
+    lake.land(text(event("d", None, 2)))
+    assert lake.run().quarantined == 1
+    assert [error["code"] for error in lake.errors()] == ["KEY_NULL"]
+    assert lake.replica("id") == [(1,)]
+
+
+def test_bad_records_go_to_the_quarantine_as_they_came(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lost = event("c", {"id": 6, "v": "b"}, 6) | {"source": {"connector": "postgresql"}}
+    odd = text(event("t", None, 3), event("m", {"id": 3}, 4), event("d", None, 5), lost)
+    lake.land(text(event("c", {"id": 1, "v": "a"}), {"neither": "nor"}) + "broken\n" + odd)
+    result = lake.run()
+    assert (result.rows_read, result.changes_written, result.quarantined) == (7, 1, 6)
+    found = [(row["position"], row["code"]) for row in lake.errors()]
+    assert found == [(1, "ROW_MALFORMED"), (2, "ROW_MALFORMED"), (3, "OP_UNKNOWN"), (4, "OP_UNKNOWN"), (5, "KEY_NULL"),
+                     (6, "SEQUENCE_NULL")]  # fmt: skip
+    records = [json.loads(row["record"]) for row in lake.errors()]
+    assert [record.get("line") for record in records[:3]] == ['{"neither": "nor"}', "broken", None]
+    assert "truncate (t) empties nothing" in lake.errors()[2]["reason"]
+    assert lake.replica("id", "v") == [(1, "a")]
+
+
+def test_a_mask_keeps_texts_out_that_nobody_could_mask(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, mask={"pin": "hash"})
+    lake.land(text(event("c", {"id": 1, "pin": "1234"}), {"pin": "secret"}))
+    lake.run()
+    (error,) = lake.errors()
+    assert error["code"] == "ROW_MALFORMED"
+    assert "secret" not in str(error)
