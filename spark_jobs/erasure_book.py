@@ -87,9 +87,11 @@ class ErasureBook:
         From then on the table's keys are to stay what they are.
         """
         known = self.keys()
+        path, keyed_by = join(self.root, _KEYED_BY), json.dumps({"keys": self._keyed_by()}).encode()
         if known:
+            self.storage.create(path, keyed_by)  # lost, or erased from before it was noted
             return known
-        self.storage.write(join(self.root, _KEYED_BY), json.dumps({"keys": self._keyed_by()}).encode())
+        self.storage.write(path, keyed_by)
         salt = self._stored_salt()
         if salt is None:
             made = json.dumps({"salt": secrets.token_hex(_SALT_BYTES)}).encode()
