@@ -52,6 +52,7 @@ def disturbed(world: World, found: Sequence[Kept], number: int) -> None:
     world.load(active, {table: one.dies for table, one in rounds.items()})
     world.maintain([case for case in active if rounds[case.spec.table].between])
     world.load(active)
+    _lose(world, found, number)
     for what in OPTIONS:
         chosen = [case for case in active if rounds[case.spec.table].then == what]
         world.keep(chosen, what, {case.spec.table: rounds[case.spec.table].then_dies for case in chosen})
@@ -69,9 +70,16 @@ def undisturbed(world: World, found: Sequence[Kept], number: int) -> None:
     for kept in found:
         world.land(kept.case, number)
     world.load([kept.case for kept in found])
+    _lose(world, found, number)
     whats: tuple[Upkeep, ...] = ("refresh", "resync", "replay")
     for what in whats:
         world.keep([kept.case for kept in found if kept.rounds[number].then == what], what)
+
+
+def _lose(world: World, found: Sequence[Kept], number: int) -> None:
+    for kept in found:
+        if kept.rounds[number].loses:
+            world.lose(kept.case, number)
 
 
 def judge(worlds: Sequence[World], kept: Kept, number: int) -> list[str]:

@@ -52,10 +52,12 @@ class Round:
     Attributes:
         dies: the step after which it breaks off first, if that comes; `then_dies`: the same of the upkeep.
         between: all tables are maintained before what broke off is run again.
+        loses: a file of the run goes out of the landing folder once it is taken in.
     """
 
     dies: str
     between: bool
+    loses: bool
     then: Upkeep | None
     then_dies: str
 
@@ -80,18 +82,22 @@ def histories(draw: st.DrawFn, sort: str) -> Kept:
     kept: dict[str, object] = {"tombstone_retention": "9999d"}
     if sort != "everything":
         kept |= {"history": False, "changes_retention": "1s"}
-    rounds = tuple(draw(_rounds()) for _ in case.runs)
+    rounds = tuple(draw(_rounds(sort)) for _ in case.runs)
     at, dies = draw(st.integers(0, len(case.runs) - 1)), draw(st.sampled_from(ERASING))
     return Kept(replace(case, spec=replace(case.spec, **kept)), rounds, at, dies)
 
 
 @st.composite
-def _rounds(draw: st.DrawFn) -> Round:
+def _rounds(draw: st.DrawFn, sort: str) -> Round:
     then = draw(st.sampled_from([None, *OPTIONS]))
     return Round(
-        dies=draw(st.sampled_from(["", "", *_BATCH])), between=draw(st.booleans()), then=then,
+        dies=draw(st.sampled_from(["", "", *_BATCH])),
+        between=draw(st.booleans()),
+        # What was cut comes back with a refresh from files that are there, and not from others: these stay.
+        loses=draw(st.sampled_from([False, False, True])) and sort == "everything",
+        then=then,
         then_dies="" if then is None else draw(st.sampled_from(["", *STEPS[then]])),
-    )  # fmt: skip
+    )
 
 
 def age(lake: Lake, days: float) -> None:
@@ -120,6 +126,10 @@ class World:
         for file in case.runs[number].files:
             narrow = sum(map(ord, file.name)) % 2
             self.lake.land(case.spec, Run((file,)), {**case.types, "n": "int32" if narrow else "int64"})
+
+    def lose(self, case: Case, number: int) -> None:
+        """A file of the run, for ever or until it comes again."""
+        Path(self.lake.layout(case.spec).landing, case.runs[number].files[0].name).unlink()
 
     def load(self, chosen: Sequence[Case], dies: Mapping[str, str] | None = None) -> None:
         self._play(chosen, JobOptions(), dies or {})
