@@ -88,13 +88,12 @@ def histories(draw: st.DrawFn, sort: str) -> Kept:
 
 
 @st.composite
-def _rounds(draw: st.DrawFn, sort: str) -> Round:
+def _rounds(draw: st.DrawFn) -> Round:
     then = draw(st.sampled_from([None, *OPTIONS]))
     return Round(
         dies=draw(st.sampled_from(["", "", *_BATCH])),
         between=draw(st.booleans()),
-        # What was cut comes back with a refresh from files that are there, and not from others: these stay.
-        loses=draw(st.sampled_from([False, False, True])) and sort == "everything",
+        loses=draw(st.sampled_from([False, False, True])),
         then=then,
         then_dies="" if then is None else draw(st.sampled_from(["", *STEPS[then]])),
     )
