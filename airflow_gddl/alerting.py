@@ -6,8 +6,9 @@ import importlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from airflow.sdk import Context
@@ -19,7 +20,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.reporting import Logger
 from airflow_gddl.snapshot import Directory, PipelineDocument
-from airflow_gddl.state.alerts import Alert, alerts, lateness
+from airflow_gddl.state.alerts import Alert, Moves, Told, after_telling, alerts, lateness, moves
 from airflow_gddl.state.board import standings
 from airflow_gddl.state.documents import BY_HAND, RunsDocument, place, update_runs
 from airflow_gddl.state.reading import LakeState, StateReader, read_pipeline
@@ -77,10 +78,10 @@ def _tell(
     lake, dag_id = document.roots.lake, document.pipeline.dag_id
     known = read_pipeline(lake, (dag_id, BY_HAND), environ)
     found = standings([row_of(spec, dag_id) for spec in document.specs], known, time.time())
-    fresh, after = alerts(found, known.told, configuration.number("alert_quarantine_rate"))
+    fresh = alerts(found, known.told_by.get(dag_id, {}), configuration.number("alert_quarantine_rate"))
     if fresh:
         _notify(context, wanted, fresh)
-        _remember(document.roots, dag_id, after, environ)
+        _remember(document.roots, dag_id, fresh, environ)
     return fresh
 
 
@@ -96,26 +97,46 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
         log.warning("%s", trouble.what)
     if known.troubles and not known.read:
         raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
+    homes = {row.table: row.dag_id for row in directory.rows if row.dag_id is not None}
+    moved = moves(known.told_by, homes)
+    _follow(directory.roots, moved, environ)
     rows = [row for row in directory.rows if row.dag_id is not None and row.freshness is not None]
-    known = _with_lost(directory.roots, rows, known, environ)
-    fresh, after = lateness(standings(rows, known, time.time()), known.told)
+    known = _with_lost(directory.roots, rows, known, moved.told, environ)
+    fresh = lateness(standings(rows, known, time.time()), moved.told)
     for alert in fresh[:_GAUGED]:
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
     if fresh:
         _notify(context, notifiers(), fresh)
-        by_dag = {row.table: str(row.dag_id) for row in rows}
-        for dag_id in sorted({by_dag[alert.table] for alert in fresh}):
-            told = {alert.table: after[alert.table] for alert in fresh if by_dag[alert.table] == dag_id}
-            _remember(directory.roots, dag_id, told, environ)
+        for dag_id in sorted({homes[alert.table] for alert in fresh}):
+            own = [alert for alert in fresh if homes[alert.table] == dag_id]
+            _remember(directory.roots, dag_id, own, environ)
     return fresh
 
 
-def _with_lost(roots: Roots, rows: Sequence[TableRow], known: LakeState, environ: Mapping[str, str]) -> LakeState:
+def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:
+    """Bring what was told of a table to the pipeline that it has now, before the one that it had forgets it."""
+    for dag_id, taken in sorted(moved.taken.items()):
+        _change_told(roots, dag_id, tuple(taken), partial(_with, taken), environ)
+    for dag_id, gone in sorted(moved.left.items()):
+        _change_told(roots, dag_id, (), partial(_without, gone), environ)
+
+
+def _with(taken: Told, told: Told) -> Told:
+    return {**taken, **told}
+
+
+def _without(gone: Collection[str], told: Told) -> Told:
+    return {table: codes for table, codes in told.items() if table not in gone}
+
+
+def _with_lost(
+    roots: Roots, rows: Sequence[TableRow], known: LakeState, told: Told, environ: Mapping[str, str]
+) -> LakeState:
     """With what the records of runs say of tables whose state was lost: these are not to be taken for never loaded.
 
     Those that somebody was told of already are not looked up again and again.
     """
-    unknown = [row.table for row in rows if row.table not in known.records and not known.told.get(row.table)]
+    unknown = [row.table for row in rows if row.table not in known.records and not told.get(row.table)]
     return replace(known, records={**known.records, **records_of(roots, unknown, time.time(), environ)})
 
 
@@ -125,14 +146,26 @@ def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> 
         notifier(given)
 
 
-def _remember(roots: Roots, dag_id: str, told: Mapping[str, tuple[str, ...]], environ: Mapping[str, str]) -> None:
+def _remember(roots: Roots, dag_id: str, fresh: Sequence[Alert], environ: Mapping[str, str]) -> None:
     """Keep what was told beside the state of the pipeline's runs; where that was lost, beside what its records say."""
+    tables = tuple(dict.fromkeys(alert.table for alert in fresh))
+    _change_told(roots, dag_id, tables, lambda told: after_telling(told, fresh), environ)
+
+
+def _change_told(
+    roots: Roots, dag_id: str, tables: tuple[str, ...], change: Callable[[Told], Told],
+    environ: Mapping[str, str],
+) -> None:  # fmt: skip
+    """
+    Args:
+        tables: of which the records are read where the pipeline's state was lost.
+    """
 
     def lost() -> RunsDocument:
-        return RunsDocument(tables=records_of(roots, tuple(told), time.time(), environ))
+        return RunsDocument(tables=records_of(roots, tables, time.time(), environ))
 
     path = place(roots.lake, dag_id, "runs")
-    update_runs(open_store(roots.lake, environ), path, lambda one: replace(one, told={**one.told, **told}), lost)
+    update_runs(open_store(roots.lake, environ), path, lambda one: replace(one, told=change(one.told)), lost)
 
 
 def text_of(fresh: Sequence[Alert]) -> str:

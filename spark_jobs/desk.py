@@ -39,7 +39,7 @@ class Desk:
 
     @property
     def erasures(self) -> ErasureBook:
-        return ErasureBook(self.storage, self.layout.erased, self.spec.table)
+        return ErasureBook(self.storage, self.layout.erased, self.spec.table, self.spec.keys, self.spec.mask)
 
     def stored_columns(self) -> Stored:
         """Columns of the change table now, before images apart."""

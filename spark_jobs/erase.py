@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
@@ -29,6 +30,7 @@ from spark_jobs.erasure_book import Erasure, ErasureBook
 from spark_jobs.landing_search import Search
 from spark_jobs.ledger import Ledger
 from spark_jobs.outcome import Outcome
+from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.types import SqlType
 from spark_jobs.retention import vacuum_hours
 from spark_jobs.runtime import iso
@@ -40,7 +42,8 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
     """Erase the key that the job's options name; `details` is the `Erasure`.
 
     Raises:
-        FatalError: `ERASE_KEY_INVALID`, `ERASE_NOT_POSSIBLE`, `BATCH_UNFINISHED`.
+        FatalError: `ERASE_KEY_INVALID`, `ERASE_NOT_POSSIBLE`, `KEYS_CHANGED`, `BATCH_UNFINISHED`,
+            `ERASED_BY_OTHER_KEYS`.
         RetriableError: `TABLE_BUSY`.
     """
     started = run.runtime.clock()
@@ -64,6 +67,7 @@ def _require_idle(run: TableRun, ledger: Ledger) -> None:
             f"{run.spec.table} has no keys, or was never loaded",
             remedy="load the table first; rows of a table without keys can't be told apart",
         )
+    require_same_identity(run.spec, ledger.state)
     if ledger.plan() is not None:
         raise FatalError(
             "BATCH_UNFINISHED",
@@ -182,34 +186,51 @@ class _Erasing:
         return self.wanted.stored in {tuple(own), tuple(old)}
 
     def _records(self) -> None:
-        """Samples of keys in records and answers of runs: those that show this key are left out."""
+        """Samples of keys in records and answers of runs: those that show this key are left out.
+
+        Again until none does: loads put records into archives meanwhile, which no claim keeps them from.
+        """
+        while self._clean_records():
+            pass
+
+    def _clean_records(self) -> bool:
+        """Whether there was anything to do, or something went away before it was looked at."""
         storage, roots = self.run.runtime.storage, self.run.job.roots
         answer = f"/{answer_name(self.run.spec.table)}"
         found = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
         found += [f.path for f in storage.list(join(roots.lake, STATE, "answers")) if f.path.endswith(answer)]
+        changed = False
         for path in found:
             try:
                 text = storage.read(path).decode(errors="replace")
             except FileNotFoundError:  # put into an archive since it was listed
+                changed = True
                 continue
             # An archive has a record on each line; a record of its own has no line break.
-            lines = [self._without_samples(line) for line in text.split("\n")]
-            if any(changed for _, changed in lines):
+            lines = [self._without_shown(line) for line in text.split("\n")]
+            if any(shown for _, shown in lines):
                 storage.write(path, "\n".join(line for line, _ in lines).encode())
+                changed = True
+        return changed
 
-    def _without_samples(self, line: str) -> tuple[str, bool]:
-        """A record without those of its samples that show the key, and whether it had any."""
+    def _without_shown(self, line: str) -> tuple[str, bool]:
+        """A record without those items of its lists that show the key, and whether it had any."""
         try:
             record = json.loads(line)
         except ValueError:
             return line, False
-        warnings = record.get("warnings", []) if isinstance(record, dict) else []
-        shown = [w for w in warnings if any(self._shows(item) for item in w.get("sample", []))]
-        for warning in shown:
-            warning["sample"] = [item for item in warning["sample"] if not self._shows(item)]
-        return (json.dumps(record), True) if shown else (line, False)
+        left = self._left_of(record)
+        return (line, False) if left == record else (json.dumps(left), True)
 
-    def _shows(self, item: object) -> bool:
+    def _left_of(self, value: Any) -> Any:
+        """Samples of warnings are texts; keys that differ and rows of the quarantine are texts within objects."""
+        if isinstance(value, list):
+            return [self._left_of(item) for item in value if not self._shows(item)]
+        return {n: self._left_of(v) for n, v in value.items()} if isinstance(value, dict) else value
+
+    def _shows(self, item: Any) -> bool:
+        if isinstance(item, dict):
+            return any(isinstance(value, str) and self._shows(value) for value in item.values())
         try:
             return isinstance(item, str) and self._is_in(item)
         except (ValueError, AttributeError):

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_jobs.engines.delta_rs.value_text import WIDE, as_text
 from spark_jobs.plan.types import DecimalType, SqlType
 
+T = TypeVar("T")
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _REAL = ("float", "double")
 EXACT_REAL = 2**53
@@ -33,17 +34,25 @@ class ErasedKeys:
 
     Attributes:
         hashes: hexadecimal.
+        columns: the key's columns in the order in which texts come. What is hashed has them by name, since the
+            metadata may name them in another order at any time.
     """
 
     table: str
     salt: bytes = b""
     hashes: frozenset[str] = frozenset()
+    columns: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.hashes)
 
     def hash_of(self, texts: Sequence[str]) -> str:
-        return hmac.new(self.salt, message_of(self.table, texts).encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self.salt, message_of(self.table, self.arranged(texts)).encode(), hashlib.sha256).hexdigest()
+
+    def arranged(self, texts: Sequence[T]) -> list[T]:
+        """The parts of a key, whatever they are, in the order in which they are hashed."""
+        by_name = sorted(range(len(self.columns)), key=lambda at: self.columns[at].lower())
+        return [texts[at] for at in by_name] if self.columns else list(texts)
 
     def holds(self, texts: Sequence[str | None]) -> bool:
         """Whether this key was erased; one with a null part is none."""

@@ -14,6 +14,7 @@ from spark_jobs.erased_keys import ErasedKeys
 from spark_jobs.storage import Storage
 
 _SALT_BYTES = 32
+_KEYED_BY = "keyed-by"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +45,27 @@ class ErasureBook:
     """The erasures of a table; `root` is the table's folder of them.
 
     The salt is the lake's: losing it would let erased keys come back unseen, so a table with erasures and no salt is
-    refused.
+    refused. So is one whose row names other key columns, or masks them otherwise: none of its keys would be known.
+
+    Attributes:
+        columns: the table's keys, as its row has them now; `masks`: column to method, also of others.
     """
 
     storage: Storage
     root: str
     table: str
+    columns: tuple[str, ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
 
     def keys(self) -> ErasedKeys:
         """
         Raises:
-            FatalError: `ERASURE_SALT_MISSING`.
+            FatalError: `ERASURE_SALT_MISSING`, `ERASED_BY_OTHER_KEYS`.
         """
         hashes = self.hashes()
         if not hashes:
-            return ErasedKeys(table=self.table)
+            return ErasedKeys(table=self.table, columns=self.columns)
+        self._require_same_keys()
         salt = self._stored_salt()
         if salt is None:
             raise FatalError(
@@ -67,7 +74,7 @@ class ErasureBook:
                 where=self._salt_path,
                 remedy="restore the file from a backup; without it erased keys could come back",
             )
-        return ErasedKeys(table=self.table, salt=salt, hashes=hashes)
+        return ErasedKeys(table=self.table, salt=salt, hashes=hashes, columns=self.columns)
 
     def hashes(self) -> frozenset[str]:
         """Of the erased keys; needs no salt."""
@@ -75,17 +82,23 @@ class ErasureBook:
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def salted(self) -> ErasedKeys:
-        """The same with a salt whether there are erasures or not; the lake's first erasure makes it."""
+        """The same with a salt whether there are erasures or not; the lake's first erasure makes it.
+
+        From then on the table's keys are to stay what they are.
+        """
         known = self.keys()
+        path, keyed_by = join(self.root, _KEYED_BY), json.dumps({"keys": self._keyed_by()}).encode()
         if known:
+            self.storage.create(path, keyed_by)  # lost, or erased from before it was noted
             return known
+        self.storage.write(path, keyed_by)
         salt = self._stored_salt()
         if salt is None:
             made = json.dumps({"salt": secrets.token_hex(_SALT_BYTES)}).encode()
             self.storage.create(self._salt_path, made)
             salt = self._stored_salt()
         assert salt is not None  # noqa: S101 - put if absent: ours or another's is there now
-        return ErasedKeys(table=self.table, salt=salt)
+        return ErasedKeys(table=self.table, salt=salt, columns=self.columns)
 
     def read(self, key_hash: str) -> Erasure | None:
         try:
@@ -95,6 +108,27 @@ class ErasureBook:
 
     def write(self, erasure: Erasure) -> None:
         self.storage.write(self._path(erasure.hash), codec.to_json(erasure).encode())
+
+    def _keyed_by(self) -> list[str]:
+        """What hashes depend on: key columns, each with its mask if it has one."""
+        masks = {column.lower(): method for column, method in self.masks.items()}
+        return sorted(f"{name} {masks.get(name, '')}".rstrip() for name in map(str.lower, self.columns))
+
+    def _require_same_keys(self) -> None:
+        path = join(self.root, _KEYED_BY)
+        try:
+            known = json.loads(self.storage.read(path))["keys"]
+        except FileNotFoundError:
+            return
+        if known != self._keyed_by():
+            raise FatalError(
+                "ERASED_BY_OTHER_KEYS",
+                f"keys were erased from {self.table} by [{', '.join(known)}], the metadata says "
+                f"[{', '.join(self._keyed_by())}]: they would not be known and come back",
+                where=path,
+                remedy="restore keys and their masks; or, once no landing file holds the erased rows any more, delete "
+                "this folder",
+            )
 
     def _path(self, key_hash: str) -> str:
         return join(self.root, f"{key_hash}.json")

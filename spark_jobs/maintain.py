@@ -25,6 +25,7 @@ from spark_jobs.engines.figures import Compacted
 from spark_jobs.ledger import Ledger
 from spark_jobs.log_cut import LogCut
 from spark_jobs.outcome import Outcome
+from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.retention import vacuum_hours
 from spark_jobs.table_run import TableRun
 
@@ -116,7 +117,8 @@ class _Maintenance:
             before = now - timedelta(seconds=seconds(spec.tombstone_retention))
             kept.tombstones_removed = upkeep.forget_tombstones(layout.tombstones, before, indexed, dry_run=self._dry)
             self.run.tell("tombstones", rows=kept.tombstones_removed)
-        if ledger.plan() is None:  # a batch under way may be in the change table in part
+        # A batch under way may be in the change table in part; by other keys or another order other changes matter.
+        if ledger.plan() is None and has_same_identity(spec, ledger.state):
             kept.changes_cut = self._cut(desk, ledger, now)
         hours = vacuum_hours(spec)
         erased = LogCut(self.run.runtime.storage, upkeep, now) if desk.erasures.hashes() else None

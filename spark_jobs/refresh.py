@@ -66,6 +66,7 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
     outcome.mode = "refresh"
     with run.claim() as claim:
         ledger, desk = run.ledger(), run.desk()
+        desk.erasures.keys()  # what stops every batch stops it before it has begun
         plan = ledger.plan()
         if plan is not None and plan.mode != "refresh":
             ledger.drop_plan()

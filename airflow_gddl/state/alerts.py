@@ -9,6 +9,8 @@ from typing import Literal
 from airflow_gddl.state.board import Standing
 from airflow_gddl.state.facts import RunFact
 
+Told = Mapping[str, tuple[str, ...]]
+"""Table to the codes that somebody was told of and that were not over."""
 _WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR")
 _REFUSED = "SCHEMA_REFUSED"
 _LATE = "FRESHNESS_MISSED"
@@ -73,16 +75,9 @@ def _of_run(run: RunFact, quarantine_rate: float) -> Iterable[TableProblem]:
             yield TableProblem(code, "see the warnings of the last run")
 
 
-def alerts(
-    found: Iterable[Standing], told: Mapping[str, Iterable[str]], quarantine_rate: float
-) -> tuple[list[Alert], dict[str, tuple[str, ...]]]:
-    """What is to be told now, and what will have been told after that, by table.
-
-    Args:
-        told: table to the codes that somebody was told of and that were not over.
-    """
+def alerts(found: Iterable[Standing], told: Told, quarantine_rate: float) -> list[Alert]:
+    """What is to be told now."""
     fresh: list[Alert] = []
-    after: dict[str, tuple[str, ...]] = {}
     for one in found:
         table, owner = one.row.table, one.row.owner
         holding = {problem.code: problem for problem in problems(one, quarantine_rate)}
@@ -91,16 +86,12 @@ def alerts(
             if code not in before:
                 fresh.append(Alert(table=table, owner=owner, change="began", code=code, text=problem.text))
         fresh += [Alert(table=table, owner=owner, change="over", code=code) for code in sorted(before - holding.keys())]
-        after[table] = tuple(sorted(holding))
-    return fresh, after
+    return fresh
 
 
-def lateness(
-    found: Iterable[Standing], told: Mapping[str, Iterable[str]]
-) -> tuple[list[Alert], dict[str, tuple[str, ...]]]:
-    """`alerts` for lateness alone, which comes and goes without a load; what else was told stays told."""
+def lateness(found: Iterable[Standing], told: Told) -> list[Alert]:
+    """`alerts` for lateness alone, which comes and goes without a load."""
     fresh: list[Alert] = []
-    after: dict[str, tuple[str, ...]] = {}
     for one in found:
         table, before = one.row.table, set(told.get(one.row.table, ()))
         if one.state.late == (_LATE in before):
@@ -108,5 +99,50 @@ def lateness(
         change: Literal["began", "over"] = "began" if one.state.late else "over"
         text = _lateness(one).text if one.state.late else ""
         fresh.append(Alert(table=table, owner=one.row.owner, change=change, code=_LATE, text=text))
-        after[table] = tuple(sorted(before ^ {_LATE}))
-    return fresh, after
+    return fresh
+
+
+def after_telling(told: Told, fresh: Iterable[Alert]) -> dict[str, tuple[str, ...]]:
+    """What was told once these are; whatever others told of meanwhile stays told."""
+    after = {table: set(codes) for table, codes in told.items()}
+    for alert in fresh:
+        codes = after.setdefault(alert.table, set())
+        (codes.add if alert.change == "began" else codes.discard)(alert.code)
+    return {table: tuple(sorted(codes)) for table, codes in after.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moves:
+    """What was told of tables that went from one pipeline to another.
+
+    Attributes:
+        told: by table, what somebody was told of it, by whichever pipeline it had then.
+        taken: pipeline to tables of whom only others know what was told, with that.
+        left: pipeline to tables that it has no longer.
+    """
+
+    told: Told
+    taken: Mapping[str, Told]
+    left: Mapping[str, tuple[str, ...]]
+
+
+def moves(told_by: Mapping[str, Told], homes: Mapping[str, str]) -> Moves:
+    """Without these a table that went would be told of again, and its end by each look for ever.
+
+    Args:
+        told_by: pipeline to what it told.
+        homes: table to its pipeline now; of tables that have none nothing is said.
+    """
+    told: dict[str, tuple[str, ...]] = {}
+    taken: dict[str, dict[str, tuple[str, ...]]] = {}
+    left: dict[str, tuple[str, ...]] = {}
+    elsewhere: dict[str, set[str]] = {}
+    for pipeline, codes_of in told_by.items():
+        strays = tuple(sorted(table for table in codes_of if homes.get(table, pipeline) != pipeline))
+        left |= {pipeline: strays} if strays else {}
+        for table in strays:
+            elsewhere.setdefault(table, set()).update(codes_of[table])
+        told |= {table: tuple(codes) for table, codes in codes_of.items() if homes.get(table) == pipeline}
+    for table in elsewhere.keys() - told.keys():
+        told[table] = taken.setdefault(homes[table], {})[table] = tuple(sorted(elsewhere[table]))
+    return Moves(told=told, taken=taken, left=left)

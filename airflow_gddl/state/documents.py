@@ -30,7 +30,7 @@ _FIELDS = tuple(field.name for field in fields(TableRecord))
 
 @dataclass(frozen=True, kw_only=True)
 class RunsDocument:
-    """`written`: seconds since the epoch; `told`: table to the alerts that somebody was told of."""
+    """`written`: seconds since the epoch; `told`: table to the alerts that somebody was told of and that hold."""
 
     tables: Mapping[str, TableRecord] = field(default_factory=dict)
     written: float = 0.0
@@ -55,7 +55,7 @@ def place(lake: str, pipeline: str, kind: Kind) -> str:
 
 def encode_runs(document: RunsDocument) -> bytes:
     tables = {name: _record(record) for name, record in sorted(document.tables.items())}
-    told = {name: list(codes) for name, codes in sorted(document.told.items()) if codes}
+    told = {name: list(codes) for name, codes in sorted(document.told.items())}
     return _bytes({"format": FORMAT, "written": document.written, "tables": tables, "told": told})
 
 

@@ -33,13 +33,14 @@ class LakeState:
     """What is known of the tables of a lake.
 
     Attributes:
+        told_by: pipeline to what it told of its tables.
         empty: nobody has written any state yet, or it was lost.
         read: when it was read, seconds since the epoch.
     """
 
     records: Mapping[str, TableRecord] = field(default_factory=dict)
     looks: Mapping[str, TableLook] = field(default_factory=dict)
-    told: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    told_by: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
     empty: bool = False
     read: float = 0.0
@@ -90,7 +91,7 @@ class StateReader:
         ]
         here = {item.name for item in found}
         self._kept = {name: kept for name, kept in self._kept.items() if name in here}
-        made = combined([document for _, document in self._kept.values()])
+        made = combined({name: document for name, (_, document) in self._kept.items()})
         return replace(made, troubles=tuple(troubles), empty=not any(n.endswith(_RUNS) for n in here), read=now)
 
     def _content(self, path: str) -> bytes | None:
@@ -121,30 +122,34 @@ def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = 
         ValueError: one is damaged.
     """
     store = open_store(lake, environ)
-    documents: list[RunsDocument | LookDocument] = []
+    documents: dict[str, RunsDocument | LookDocument] = {}
     for name in names:
         with suppress(FileNotFoundError):
-            documents.append(decode_runs(store.read(place(lake, name, "runs"))))
+            documents[f"{name}{_RUNS}"] = decode_runs(store.read(place(lake, name, "runs")))
         with suppress(FileNotFoundError):
-            documents.append(decode_look(store.read(place(lake, name, "look"))))
+            documents[f"{name}{_LOOK}"] = decode_look(store.read(place(lake, name, "look")))
     return combined(documents)
 
 
-def combined(documents: list[RunsDocument | LookDocument]) -> LakeState:
-    """A table that moved between pipelines, or was run by hand, is in several documents."""
+def combined(documents: Mapping[str, RunsDocument | LookDocument]) -> LakeState:
+    """A table that moved between pipelines, or was run by hand, is in several documents.
+
+    Args:
+        documents: by the names of their objects.
+    """
     records: dict[str, TableRecord] = {}
     looks: dict[str, TableLook] = {}
-    told: dict[str, tuple[str, ...]] = {}
-    for document in documents:
+    told_by: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for object_name, document in documents.items():
         if isinstance(document, LookDocument):
             for name, look in document.tables.items():
                 if name not in looks or look.looked > looks[name].looked:
                     looks[name] = look
             continue
-        told.update(document.told)
+        told_by[object_name.removesuffix(_RUNS)] = document.told
         for name, record in document.tables.items():
             records[name] = merged(records[name], record) if name in records else record
-    return LakeState(records=records, looks=looks, told=told)
+    return LakeState(records=records, looks=looks, told_by=told_by)
 
 
 def _moment(document: RunsDocument | LookDocument) -> float:

@@ -20,6 +20,15 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
         raise _refused("SEQUENCE_CHANGED", "sequence_by", spec.table, state.sequence_by, spec.sequence_by)
 
 
+def has_same_identity(spec: TableSpec, state: TableState) -> bool:
+    """Whether the row still describes the tables as they were built."""
+    try:
+        require_same_identity(spec, state)
+    except FatalError:
+        return False
+    return True
+
+
 def _folded(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(n.lower() for n in names)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from airflow_gddl.operators.watch import GddlWatchOperator
 from airflow_gddl.snapshot import PipelineDocument
 from airflow_gddl.state.alerts import Alert
 from airflow_gddl.state.documents import place
+from airflow_gddl.state.reading import StateReader
 from airflow_gddl.state.recording import StateRecorder
 from airflow_gddl.state.records import write_record
 from airflow_gddl.stores import open_store
@@ -128,6 +130,21 @@ def test_a_table_that_nothing_loads_any_more_is_told_of_once(document: PipelineD
     assert watched(stage) == {"began": 0, "over": 1}
     assert watched(stage) == {"began": 0, "over": 0}
     assert ListNotifier.told[-1] == "told: shop.a: FRESHNESS_MISSED is over"
+
+
+def test_a_table_that_goes_to_another_pipeline_is_not_told_of_again(document: PipelineDocument, stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    assert watched(stage) == {"began": 1, "over": 0}
+    stage.rows("{table: shop.a, keys: [id], freshness: 1h, priority: high}")
+    assert watched(stage) == {"began": 0, "over": 0}
+    moved = PACK.replace("normal", "high")
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    recorder = StateRecorder(document.roots, moved, ())
+    recorder.take(JobResult(table="shop.a", status="succeeded", started_at=now, rows_read=1, changes_written=1))
+    recorder.flush()
+    assert [watched(stage)["over"] for _ in range(3)] == [1, 0, 0]
+    known = StateReader(str(stage.lake), time.time).read()
+    assert known.told_by == {PACK: {}, moved: {"shop.a": ()}}
 
 
 def test_a_table_whose_state_was_lost_is_not_taken_for_late(document: PipelineDocument, stage: Stage) -> None:

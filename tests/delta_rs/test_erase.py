@@ -17,11 +17,16 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.layout import answer_name
+from airflow_gddl.contract.layout import answer_name, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.answers import Answers
 from spark_jobs.maintain import tables_of
-from spark_jobs.table_job import TableOutcome
+from spark_jobs.runtime import Runtime
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.table_run import TableRun
+from spark_jobs.worker import NoSpark
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 from tests.spark.children import killed_child
@@ -371,6 +376,48 @@ def test_samples_in_archives_and_answers_lose_it_too(tmp_path: Path) -> None:
         assert [json.loads(line)["warnings"][0]["sample"] for line in path.read_text().split("\n")] == [
             ['{"id":8}']
         ] * count
+
+
+def test_answers_of_comparisons_and_lists_lose_it_too(tmp_path: Path) -> None:
+    """Jobs that ran elsewhere: keys that differ, and rows of the quarantine, are in their details."""
+    row = spec()
+    lake = filled(tmp_path, row)
+    listed = lake.done(row, JobOptions(action="errors_list"))
+    DeltaTable(lake.layout(row).replica).delete("id IN (7, 8)")
+    compared = lake.run(row, VERIFY)
+    assert isinstance(compared, TableOutcome)
+    for number, result in enumerate((listed, compared.result)):
+        answers = Answers(Storage(), join(lake.roots.lake, "_gddl", "answers", f"r{number}"))
+        answers.put(result)
+    lake.done(row, erasing(id="7"))
+    read = [Path(lake.roots.lake, "_gddl", "answers", f"r{n}", answer_name("s.t")).read_text() for n in (0, 1)]
+    assert [NAME in text or '\\"id\\":7' in text for text in read] == [False, False]
+    assert [len(json.loads(read[0])["details"]["rows"]), len(json.loads(read[1])["details"]["keys"])] == [1, 1]
+
+
+class Moving(Storage):
+    """Puts a record into an archive just before it is read, as a load may."""
+
+    def read(self, path: str) -> bytes:
+        if path.endswith("-tied.json") and Path(path).exists():
+            archive = Path(path).parent / "archive" / "a_b.jsonl"
+            archive.parent.mkdir()
+            Path(path).rename(archive)
+        return super().read(path)
+
+
+def test_a_record_that_goes_into_an_archive_meanwhile_loses_it(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    shown = RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))
+    runs = Path(lake.layout(row).runs)
+    record = JobResult(table="s.t", status="succeeded", warnings=(shown,), run_id="r")
+    (runs / "20200101T000000000000-tied.json").write_text(to_json(record))
+    job = lake.job([row], erasing(id="7"))
+    found = attempt(TableRun(job=job, spec=row, runtime=Runtime(storage=Moving(), spark=NoSpark())), totals_of(job))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is None
+    assert json.loads((runs / "archive" / "a_b.jsonl").read_text())["warnings"][0]["sample"] == ['{"id":8}']
 
 
 def test_storage_is_told_to_keep_as_long_as_the_table_says(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,17 @@ def test_superseded_changes_are_cut_and_verify_knows(tmp_path: Path) -> None:
     found = lake.done(spec, VERIFY).details
     assert (found["verdict"], lake.replica(spec)) == ("equal", replica)
     assert datetime.now(UTC) - datetime.fromisoformat(found["changes_cut_before"]) > timedelta(days=29)
+
+
+def test_by_other_keys_than_the_table_s_nothing_is_cut(tmp_path: Path) -> None:
+    """A row that waits for its full refresh says nothing of which changes the tables as they are depend on."""
+    spec = spec_of(changes_retention="30d")
+    lake = filled(tmp_path, spec, days_ago(40))
+    before = rows(lake.layout(spec).changes)
+    for other in (replace(spec, keys=("v",)), replace(spec, sequence_by=("v",))):
+        assert lake.done(other, MAINTAIN).details["changes_cut"] == 0
+    assert rows(lake.layout(spec).changes) == before
+    assert lake.done(spec, VERIFY).details["verdict"] == "equal"
 
 
 def test_a_dry_run_tells_and_leaves_all_as_it_is(tmp_path: Path) -> None:

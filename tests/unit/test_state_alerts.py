@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
-from airflow_gddl.state.alerts import alerts, lateness, problems
+from airflow_gddl.state.alerts import after_telling, alerts, lateness, moves, problems
 from airflow_gddl.state.board import Standing
 from airflow_gddl.state.facts import TableRecord
 from airflow_gddl.state.judging import judge
@@ -55,25 +56,52 @@ def test_what_holds(done: JobResult, now: float, codes: list[str]) -> None:
 
 def test_told_once_when_it_begins_and_once_when_it_is_over() -> None:
     bad, good = standing(replace(GOOD, rows_read=4), owner="sales"), standing(GOOD)
-    fresh, told = alerts([bad], {}, 0.01)
+    fresh = alerts([bad], {}, 0.01)
+    told = after_telling({}, fresh)
     assert [(one.change, one.code, one.owner) for one in fresh] == [("began", "ROWS_MISSING", "sales")]
     assert "4 rows were read, 3 accounted for" in fresh[0].line
-    again, told = alerts([bad], told, 0.01)
-    assert again == []
-    over, told = alerts([good], told, 0.01)
+    assert alerts([bad], told, 0.01) == []
+    over = alerts([good], told, 0.01)
     assert [(one.change, one.code) for one in over] == [("over", "ROWS_MISSING")]
-    assert alerts([good], told, 0.01)[0] == []
+    assert alerts([good], after_telling(told, over), 0.01) == []
 
 
 def test_lateness_without_a_load_is_told_once_and_leaves_the_rest_alone() -> None:
     late, fresh_again = standing(GOOD, 1031), standing(GOOD)
     told = {"shop.a": ("SEQUENCE_TIE",)}
-    began, after = lateness([late], told)
+    began = lateness([late], told)
     assert [(one.change, one.code) for one in began] == [("began", "FRESHNESS_MISSED")]
     assert "31 s behind" in began[0].text
+    after = after_telling(told, began)
     assert after == {"shop.a": ("FRESHNESS_MISSED", "SEQUENCE_TIE")}
-    assert lateness([late], after) == ([], {})
-    over, last = lateness([fresh_again], after)
+    assert lateness([late], after) == []
+    over = lateness([fresh_again], after)
     assert [(one.change, one.code, one.text) for one in over] == [("over", "FRESHNESS_MISSED", "")]
+    last = after_telling(after, over)
     assert last == told
-    assert lateness([fresh_again], last) == ([], {})
+    assert lateness([fresh_again], last) == []
+
+
+def test_what_others_told_meanwhile_stays_told() -> None:
+    """Two tasks tell at a time: each adds what it told to what stands there then."""
+    began = lateness([standing(GOOD, 1031)], {})
+    assert after_telling({"shop.a": ("ROWS_MISSING",), "shop.b": ("X_Y",)}, began) == {
+        "shop.a": ("FRESHNESS_MISSED", "ROWS_MISSING"),
+        "shop.b": ("X_Y",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("told_by", "told", "taken", "left"),
+    [
+        ({"new": {"t": ("A",)}}, {"t": ("A",)}, {}, {}),
+        ({"old": {"t": ("A",)}}, {"t": ("A",)}, {"new": {"t": ("A",)}}, {"old": ("t",)}),
+        ({"old": {"t": ("A",)}, "new": {"t": ()}}, {"t": ()}, {}, {"old": ("t",)}),
+        ({"old": {"t": ("A",)}, "older": {"t": ("B",)}}, {"t": ("A", "B")}, {"new": {"t": ("A", "B")}},
+         {"old": ("t",), "older": ("t",)}),
+        ({"old": {"gone": ("A",)}}, {}, {}, {}),
+    ],
+)  # fmt: skip
+def test_what_was_told_of_a_table_goes_with_it(told_by: Any, told: Any, taken: Any, left: Any) -> None:
+    found = moves(told_by, {"t": "new"})
+    assert (found.told, found.taken, found.left) == (told, taken, left)

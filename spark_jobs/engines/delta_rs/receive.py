@@ -100,10 +100,23 @@ class Receiving:
         """Rows that the batch's commit has appended, now or in an earlier attempt."""
         site, path = self.site, self.site.layout.changes
         if site.has_made(path, APPEND):
-            return site.tables.metrics(path, APPEND, site.transaction).get("numOutputRows", 0)
+            told = site.tables.metrics(path, APPEND, site.transaction).get("numOutputRows")
+            return self._appended() if told is None else told
         added = [good] if good.num_rows else []
         site.tables.commit(path, site.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))
         return int(good.num_rows)
+
+    def _appended(self) -> int:
+        """The same counted, for a log that has forgotten the commit: it was cut, or many came after."""
+        batch = self.site.plan.batch_id
+
+        def may_hold(file: DataFile) -> bool:
+            low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}
+            return low.get("batch_id") is None or bool(low["batch_id"] <= batch <= high["batch_id"])
+
+        rows = self.site.tables.read(self.site.layout.changes, may_hold)
+        mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch)
+        return int(pc.sum(mine).as_py() or 0)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""

@@ -86,7 +86,7 @@ def _held(texts: list[Column], erased: ErasedKeys) -> Column:
 
 def hash_of(texts: list[Column], erased: ErasedKeys) -> Column:
     """See `ErasedKeys.hash_of`; null for a key with a null part."""
-    parts = [part for text in texts for part in (F.length(text).cast("string"), F.lit(":"), text)]
+    parts = [part for text in erased.arranged(texts) for part in (F.length(text).cast("string"), F.lit(":"), text)]
     message = F.encode(F.concat(F.lit(f"{erased.table}\n"), *parts), "UTF-8")
     key = erased.salt.ljust(_BLOCK, b"\0")
     inner = F.sha2(F.concat(_bytes(b ^ 0x36 for b in key), message), 256)

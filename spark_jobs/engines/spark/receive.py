@@ -116,9 +116,7 @@ class Receiving:
             FatalError: `BATCH_UNBALANCED`.
         """
         self.site.tables.append(fresh.rows, self.site.layout.changes, APPEND, self.site.transaction)
-        written = self.site.tables.metrics(self.site.layout.changes, APPEND, self.site.transaction).get(
-            "numOutputRows", 0
-        )
+        written = self._written()
         redelivered = self.figures.good - fresh.count
         if self.figures.rows != written + redelivered + self.figures.quarantined:
             raise FatalError(
@@ -129,6 +127,14 @@ class Receiving:
                 remedy="report this with the job's log; nothing was merged",
             )
         return Appended(written=written, redelivered=redelivered, warnings=fresh.warnings)
+
+    def _written(self) -> int:
+        """Rows that the batch has appended; counted where the log has forgotten its commit: cut, or many came after."""
+        path = self.site.layout.changes
+        told = self.site.tables.metrics(path, APPEND, self.site.transaction).get("numOutputRows")
+        if told is not None:
+            return told
+        return self.site.tables.read(path).where(F.col(GDDL)["batch_id"] == self.site.plan.batch_id).count()
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""

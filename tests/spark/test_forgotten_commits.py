@@ -1,0 +1,59 @@
+"""A batch that died half-way is gone on with, though its table's log has forgotten what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.spec import JobOptions
+from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.runtime import utc_now
+from spark_jobs.storage import Storage
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.spark.breaking import Break, Breaker
+from tests.spark.lake import Lake
+from tests.spark.upkeep_world import age
+
+SPEC = spec_of()
+
+
+def done(port: LocalPort, lake: Lake, options: JobOptions | None = None) -> dict[str, object]:
+    (result,) = lake.run(port, lake.job([SPEC], options)).values()
+    assert result.error is None, result.error
+    return {"written": result.changes_written, "details": result.details}
+
+
+def test_maintenance_cut_the_log(engine: LocalPort, tmp_path: Path) -> None:
+    """Of a table with erased keys old commits go, those of a batch under way too."""
+    lake, small = Lake(tmp_path), SmallLake(tmp_path)
+    small.load(SPEC, 20)
+    done(engine, lake)
+    done(engine, lake, JobOptions(action="erase", key={"id": "3"}))
+    small.change(SPEC, 1, [("U", 0, "x"), ("I", 100, "new"), ("D", 1, None)])
+    lake.run(engine, lake.job([SPEC]), Breaker({SPEC.table: Break("append")}))
+    version = DeltaTable(lake.layout(SPEC).changes).version()
+    for days in (8, 1):
+        age(lake, days)
+        done(engine, lake, JobOptions(action="maintain"))
+    log = Path(lake.layout(SPEC).changes, "_delta_log")
+    assert not (log / f"{version:020d}.json").exists(), "its commit is forgotten"
+    assert done(engine, lake)["written"] == 3
+    assert small.replica(SPEC) == {n: f"load {n}" for n in range(2, 20) if n != 3} | {0: "x", 100: "new"}
+    done(engine, lake, JobOptions(action="verify"))
+    assert done(engine, lake)["written"] == 0
+
+
+def test_many_commits_came_after(tmp_path: Path) -> None:
+    """Counts are looked for in the newest commits only; joining the files of a large table makes as many."""
+    port, lake, small = LocalPort("delta_rs"), Lake(tmp_path), SmallLake(tmp_path)
+    small.load(SPEC, 20)
+    done(port, lake)
+    small.change(SPEC, 1, [("U", 0, "x"), ("I", 100, "new")])
+    lake.run(port, lake.job([SPEC]), Breaker({SPEC.table: Break("append")}))
+    tables = Tables(Storage(), utc_now)
+    for _ in range(51):
+        tables.commit(lake.layout(SPEC).changes, Write(rearranged=True))
+    assert done(port, lake)["written"] == 2
+    done(port, lake, JobOptions(action="verify"))
