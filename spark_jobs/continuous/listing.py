@@ -45,9 +45,7 @@ class ListedFiles:
         now: seconds, monotonic: a clock that is set back delays no look.
     """
 
-    def __init__(
-        self, roots: Roots, storage: Storage, clock: Clock, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, roots: Roots, storage: Storage, clock: Clock, now: Callable[[], float] = time.monotonic) -> None:
         self._roots, self._storage, self._clock, self._now = roots, storage, clock, now
         self._folders: dict[str, _Folder] = {}
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="glance")
