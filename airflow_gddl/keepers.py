@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from airflow.sdk import Context
+
 from airflow_gddl import configuration
+from airflow_gddl.alerting import tell
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.standing import StandingOrder
 from airflow_gddl.landing.hint_book import HintBook
@@ -71,33 +74,56 @@ def order_now(kept: Kept) -> StandingOrder | None:
     return StandingOrder(tables=document.specs, tiers=document.tiers)
 
 
+def alert_of(kept: Kept, context: Context, log: Logger, environ: Mapping[str, str]) -> Callable[[], None]:
+    """Tells people of the pipeline's tables, as the metadata has them when it is called; nothing is raised."""
+
+    def alert() -> None:
+        try:
+            document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
+        except GddlError as error:
+            log.warning("alerts could not be sent: %s", error)
+            return
+        if document is not None:
+            tell(context, document, log, environ)
+
+    return alert
+
+
 @dataclass
 class RemoteKeeper:
-    """Beside a job elsewhere: fetches its results from the lake."""
+    """Beside a job elsewhere: hands it new rows, fetches its results from the lake, tells people of its tables.
 
-    keeping: Keeping
-    answers: Answers
+    Attributes:
+        context: for the notifiers.
+    """
+
+    kept: Kept
+    lake: str
+    environ: Mapping[str, str]
     log: Logger
+    context: Context
+    _open: tuple[Keeping, Answers] | None = None
 
     def tick(self) -> None:
-        """To be called now and then; a store that is silent for a moment is asked again at the next call."""
+        """To be called now and then. A store that is silent, or metadata that has no such pipeline, is asked again at
+        the next call: the run is watched whatever becomes of this."""
         try:
-            for result in self.answers.new():
-                self.keeping.on_result(result)
-            self.keeping.tick()
+            self._open = self._open or self._opened()
+            if self._open is not None:
+                keeping, answers = self._open
+                for result in answers.new():
+                    keeping.on_result(result)
+                keeping.tick()
         except GddlError as error:
-            self.log.warning("the state of %s could not be kept: %s", self.keeping.standing.name, error)
+            self.log.warning("the state of %s could not be kept: %s", self.kept.pipeline, error)
 
-
-def remote_keeper(kept: Kept, lake: str, environ: Mapping[str, str], log: Logger) -> RemoteKeeper | None:
-    """Null where this machine has no such pipeline.
-
-    Raises:
-        GddlError: as `Store`; `CACHE_UNUSABLE`.
-    """
-    document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
-    if document is None:
-        return None
-    reporter = Reporter(log, {spec.table: spec for spec in document.specs})
-    keeping = keeping_of(kept, document, environ, reporter, lambda: None)
-    return RemoteKeeper(keeping, Answers(open_store(lake, environ), lake, kept.job), log)
+    def _opened(self) -> tuple[Keeping, Answers] | None:
+        """Null where this machine has no such pipeline; then new rows wait for the next job."""
+        kept = self.kept
+        document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
+        if document is None:
+            return None
+        reporter = Reporter(self.log, {spec.table: spec for spec in document.specs})
+        alert = alert_of(kept, self.context, self.log, self.environ)
+        keeping = keeping_of(kept, document, self.environ, reporter, alert)
+        return keeping, Answers(open_store(self.lake, self.environ), self.lake, kept.job)

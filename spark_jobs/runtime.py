@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from spark_jobs.file_stream_source import FileStreamSource
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
@@ -39,6 +40,10 @@ class Step:
 Observer = Callable[[Step], None]
 
 
+_AGAIN_AFTER = 60.0
+"""Seconds after which a start that failed for a reason that may pass is tried again: a job may go on for days."""
+
+
 class SparkSource(Protocol):
     """Hands out Spark sessions; the first one starts Spark."""
 
@@ -53,13 +58,19 @@ def unheard(_: SparkSession) -> None:
 class LazySpark:
     """Starts Spark when a table has work, and gives every table a session of its own for its transaction settings.
 
-    A start that failed is not tried again for the next table. `opened` is told of the session once it is there.
+    A start that failed is not tried again for the next table; where the reason may pass, it is a minute later.
+
+    Attributes:
+        opened: told of the session once it is there.
+        now: seconds, monotonic.
     """
 
     settings: SessionSettings = field(default_factory=SessionSettings)
     opened: Callable[[SparkSession], None] = unheard
+    now: Callable[[], float] = time.monotonic
     _session: SparkSession | None = None
     _failed: GddlError | None = None
+    _again: float = float("inf")
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self) -> SparkSession:
@@ -74,14 +85,16 @@ class LazySpark:
         from spark_jobs.session import open_session  # noqa: PLC0415 - as above
 
         with self._starting:
-            if self._failed is not None:
+            if self._failed is not None and self.now() < self._again:
                 raise self._failed
             if self._session is None:
                 try:
                     self._session = open_session(self.settings)
                 except GddlError as error:
-                    self._failed = error
+                    passing = isinstance(error, RetriableError)
+                    self._failed, self._again = error, self.now() + _AGAIN_AFTER if passing else float("inf")
                     raise
+                self._failed = None
                 self.opened(self._session)
             return self._session
 

@@ -46,7 +46,7 @@ class LocalSpread:
 
     def open(self, job: JobSpec, specs: Sequence[TableSpec]) -> Pool:
         """Processes for these tables and any others of their tiers; the caller closes the pool."""
-        return Pool(replace(job, tables=()), frozenset(spec.size for spec in specs), _processes(job, specs), self)
+        return Pool(replace(job, tables=()), frozenset(spec.size for spec in specs), processes_of(job, specs), self)
 
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
         """Each table's outcome as soon as it is done; tables that this engine can't take come as declined."""
@@ -77,8 +77,9 @@ def _looked(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> It
                 yield found
 
 
-def _processes(job: JobSpec, specs: Sequence[TableSpec]) -> int:
-    return max(1, min(len(specs), max(job.tiers[s.size].cores for s in specs)))
+def processes_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
+    """How many at once."""
+    return max(1, min(len(specs), max((job.tiers[s.size].cores for s in specs), default=1)))
 
 
 @dataclass

@@ -17,7 +17,7 @@ from airflow_gddl.runners.base import ProgressEvent
 from airflow_gddl.state.recording import StateRecorder
 
 FLUSH_SECONDS = 15.0
-_ALERT_SECONDS = 60.0
+ALERT_SECONDS = 60.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -72,7 +72,7 @@ class Keeping:
         if now - self._flushed >= FLUSH_SECONDS:
             self._flushed = now
             self.flush()
-        if now - self._alerted >= _ALERT_SECONDS:
+        if now - self._alerted >= ALERT_SECONDS:
             self._alerted = now
             self.alert()
 
@@ -92,5 +92,7 @@ class Keeping:
 
     @property
     def failing(self) -> list[JobResult]:
-        """Tables whose newest turn failed."""
-        return [result for result in self.last.values() if result.status == "failed"]
+        """Tables whose newest turn failed; those whose rows went since are nobody's concern."""
+        kept = self.standing.tables
+        failed = [result for result in self.last.values() if result.status == "failed"]
+        return [result for result in failed if kept is None or result.table in kept]

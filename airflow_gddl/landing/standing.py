@@ -42,6 +42,11 @@ class Standing:
     def folder(self) -> str:
         return standing_folder(self.roots.lake, self.name)
 
+    @property
+    def tables(self) -> frozenset[str] | None:
+        """Those of the order as this writer wrote it last; null: it wrote none."""
+        return None if self._written is None else frozenset(spec.table for spec in self._written.tables)
+
     def put(self, order: StandingOrder) -> None:
         """
         Raises:

@@ -16,7 +16,7 @@ from airflow_gddl.cli.selection import in_order
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
 from airflow_gddl.contract.standing import StandingOrder
-from airflow_gddl.keepers import Kept, keeping_of
+from airflow_gddl.keepers import Kept, alert_of, keeping_of
 from airflow_gddl.landing.asked import Asked, from_params
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.keeping import Keeping
@@ -133,10 +133,9 @@ class _Execution(Task):
         )
 
     def _keeping(self) -> Keeping:
-        def alert() -> None:
-            tell(self.context, self.document, self.operator.log, self.environ)
-
-        return keeping_of(self._kept(), self.document, self.environ, self._reporter(), alert)
+        kept = self._kept()
+        alert = alert_of(kept, self.context, self.operator.log, self.environ)
+        return keeping_of(kept, self.document, self.environ, self._reporter(), alert)
 
     def _reporter(self) -> Reporter:
         return Reporter(self.operator.log, {spec.table: spec for spec in self.document.specs})

@@ -72,6 +72,10 @@ class JobLog:
                 old.unlink()
 
     def write(self, line: str) -> None:
+        if not self.path.exists():
+            # A job that goes on outlives its log, when a hundred others came after it: what it says now is looked for.
+            self._file.close()
+            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._file.write(line + "\n")
         self._file.flush()
         if line.strip():

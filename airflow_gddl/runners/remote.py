@@ -67,22 +67,25 @@ class RemoteRunner:
         """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`,
         `REMOTE_RUN_CANCELLED` or `REMOTE_RUN_LOST`, with the platform's words and the run's page.
 
+        Of a job that goes on, the outcome has each table's last turn. Tables without one are none where it ended as it
+        should; where it did not, the exit status tells, whatever the tables' turns were.
+
         Raises:
             GddlError: as `Platform` and `Attempts`; nothing is forgotten by it.
         """
         results: list[JobResult] = []
-        page = ""
+        page, died = "", False
         for part in _by_tier(spec):
             passage = _Passage(self, part, listener)
             waiting, stopped = self._go(passage)
             results += passage.results
-            page = passage.page or page
+            page, died = passage.page or page, died or passage.died
             if waiting is not None or stopped is not None:
                 status = 0 if stopped is None else 128 + stopped
                 return JobOutcome(
                     results=tuple(results), exit_status=status, cancelled_by=stopped, log=page or None, waiting=waiting
                 )
-        failed = any(result.status == "failed" for result in results)
+        failed = died or any(result.status == "failed" for result in results)
         return JobOutcome(results=tuple(results), exit_status=int(failed), log=page or None)
 
     def _go(self, passage: _Passage) -> tuple[Waiting | None, int | None]:
@@ -173,13 +176,18 @@ def seen(platform: Platform, handle: Handle, *, mend: bool = True) -> Sight:
 
 @dataclass
 class _Passage:
-    """The tables of one tier: through what was submitted for them before, then through a run of their own."""
+    """The tables of one tier: through what was submitted for them before, then through a run of their own.
+
+    Attributes:
+        died: a run of a job that goes on ended though neither its time was over nor it was told to.
+    """
 
     runner: RemoteRunner
     spec: JobSpec
     listener: Listener
     results: list[JobResult] = field(default_factory=list)
     page: str = ""
+    died: bool = False
 
     def __post_init__(self) -> None:
         self.left: dict[str, TableSpec] = {table.table: table for table in self.spec.tables}
@@ -226,9 +234,13 @@ class _Passage:
             self.runner.store.delete([order_path(self.spec.roots.lake, attempt.submission.run_id)])
         # A run that was told to stop failed nobody: what it left over, another run takes.
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
-        if not attempt.stopped:
+        goes_on = self.spec.options.continuous is not None
+        if not attempt.stopped and not (goes_on and sight.state == "succeeded"):
             names = [table for table in attempt.submission.tables if table in self.left]
             self._report(_unanswered(table, attempt, sight, run.handle) for table in names)
+            self.died = goes_on
+        if goes_on:
+            self.left.clear()  # it has ended: the next run of its DAG, or the next try, begins another one with all
         return None
 
     def _watch(self, run: Waiting, attempt: Attempt, answers: Answers) -> Sight:

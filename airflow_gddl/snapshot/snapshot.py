@@ -34,7 +34,7 @@ class Snapshot:
         """
         try:
             state, generation = Keeper(settings).serve()
-        except PermissionError as error:
+        except OSError as error:  # denied, read-only, full, no folder
             remedy = "set [gddl] cache_dir to a local folder that Airflow may write"
             raise FatalError("CACHE_UNUSABLE", str(error), where=str(settings.cache), remedy=remedy) from error
         return cls(settings, state, generation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import standing_folder
 from airflow_gddl.contract.standing import stop_path
-from airflow_gddl.keepers import Kept, RemoteKeeper, remote_keeper
+from airflow_gddl.keepers import Kept, RemoteKeeper
 from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.base import Waiting
 from airflow_gddl.runners.pace import Pace
@@ -26,6 +27,9 @@ from airflow_gddl.runners.platform import Platform, Sight
 from airflow_gddl.runners.registry import make_platform
 from airflow_gddl.runners.remote import cancel, seen
 from airflow_gddl.stores import open_store
+
+KEPT_EVERY = 10.0
+"""Seconds between two looks after the tables of a job that goes on; at its run it is looked ever less often."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +102,7 @@ class GddlRunTrigger(BaseTrigger):
         # threads Airflow's connections can be asked for in every version.
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
         first, told = configuration.number("run_poll_seconds"), False
-        keeper = await sync_to_async(self._keeper, thread_sensitive=False)()
+        keeper = self._keeper()
         for pause in Pace.of_runs(first).pauses():
             sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
             if sight is not None and sight.has_ended:
@@ -106,10 +110,16 @@ class GddlRunTrigger(BaseTrigger):
             if sight is not None and sight.state == "running" and not told:
                 told = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
+            await self._rest(pause, keeper)
+        raise AssertionError("pauses have no end")
+
+    async def _rest(self, seconds: float, keeper: RemoteKeeper | None) -> None:
+        """Until the next look; a job that goes on is kept meanwhile."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
             if keeper is not None:
                 await sync_to_async(keeper.tick, thread_sensitive=False)()
-            await asyncio.sleep(pause)
-        raise AssertionError("pauses have no end")
+            await asyncio.sleep(left if keeper is None else min(left, KEPT_EVERY))
 
     def _look(self, platform: Platform) -> Sight | None:
         """Null when the platform is silent: the run goes on without being watched."""
@@ -124,9 +134,13 @@ class GddlRunTrigger(BaseTrigger):
         return sight
 
     def _keeper(self) -> RemoteKeeper | None:
-        """Null also where this machine has no metadata: then new rows wait for the next job."""
-        kept = self._watch.kept
-        return None if kept is None else remote_keeper(kept, self._watch.lake, self._environ(), self.log)
+        watch, kept = self._watch, self._watch.kept
+        if kept is None:
+            return None
+        run = {"dag_id": kept.pipeline, "run_id": kept.run}
+        task = self.task_instance
+        context: Any = {"run_id": kept.run, "dag_run": run, "ti": task, "task_instance": task, "params": {}}
+        return RemoteKeeper(kept, watch.lake, self._environ(), self.log, context)
 
     def _environ(self) -> Mapping[str, str]:
         return configuration.environ_for(self._watch.lake, aws_conn_id=self._watch.aws_conn_id)

@@ -31,7 +31,8 @@ class Entry:
         not_before: when it may be run at the earliest.
         failures: since it last went well.
         news: there is, or may be, something to do.
-        at_work: it is being run.
+        at_work: as what it is being run; null: it is not.
+        is_kept: whether the job keeps it; a table that went stays here until its turn is over, should it come back.
     """
 
     spec: TableSpec
@@ -39,7 +40,8 @@ class Entry:
     not_before: float = 0.0
     failures: int = 0
     news: bool = True
-    at_work: bool = False
+    at_work: TableSpec | None = None
+    is_kept: bool = True
 
     @property
     def due(self) -> float:
@@ -56,13 +58,19 @@ class Agenda:
         """From now on these tables: new ones and those whose row changed are due at once, others are left alone."""
         wanted = {spec.table: spec for spec in specs}
         for name in self.entries.keys() - wanted.keys():
-            del self.entries[name]
+            self.entries[name].is_kept = False
+        self._forget()
         for name, spec in wanted.items():
             known = self.entries.get(name)
             if known is None:
                 self.entries[name] = Entry(spec, now)
-            elif known.spec != spec:
+            elif known.spec != spec or not known.is_kept:
                 known.spec, known.news, known.failures, known.not_before = spec, True, 0, now
+                known.is_kept = True
+
+    def keeps(self, table: str) -> bool:
+        known = self.entries.get(table)
+        return known is not None and known.is_kept
 
     def news(self, tables: Iterable[str]) -> None:
         for name in tables:
@@ -71,22 +79,32 @@ class Agenda:
 
     def begin(self, now: float) -> list[TableSpec]:
         """Tables to be run now, those that waited longest first; they are at work until `done`."""
-        due = sorted((e for e in self.entries.values() if not e.at_work and e.due <= now), key=lambda e: e.due)
+        due = sorted((e for e in self.entries.values() if e.at_work is None and e.due <= now), key=lambda e: e.due)
         for entry in due:
-            entry.at_work, entry.news = True, False
+            entry.at_work, entry.news = entry.spec, False
         return [entry.spec for entry in due]
+
+    def undo(self, tables: Iterable[str]) -> None:
+        """Their turns were not begun after all: they are due as they were."""
+        for name in tables:
+            self.entries[name].at_work, self.entries[name].news = None, True
+        self._forget()
 
     def done(self, result: JobResult, now: float) -> None:
         """A table's turn is over."""
         entry = self.entries.get(result.table)
         if entry is None:
             return
-        entry.at_work, entry.anyway = False, now + anyway_seconds(entry.spec)
+        was_changed = entry.at_work is not entry.spec
+        entry.at_work, entry.anyway = None, now + anyway_seconds(entry.spec)
+        self._forget()
         if result.status != "failed":
             entry.failures = 0
             entry.news = entry.news or result.batches >= BATCHES_A_TURN
             return
         entry.news = True
+        if was_changed:  # the row that failed is not the one that is next
+            return
         if is_busy(result):
             entry.not_before = now + entry.spec.look_seconds
             return
@@ -95,7 +113,10 @@ class Agenda:
 
     def next_due(self) -> float:
         """When the next table that is not at work is due; infinite when there is none."""
-        return min((e.due for e in self.entries.values() if not e.at_work), default=float("inf"))
+        return min((e.due for e in self.entries.values() if e.at_work is None), default=float("inf"))
+
+    def _forget(self) -> None:
+        self.entries = {name: e for name, e in self.entries.items() if e.is_kept or e.at_work is not None}
 
 
 def anyway_seconds(spec: TableSpec) -> float:

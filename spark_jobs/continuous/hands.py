@@ -27,20 +27,33 @@ class Hands(Protocol):
     @property
     def is_busy(self) -> bool: ...
 
+    @property
+    def waits(self) -> bool:
+        """Whether `finished` waits for those at work; else `wake` is called when one is done."""
+        ...
+
     def start(self, specs: Sequence[TableSpec]) -> None:
         """Run these; none of them is being run."""
         ...
 
     def finished(self, within: float) -> list[Found]:
-        """Those that are done; waits so many seconds at most, and not at all where `wake` will be called."""
+        """Those that are done; waits so many seconds at most, and not at all unless it `waits`."""
         ...
 
-    def drop(self) -> None:
-        """Forget those that were not begun yet."""
+    def drop(self) -> list[str]:
+        """Forget tables that were not begun yet; which."""
         ...
 
     def close(self) -> None:
         """End what is still at work."""
+        ...
+
+
+class HeavyHands(Hands, Protocol):
+    """Those that take tables from others, too."""
+
+    def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+        """Do this instead, for one table."""
         ...
 
 
@@ -54,6 +67,10 @@ class Processes:
     def is_busy(self) -> bool:
         return self._pool.is_busy
 
+    @property
+    def waits(self) -> bool:
+        return self._pool.is_busy
+
     def start(self, specs: Sequence[TableSpec]) -> None:
         self._pool.left.extend(Work((spec,)) for spec in specs)
 
@@ -62,8 +79,10 @@ class Processes:
             return []
         return [found for _, answer in self._pool.answers(within) for found in answer if not isinstance(found, int)]
 
-    def drop(self) -> None:
+    def drop(self) -> list[str]:
+        left = [spec.table for task in self._pool.left for spec in task.specs]
         self._pool.left.clear()
+        return left
 
     def close(self) -> None:
         self._pool.close()
@@ -81,7 +100,8 @@ class Threads:
         self._job, self._run, self._wake = job, run, wake
         self._done: queue.SimpleQueue[Found] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
-        self._open: set[Future[None]] = set()
+        self._open: dict[Future[None], str] = {}
+        self.waits = False
 
     @property
     def is_busy(self) -> bool:
@@ -92,19 +112,21 @@ class Threads:
             self.hand_over(spec, partial(self._run, spec))
 
     def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
-        """Do this instead, for one table."""
-        self._open.add(self._pool.submit(self._one, spec, run))
+        """See `HeavyHands`."""
+        self._open[self._pool.submit(self._one, spec, run)] = spec.table
 
     def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: it wakes whoever waits
         # Those that have ended first: their outcomes are there, and none that comes later is waited for in vain.
-        self._open = {future for future in self._open if not future.done()}
+        self._open = {future: table for future, table in self._open.items() if not future.done()}
         found = []
         while not self._done.empty():
             found.append(self._done.get())
         return found
 
-    def drop(self) -> None:
-        self._open = {future for future in self._open if not future.cancel()}
+    def drop(self) -> list[str]:
+        left = [table for future, table in self._open.items() if future.cancel()]
+        self._open = {future: table for future, table in self._open.items() if not future.cancelled()}
+        return left
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

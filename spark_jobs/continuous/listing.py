@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -38,10 +39,14 @@ class _Folder:
 
 
 class ListedFiles:
-    """See `FileStream`. Each folder is listed after its table's `trigger`, from shortly before its newest file on."""
+    """See `FileStream`. Each folder is listed after its table's `trigger`, from shortly before its newest file on.
 
-    def __init__(self, roots: Roots, storage: Storage, clock: Clock) -> None:
-        self._roots, self._storage, self._clock = roots, storage, clock
+    Args:
+        now: seconds, monotonic: a clock that is set back delays no look.
+    """
+
+    def __init__(self, roots: Roots, storage: Storage, clock: Clock, now: Callable[[], float] = time.monotonic) -> None:
+        self._roots, self._storage, self._clock, self._now = roots, storage, clock, now
         self._folders: dict[str, _Folder] = {}
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="glance")
 
@@ -82,6 +87,3 @@ class ListedFiles:
         dated = [(time, name) for time, name in times if time is not None]
         folder.newest = max(dated)[1] if dated else folder.newest
         return is_new
-
-    def _now(self) -> float:
-        return self._clock().timestamp()

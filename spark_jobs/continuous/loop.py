@@ -5,22 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
-from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.continuous.agenda import BATCHES_A_TURN, Agenda, is_busy
-from spark_jobs.continuous.hands import Found, Hands, heavy_hands, light_hands
+from spark_jobs.continuous.crew import Crew
 from spark_jobs.continuous.orders import Orders, Stop
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job import Show, unreachable
 from spark_jobs.runtime import Runtime
-from spark_jobs.table_job import Declined, TableOutcome, not_begun, on_spark
+from spark_jobs.table_job import TableOutcome, not_begun
 
 _LONGEST_WAIT = 1.0
 _BUSY_WAIT = 0.1
 
 OpenStreams = Callable[[JobSpec, Runtime, Callable[[], None]], FileStream]
+OpenCrew = Callable[[JobSpec, Runtime, Callable[[], None]], Crew]
 
 
 def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> list[TableOutcome]:
@@ -55,6 +54,7 @@ class Loop:
     Attributes:
         now: seconds, monotonic.
         streams: opens the stream of files.
+        crew_of: gives who runs tables.
     """
 
     job: JobSpec
@@ -63,6 +63,7 @@ class Loop:
     stop: Stop
     now: Callable[[], float] = time.monotonic
     streams: OpenStreams = open_streams
+    crew_of: OpenCrew = Crew
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     agenda: Agenda = field(default_factory=Agenda)
 
@@ -70,26 +71,26 @@ class Loop:
         self.job = turns_of(self.job)
         orders = Orders(self.job, self.runtime.storage, self.stop, self.now)
         ends = self._ends()
-        stream = self.streams(self.job, self.runtime, self.stop.wake)
-        self._open_hands()
+        self.stream = self.streams(self.job, self.runtime, self.stop.wake)
+        self.crew = self.crew_of(self.job, self.runtime, self.stop.wake)
         try:
-            self._follow(stream)
+            self._follow()
             while not self.stop.is_asked:
                 if orders.look():
-                    stream = self._changed(orders.job, stream)
-                self.agenda.news(stream.news())
-                self._begin()
+                    self._changed(orders.job)
+                self.agenda.news(self.stream.news())
+                self.crew.start(self.agenda.begin(self.now()))
                 self._rest(ends)
-                self._collect(stream)
+                self._collect()
                 if self.now() >= ends:
                     self.stop.ask("its time is over")
-            self._light.drop()
-            self._heavy.drop()
-            self._finish(stream)
+            self.crew.drop()
+            while self.crew.is_busy:
+                self._wait(_BUSY_WAIT)
+                self._collect()
         finally:
-            stream.close()
-            self._light.close()
-            self._heavy.close()
+            self.stream.close()
+            self.crew.close()
         return list(self.outcomes.values())
 
     def _ends(self) -> float:
@@ -97,70 +98,40 @@ class Loop:
         seconds = continuous.seconds if continuous is not None else None
         return float("inf") if seconds is None else self.now() + seconds
 
-    def _open_hands(self) -> None:
-        bare = replace(self.job, tables=())
-        self._light: Hands = light_hands(bare, self.runtime, self.job.tables, self.stop.wake)
-        self._heavy = heavy_hands(self.job, self.runtime, self.stop.wake)
-
-    def _follow(self, stream: FileStream) -> None:
+    def _follow(self) -> None:
         self.agenda.keep(self.job.tables, self.now())
-        stream.follow(self.job.tables)
+        self.stream.follow(self.job.tables)
         self.stop.listen_again()
-        self.outcomes = {name: found for name, found in self.outcomes.items() if name in self.agenda.entries}
+        self.outcomes = {name: found for name, found in self.outcomes.items() if self.agenda.keeps(name)}
 
-    def _changed(self, job: JobSpec, stream: FileStream) -> FileStream:
-        """Other rows, or other meanings of sizes: these the hands have to be told, and have to be free for."""
+    def _changed(self, job: JobSpec) -> None:
+        """Other rows, or other meanings of sizes; what was begun goes on, and holds nobody up."""
         before, self.job = self.job, job
         if before.tiers != job.tiers:
-            self._finish(stream)
-            stream.close()
-            self._light.close()
-            self._heavy.close()
-            stream = self.streams(job, self.runtime, self.stop.wake)
-            self._open_hands()
-        self._follow(stream)
+            self.stream.close()
+            self.stream = self.streams(job, self.runtime, self.stop.wake)
+        self.agenda.undo(self.crew.fit(job))
+        self._follow()
         if not job.tables:
             self.stop.ask("no table is left")
-        return stream
-
-    def _begin(self) -> None:
-        due = self.agenda.begin(self.now())
-        light = [spec for spec in due if self._is_light(spec)]
-        self._light.start(light)
-        self._heavy.start([spec for spec in due if spec not in light])
-
-    def _is_light(self, spec: TableSpec) -> bool:
-        tier = self.job.tiers.get(spec.size)
-        return tier is not None and tier.engine == "delta_rs"
 
     def _rest(self, ends: float) -> None:
-        """Until something may have happened; processes are waited for where they tell."""
+        """Until something may have happened."""
         looks = [spec.look_seconds for spec in self.job.tables]
         due = min(self.agenda.next_due(), ends) - self.now()
         most = min([_LONGEST_WAIT, *(seconds / 10 for seconds in looks)])
-        pause = max(0.0, min(due, _BUSY_WAIT if self._light.is_busy else most))
-        if not self._light.is_busy:
-            self.stop.wait(pause)
+        self._wait(max(0.0, min(due, most)))
 
-    def _collect(self, stream: FileStream) -> None:
-        found: list[Found] = [*self._light.finished(_BUSY_WAIT), *self._heavy.finished(0.0)]
-        for one in found:
-            if isinstance(one, Declined):
-                self._heavy.hand_over(one.spec, partial(on_spark, self.job, one, self.runtime))
-            else:
-                self._take(one, stream)
+    def _wait(self, seconds: float) -> None:
+        """Not at all where `_collect` waits."""
+        self.stop.wait(0.0 if self.crew.waits else seconds)
 
-    def _take(self, outcome: TableOutcome, stream: FileStream) -> None:
-        result: JobResult = outcome.result
-        stream.taken(result.table)
-        self.agenda.done(result, self.now())
-        if not is_busy(result):
-            self.outcomes[result.table] = outcome
-            self.show(result)
-
-    def _finish(self, stream: FileStream) -> None:
-        """Until nothing is at work."""
-        while self._light.is_busy or self._heavy.is_busy:
-            if not self._light.is_busy:
-                self.stop.wait(_BUSY_WAIT)
-            self._collect(stream)
+    def _collect(self) -> None:
+        for outcome in self.crew.finished(_BUSY_WAIT):
+            result = outcome.result
+            self.stream.taken(result.table)
+            self.agenda.done(result, self.now())
+            if not is_busy(result):
+                self.show(result)
+                if self.agenda.keeps(result.table):
+                    self.outcomes[result.table] = outcome

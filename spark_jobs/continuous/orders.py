@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import queue
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -25,7 +26,8 @@ class Stop:
 
     def __init__(self) -> None:
         self.why = ""
-        self._wake = threading.Event()
+        # Not an Event: its lock, held by the very thread that a signal interrupts, would never come free.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._listens = False
 
     @property
@@ -37,13 +39,16 @@ class Stop:
         self.wake()
 
     def wake(self) -> None:
-        """End a `wait`, from any thread."""
-        self._wake.set()
+        """End a `wait`, from any thread and from within signals."""
+        if self._wake.empty():
+            self._wake.put(None)
 
     def wait(self, seconds: float) -> None:
         """Until `wake` is or was called since the last wait, so many seconds at most."""
-        self._wake.wait(seconds)
-        self._wake.clear()
+        with contextlib.suppress(queue.Empty):
+            self._wake.get(timeout=seconds)
+            while True:
+                self._wake.get_nowait()
 
     def listen(self) -> None:
         """Take the first SIGTERM or SIGINT for a request; a second one ends the process as it always does.

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -39,6 +40,7 @@ from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from airflow_gddl.upkeep_dags import build_upkeep_dags
 from tests.airflow.stage import Stage
+from tests.airflow.test_alerting import ListNotifier
 
 PACK = "gddl_pack.shop.small.hourly.normal.all"
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -213,9 +215,9 @@ def test_a_job_that_goes_on_elsewhere_is_kept_from_the_triggerer(stage: Stage, f
     assert known.records["shop.a"].rows == 7
 
 
-def kept_job(stage: Stage, fake: FakeServer) -> tuple[GddlRunTrigger, FakeRun]:
+def kept_job(stage: Stage, fake: FakeServer, **orders: Any) -> tuple[GddlRunTrigger, FakeRun]:
     stage.rows(ROWS[0])
-    stage.order(lasts=300)
+    stage.order(lasts=300, **orders)
     kept = Kept(metadata=str(stage.metadata), pipeline=CONTINUOUS, run="r", task="continuous_load", job="j")
     document = configuration.snapshot(str(stage.metadata)).pipeline(CONTINUOUS)
     assert document is not None
@@ -243,6 +245,41 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
     asyncio.run(watched(trigger, 4.0, stop="user"))
     assert ended(started)
     assert stage.jobs[-1]["tables"] == ["shop.a", "shop.b"]
+
+
+def test_rows_reach_a_job_elsewhere_soon_however_seldom_its_run_is_looked_at(stage: Stage, fake: FakeServer) -> None:
+    stage.monkeypatch.setattr("airflow_gddl.landing.standing.FRESH_SECONDS", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.triggers.runs.KEPT_EVERY", 0.1)
+    stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
+    trigger, started = kept_job(stage, fake)
+    threading.Timer(2.0, lambda: stage.rows(*ROWS)).start()
+    asyncio.run(watched(trigger, 5.0, stop="user"))
+    assert ended(started)
+    assert stage.jobs[-1]["tables"] == ["shop.a", "shop.b"]
+
+
+def test_people_are_told_of_tables_of_a_job_elsewhere_while_it_goes_on(stage: Stage, fake: FakeServer) -> None:
+    told: list[str] = []
+    stage.monkeypatch.setattr(ListNotifier, "told", told)
+    given = [
+        {"notifier": f"{ListNotifier.__module__}.ListNotifier", "arguments": {"text": "{{ run_id }} {{ gddl_text }}"}}
+    ]
+    stage.monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(given))
+    stage.monkeypatch.setattr("airflow_gddl.landing.keeping.FLUSH_SECONDS", 0.2)
+    stage.monkeypatch.setattr("airflow_gddl.landing.keeping.ALERT_SECONDS", 0.2)
+    trigger, started = kept_job(stage, fake, fail={"shop.a": ["SCHEMA_REFUSED", "a column is text now"]})
+    asyncio.run(watched(trigger, 5.0))
+    assert started.is_going
+    assert told == ["r shop.a: [SCHEMA_REFUSED] a column is text now"]
+
+
+def test_a_run_is_watched_though_nothing_can_be_kept_beside_it(stage: Stage, fake: FakeServer) -> None:
+    """Else worker and triggerer would hand it to and fro without end."""
+    trigger, started = kept_job(stage, fake)
+    stage.write("no-folder", "a file")
+    stage.monkeypatch.setenv("AIRFLOW__GDDL__CACHE_DIR", str(stage.metadata / "no-folder" / "cache"))
+    assert asyncio.run(watched(trigger, 2.0)) is None
+    assert started.is_going
 
 
 def test_a_triggerer_that_ends_leaves_the_run_alone(

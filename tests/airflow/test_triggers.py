@@ -15,9 +15,13 @@ from airflow.triggers.base import TaskSkippedEvent, TriggerEvent
 
 from airflow_gddl.capabilities import STARTS_FROM_TRIGGER, AirflowException, AirflowFailException, AirflowSkipException
 from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dag_factory import build_dags
 from airflow_gddl.landing.work import Work
 from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.state.records import write_record
+from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.files import GddlFilesTrigger
 from airflow_gddl.triggers.tables import LOOK_ON_WORKER, GddlTablesTrigger
 from tests.airflow.bag import serialised
@@ -176,3 +180,24 @@ def test_new_files_are_events_for_asset_watchers(tmp_path: Path) -> None:
         return found
 
     assert asyncio.run(asyncio.wait_for(both(), 20)) == [{"tables": ["shop.a"]}] * 2
+
+
+def test_records_of_runs_are_events_too_for_who_follows_a_continuous_table(tmp_path: Path) -> None:
+    """As docs/streaming.md has it."""
+    roots, moment = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake")), "2024-01-01T00:00:0{}+00:00"
+    store = open_store(roots.lake)
+    turns = [JobResult(table="shop.orders", status="succeeded", started_at=moment.format(n)) for n in range(3)]
+    write_record(store, roots, turns[0])
+    made = GddlFilesTrigger(landing=f"{roots.lake}/_gddl/runs", tables=["shop.orders"], poll_seconds=0.05)
+
+    async def both() -> list[Any]:
+        events, found = made.run(), []
+        for turn in turns[1:]:
+            waiting = asyncio.create_task(first(events))
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+            write_record(store, roots, turn)
+            found.append((await waiting).payload)
+        return found
+
+    assert asyncio.run(asyncio.wait_for(both(), 20)) == [{"tables": ["shop.orders"]}] * 2

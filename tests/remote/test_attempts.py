@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import Continuous, JobOptions
 from airflow_gddl.runners.attempts import Submission
+from airflow_gddl.runners.base import JobOutcome
 from tests.remote.heard import Heard
 from tests.remote.world import KEY, LAKE, TABLES, Fuse, World, spec_of
 
@@ -300,3 +302,50 @@ Machine.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 TestMachine = Machine.TestCase
+
+
+def going_on(world: World) -> tuple[JobOutcome, Heard]:
+    """What a try makes of its job that goes on."""
+    job, heard = spec_of(TABLES, f"j{world.tries}"), Heard()
+    options = JobOptions(continuous=Continuous(folder="s3://lake/_gddl/continuous/p", seconds=60))
+    runner = world.runner(0)
+    outcome = runner.run(replace(job, options=options), heard)
+    world.waiting = outcome.waiting
+    return outcome, heard
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled", "lost"])
+def test_a_job_that_goes_on_and_dies_is_no_success_though_every_table_went_well(state: str) -> None:
+    """Else the next run would follow at once, again and again, and nobody would be told."""
+    world = World()
+    assert going_on(world)[0].waiting is not None
+    to_the_end(world, state=state)
+    outcome, heard = going_on(world)
+    assert set(heard.states.values()) == {"succeeded"}
+    assert (outcome.exit_status, outcome.waiting) == (1, None)
+    assert outcome.log == "https://runs/0"
+
+
+def test_a_table_that_had_no_turn_before_its_job_s_time_was_over_has_not_failed() -> None:
+    world = World()
+    going_on(world)
+    world.platform.answer("s.a", good=True)
+    run = world.platform.active
+    assert run is not None
+    run.state = "succeeded"
+    outcome, heard = going_on(world)
+    assert (heard.states, outcome.exit_status) == ({"s.a": "succeeded"}, 0)
+
+
+def test_a_job_that_goes_on_and_was_told_to_stop_is_not_followed_by_one_for_its_left_overs() -> None:
+    world = World()
+    going_on(world)
+    world.platform.answer("s.a", good=True)
+    run = world.platform.active
+    assert run is not None
+    world.stop_task()
+    run.state = "cancelled"
+    outcome, heard = going_on(world)
+    assert (outcome.waiting, outcome.exit_status) == (None, 0)
+    assert heard.states == {"s.a": "succeeded"}
+    assert len(world.platform.runs) == 1

@@ -124,6 +124,25 @@ def test_a_changed_row_ends_the_rest_after_failures(agenda: Agenda) -> None:
     assert "s.a" in begun(agenda, 236)
 
 
+def test_a_row_that_was_mended_while_it_failed_is_next_at_once(agenda: Agenda) -> None:
+    agenda.news(["s.a"])
+    agenda.begin(200)
+    agenda.keep([spec("a", history=True), spec("b")], 201)
+    agenda.done(ended("a", "failed"), 202)
+    assert begun(agenda, 202) == ["s.a"]
+
+
+def test_a_table_that_goes_and_comes_back_while_it_is_run_waits_for_its_end(agenda: Agenda) -> None:
+    agenda.news(["s.a"])
+    agenda.begin(101)
+    agenda.keep([spec("b")], 102)
+    assert not agenda.keeps("s.a")
+    agenda.keep([spec("a"), spec("b")], 103)
+    assert (agenda.keeps("s.a"), begun(agenda, 103)) == (True, [])
+    agenda.done(ended("a"), 104)
+    assert begun(agenda, 104) == ["s.a"]
+
+
 def test_who_waited_longest_is_first(agenda: Agenda) -> None:
     agenda.keep([spec("a"), spec("b"), spec("c")], 130)
     assert begun(agenda, 100 + ANYWAY_SECONDS) == ["s.c", "s.a", "s.b"]

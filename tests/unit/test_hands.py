@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from spark_jobs.continuous.hands import Hands, light_hands
+from spark_jobs.continuous.loop import Loop
 from spark_jobs.continuous.orders import Stop
 from spark_jobs.runtime import Runtime
 from spark_jobs.storage import Storage
@@ -69,10 +70,40 @@ def test_what_was_not_begun_can_be_dropped() -> None:
     cluster, stop = Cluster(), Stop()
     hands = hands_of(cluster, stop)
     hands.start(SPECS)
-    hands.drop()
+    dropped = hands.drop()
     assert hands.is_busy
     cluster.go.set()
     found = all_of(hands, stop)
     hands.close()
     assert 0 < len(found) < len(SPECS)
     assert sorted(found) == sorted(cluster.tidied)
+    assert sorted([*found, *dropped]) == [spec.table for spec in SPECS]
+
+
+@dataclass
+class Asked:
+    """A `FileStream` without news, which counts how often it is asked."""
+
+    times: int = 0
+
+    def follow(self, specs: Sequence[TableSpec]) -> None: ...
+
+    def news(self) -> Collection[str]:
+        self.times += 1
+        return ()
+
+    def taken(self, table: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_job_whose_tables_are_at_work_on_a_cluster_leaves_its_driver_alone() -> None:
+    cluster, stop, asked = Cluster(), Stop(), Asked()
+    threading.Timer(1.0, lambda: stop.ask("enough")).start()
+    threading.Timer(1.2, cluster.go.set).start()
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=cluster)
+    told: list[JobResult] = []
+    loop = Loop(JOB, runtime, told.append, stop, streams=lambda *_: asked)
+    outcomes = loop.run()
+    assert len(outcomes) == len(told) > 0
+    assert asked.times < 20

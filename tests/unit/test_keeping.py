@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
-from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.standing import StandingOrder
 from airflow_gddl.landing import hints
 from airflow_gddl.landing.hint_book import HintBook
 from airflow_gddl.landing.keeping import FLUSH_SECONDS, Keeping
@@ -103,6 +104,15 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(desk: Desk) -> None:
     desk.keeping.on_result(told("skipped", 2))
     assert desk.keeping.failing == []
     assert [result.status for result in desk.log.heard] == ["failed", "skipped"]
+
+
+def test_a_table_whose_row_was_taken_away_because_it_failed_fails_nothing_any_more(desk: Desk) -> None:
+    rows = {name: TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab"}
+    desk.keeping.standing.put(StandingOrder(tables=tuple(rows.values())))
+    desk.keeping.on_result(told("failed", 1))
+    assert [result.table for result in desk.keeping.failing] == ["s.a"]
+    desk.keeping.standing.put(StandingOrder(tables=(rows["b"],)))
+    assert desk.keeping.failing == []
 
 
 def test_nothing_is_written_more_often_than_needed(desk: Desk) -> None:

@@ -18,7 +18,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runners.base import JobOutcome, ProgressEvent
-from airflow_gddl.runners.joblog import KEPT_LOGS
+from airflow_gddl.runners.joblog import KEPT_LOGS, JobLog
 from airflow_gddl.runners.local import LocalRunner
 
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -261,3 +261,15 @@ def test_small_tables_need_no_java(lake: Path) -> None:
     with pytest.raises(FatalError) as caught:
         LocalRunner(command=("/nowhere/job",), environ={"PATH": "/nowhere"}).run(order, Heard())
     assert caught.value.code == "JOB_NOT_STARTED", "it looked for Java"
+
+
+def test_a_job_that_outlives_its_log_keeps_its_last_words(tmp_path: Path) -> None:
+    """A hundred jobs that came after it have theirs in the same folder."""
+    with JobLog(tmp_path, "20260101T000000-old") as old:
+        old.write("begun")
+        for number in range(KEPT_LOGS):
+            JobLog(tmp_path, f"20260102T{number:06d}-new").__exit__(None, None, None)
+        assert not old.path.exists()
+        old.write("why it died")
+    assert old.path.read_text() == "why it died\n"
+    assert old.tail == "begun\nwhy it died"

@@ -1,0 +1,112 @@
+"""The hands of a job that goes on: small tables in some, the others in others, replaced when the job's sizes change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.continuous.hands import Hands, HeavyHands, heavy_hands, light_hands
+from spark_jobs.job import threads_of
+from spark_jobs.runtime import Runtime
+from spark_jobs.spread_local import processes_of
+from spark_jobs.table_job import Declined, TableOutcome, on_spark
+
+OpenLight = Callable[[JobSpec, Runtime, Callable[[], None]], Hands]
+OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], HeavyHands]
+
+
+def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Hands:
+    light = [spec for spec in job.tables if is_light(job, spec)]
+    return light_hands(replace(job, tables=()), runtime, light, wake)
+
+
+@dataclass
+class Crew:
+    """Who works for the job as it is now. Those before finish what they began, beside those who follow them.
+
+    Attributes:
+        job: as it is now.
+        wake: called, from any thread, when a table is done.
+    """
+
+    job: JobSpec
+    runtime: Runtime
+    wake: Callable[[], None]
+    light: OpenLight = open_light
+    heavy: OpenHeavy = heavy_hands
+    _before: list[Hands] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._open()
+
+    def fit(self, job: JobSpec) -> list[str]:
+        """From now on for this job; tables that others were to run and had not begun, which nobody will run."""
+        before, self.job = self.job, job
+        if _shape(before) == _shape(job):
+            return []
+        left = self.drop()
+        self._before = self._all
+        self._open()
+        self._dismiss()
+        return left
+
+    @property
+    def is_busy(self) -> bool:
+        return any(hands.is_busy for hands in self._all)
+
+    @property
+    def waits(self) -> bool:
+        """See `Hands.waits`."""
+        return any(hands.waits for hands in self._all)
+
+    def start(self, specs: Sequence[TableSpec]) -> None:
+        """See `Hands.start`."""
+        light = [spec for spec in specs if is_light(self.job, spec)]
+        self._light.start(light)
+        self._heavy.start([spec for spec in specs if spec not in light])
+
+    def finished(self, within: float) -> list[TableOutcome]:
+        """See `Hands.finished`; what small tables' engine declines is handed on and is none of them."""
+        found = [one for hands in self._all for one in hands.finished(within)]
+        self._dismiss()
+        for one in found:
+            if isinstance(one, Declined):
+                self._heavy.hand_over(one.spec, partial(on_spark, self.job, one, self.runtime))
+        return [one for one in found if not isinstance(one, Declined)]
+
+    def drop(self) -> list[str]:
+        """See `Hands.drop`."""
+        return [table for hands in self._all for table in hands.drop()]
+
+    def close(self) -> None:
+        for hands in self._all:
+            hands.close()
+
+    @property
+    def _all(self) -> list[Hands]:
+        return [self._light, self._heavy, *self._before]
+
+    def _open(self) -> None:
+        self._light = self.light(self.job, self.runtime, self.wake)
+        self._heavy = self.heavy(self.job, self.runtime, self.wake)
+
+    def _dismiss(self) -> None:
+        """Those before the ones of now, once they are done."""
+        for hands in [hands for hands in self._before if not hands.is_busy]:
+            hands.close()
+            self._before.remove(hands)
+
+
+def is_light(job: JobSpec, spec: TableSpec) -> bool:
+    tier = job.tiers.get(spec.size)
+    return tier is not None and tier.engine == "delta_rs"
+
+
+def _shape(job: JobSpec) -> tuple[object, ...]:
+    """What hands are made for: what sizes mean, which there are, how many tables at once."""
+    light = [spec for spec in job.tables if is_light(job, spec)]
+    heavy = tuple(spec for spec in job.tables if not is_light(job, spec))
+    sizes = frozenset(spec.size for spec in light)
+    return job.tiers, sizes, processes_of(job, light), threads_of(replace(job, tables=heavy))

@@ -1,0 +1,72 @@
+"""When Spark is started again after it could not be: a job that goes on is not to lack it for days."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from spark_jobs.runtime import LazySpark
+
+
+class Session:
+    """As much of one as is asked for here."""
+
+    def __init__(self) -> None:
+        self.conf = self
+        self.kept: dict[str, str] = {}
+
+    def newSession(self) -> Session:  # noqa: N802 - Spark's name
+        return self
+
+    def set(self, key: str, value: str) -> None:
+        self.kept[key] = value
+
+
+@dataclass
+class Cluster:
+    """Starts that fail with these, one after the other, and then go well."""
+
+    faults: list[GddlError]
+    starts: int = 0
+    now: float = 0.0
+    session: Session = field(default_factory=Session)
+
+    def open(self, _settings: object) -> Any:
+        self.starts += 1
+        if self.faults:
+            raise self.faults.pop(0)
+        return self.session
+
+
+def lazy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> LazySpark:
+    monkeypatch.setattr("spark_jobs.session.open_session", cluster.open)
+    return LazySpark(now=lambda: cluster.now)
+
+
+def test_a_start_that_may_go_well_later_is_tried_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([RetriableError("NO_EXECUTORS", "none came")])
+    spark = lazy(cluster, monkeypatch)
+    for now in (0.0, 1.0, 59.0):
+        cluster.now = now
+        with pytest.raises(RetriableError, match="NO_EXECUTORS"):
+            spark.for_table()
+    assert cluster.starts == 1
+    cluster.now = 61.0
+    assert spark.for_table().conf is cluster.session.conf
+    spark.for_table()
+    assert cluster.starts == 2
+
+
+def test_a_start_that_would_fail_again_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([FatalError("JAVA_MISSING", "no Java")])
+    spark = lazy(cluster, monkeypatch)
+    for now in (0.0, 10_000.0):
+        cluster.now = now
+        with pytest.raises(FatalError, match="JAVA_MISSING"):
+            spark.for_table()
+    assert cluster.starts == 1

@@ -1,0 +1,75 @@
+"""The short listings by which a job that goes on hears of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import Roots, TableSpec
+from spark_jobs.continuous.listing import ListedFiles
+from spark_jobs.storage import Storage
+
+SPEC = TableSpec(table="s.a", keys=("id",), trigger="2s")
+
+
+@dataclass
+class Clocks:
+    """The one on the wall, and the one that only goes on."""
+
+    wall: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    now: float = 0.0
+
+    def later(self, seconds: float, *, set_back: timedelta = timedelta(0)) -> None:
+        self.now += seconds
+        self.wall += timedelta(seconds=seconds) - set_back
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+@pytest.fixture
+def files(tmp_path: Path, clocks: Clocks) -> Iterator[ListedFiles]:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    found = ListedFiles(roots, Storage(), lambda: clocks.wall, lambda: clocks.now)
+    found.follow([SPEC])
+    yield found
+    found.close()
+
+
+def land(tmp_path: Path, name: str) -> None:
+    path = Path(Layout.of(Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake")), SPEC).landing, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+
+
+def test_a_clock_that_is_set_back_delays_no_look(files: ListedFiles, tmp_path: Path, clocks: Clocks) -> None:
+    land(tmp_path, "20260101-115900000.parquet")
+    assert list(files.news()) == ["s.a"]
+    clocks.later(2)
+    assert list(files.news()) == []
+    clocks.later(2, set_back=timedelta(hours=3))
+    land(tmp_path, "20260101-120003000.parquet")
+    assert list(files.news()) == ["s.a"]
+
+
+def test_folders_are_listed_after_their_trigger_and_a_file_is_told_of_once(
+    files: ListedFiles, tmp_path: Path, clocks: Clocks
+) -> None:
+    files.news()
+    land(tmp_path, "20260101-115900000.parquet")
+    clocks.later(1.9)
+    assert list(files.news()) == []
+    clocks.later(0.1)
+    assert list(files.news()) == ["s.a"]
+    for number in range(20):
+        clocks.later(2)
+        land(tmp_path, f"20260101-12{number:02d}00000.parquet")
+        assert list(files.news()) == ["s.a"]
+        assert list(files.news()) == []

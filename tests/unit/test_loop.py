@@ -1,0 +1,348 @@
+"""A job that goes on, on a clock of the test: whatever comes between, a table with news is run, once at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.standing import StandingOrder, order_path
+from spark_jobs.continuous.agenda import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
+from spark_jobs.continuous.crew import Crew
+from spark_jobs.continuous.hands import Found
+from spark_jobs.continuous.loop import Loop
+from spark_jobs.continuous.orders import LOOK_SECONDS, Stop
+from spark_jobs.runtime import Runtime
+from spark_jobs.spread_local import LocalSpread
+from spark_jobs.storage import Storage
+from spark_jobs.table_job import Declined, TableOutcome
+from spark_jobs.worker import NoSpark
+
+TABLES = {
+    spec.table: spec
+    for spec in (
+        TableSpec(table="s.a", keys=("id",), trigger="1s"),
+        TableSpec(table="s.b", keys=("id",), trigger="1s"),
+        TableSpec(table="s.c", keys=("id",), trigger="1s", size="large"),
+    )
+}
+LONGEST_TURN = 8
+TROUBLE = 80
+"""Seconds during which anything may happen."""
+QUEUE = (len(TABLES) + 1) * 2 * LONGEST_TURN
+"""No table waits longer for a hand: of the others each may have a turn and one that is declined before."""
+SOON = QUEUE + LOOK_SECONDS + 2
+RESTS = sum(pause_seconds(n + 1) for n in range(5)) + ANYWAY_SECONDS + 2 * SOON
+End = Literal["ok", "failed", "busy", "declined"]
+Kind = Literal["land", "land unseen", "row", "gone", "back", "tiers", "engine", "no tables"]
+
+
+@dataclass(frozen=True)
+class Event:
+    at: int
+    kind: Kind
+    table: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    end: End
+    seconds: int
+
+
+@dataclass
+class At:
+    """A table in the hands of somebody."""
+
+    spec: TableSpec
+    sees: int
+    end: End = "ok"
+    ends: float | None = None
+
+
+@dataclass
+class World:
+    """Folders, ledgers, clock and metadata; whoever waits lets time pass, and what is to happen then happens."""
+
+    folder: str
+    events: deque[Event]
+    turns: Sequence[Turn]
+    now: float = 0.0
+    spins: int = 0
+    landed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
+    taken: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
+    since: dict[str, float] = field(default_factory=dict)
+    hints: set[str] = field(default_factory=set)
+    order: dict[str, TableSpec] = field(default_factory=lambda: dict(TABLES))
+    tiers: dict[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS))
+    running: dict[str, At] = field(default_factory=dict)
+    begun: int = 0
+    ended: list[str] = field(default_factory=list)
+    asked: Callable[[], bool] = lambda: False
+
+    def let_pass(self, seconds: float) -> None:
+        self.spins = 0 if seconds > 0 else self.spins + 1
+        assert self.spins < 100, "it turns in circles"
+        if seconds > 0:
+            self.now = round(self.now + max(seconds, 0.001), 3)
+        while self.events and self.events[0].at <= self.now:
+            self.happen(self.events.popleft())
+
+    def happen(self, event: Event) -> None:
+        if event.kind in ("land", "land unseen"):
+            self.landed[event.table] += 1
+            self.since.setdefault(event.table, self.now)
+            if event.kind == "land":
+                self.hints.add(event.table)
+            return
+        match event.kind:
+            case "row" if event.table in self.order:
+                self.order[event.table] = replace(self.order[event.table], owner=f"at {event.at}")
+            case "gone" if len(self.order) > 1:  # without any, the job ends
+                self.order.pop(event.table, None)
+            case "back":
+                self.order.setdefault(event.table, TABLES[event.table])
+            case "tiers":
+                self.tiers["small"] = replace(self.tiers["small"], cores=1 + event.at % 3)
+            case "engine":
+                engine = "spark" if self.tiers["small"].engine == "delta_rs" else "delta_rs"
+                self.tiers["small"] = replace(self.tiers["small"], engine=engine)  # type: ignore[arg-type] # of two texts
+            case "no tables":
+                self.order.clear()
+        self.write()
+
+    def write(self) -> None:
+        order = StandingOrder(tables=tuple(self.order.values()), tiers=self.tiers)
+        Storage().write(order_path(self.folder), to_json(order).encode())
+
+    def turn(self) -> Turn:
+        """What becomes of the next one."""
+        self.begun += 1
+        return self.turns[self.begun % len(self.turns)]
+
+
+@dataclass
+class Hand:
+    """Hands that record: so many at once, first come, first served."""
+
+    world: World
+    at_once: int
+    is_light: bool
+    queue: deque[TableSpec] = field(default_factory=deque)
+    own: list[At] = field(default_factory=list)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.queue or self.own)
+
+    @property
+    def waits(self) -> bool:
+        return self.is_light and self.is_busy
+
+    def start(self, specs: Sequence[TableSpec]) -> None:
+        for spec in specs:
+            self.hand_over(spec)
+
+    def hand_over(self, spec: TableSpec, run: Callable[[], Found] | None = None) -> None:  # noqa: ARG002 - it is played
+        self.queue.append(spec)
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        world = self.world
+        while self.queue and len(self.own) < self.at_once:
+            assert not world.asked(), "begun after the word to stop"
+            spec = self.queue.popleft()
+            assert spec.table not in world.running, f"{spec.table} twice at once"
+            at = At(spec, world.landed[spec.table])
+            self.own.append(at)
+            world.running[spec.table] = at
+            self.check_patience(spec.table)
+
+    def check_patience(self, table: str) -> None:
+        since = self.world.since.get(table)
+        if since is not None and table in self.world.order:
+            assert self.world.now - since < RESTS, f"{table} waited for {self.world.now - since} s"
+
+    def finished(self, within: float) -> list[Found]:
+        world = self.world
+        if self.waits:
+            world.let_pass(within)
+        return [found for at in list(self.own) if (found := self.look(at)) is not None]
+
+    def look(self, at: At) -> Found | None:
+        """Null while it is at work. After the time of trouble all goes well."""
+        world = self.world
+        if at.ends is None:
+            turn = world.turn()
+            at.ends, at.end = world.now + turn.seconds, turn.end
+        if at.ends > world.now:
+            return None
+        self.own.remove(at)
+        del world.running[at.spec.table]
+        self.hand_out()
+        if world.now >= TROUBLE or (at.end == "declined" and not self.is_light):  # Spark declines nothing
+            at.end = "ok"
+        return Declined(at.spec, "it is too long") if at.end == "declined" else TableOutcome(self.result(at))
+
+    def result(self, at: At) -> JobResult:
+        table, world = at.spec.table, self.world
+        if at.end == "busy":
+            return _failed(table, "TABLE_BUSY")
+        world.ended.append(table)
+        if at.end == "failed":
+            return _failed(table, "BROKEN")
+        batches = min(BATCHES_A_TURN, at.sees - world.taken[table])
+        world.taken[table] += batches
+        world.since.pop(table, None)
+        if world.taken[table] < world.landed[table]:
+            world.since[table] = world.now
+        return JobResult(table=table, status="succeeded" if batches else "skipped", batches=batches)
+
+    def drop(self) -> list[str]:
+        left = [spec.table for spec in self.queue]
+        self.queue.clear()
+        return left
+
+    def close(self) -> None:
+        assert not self.is_busy, "it is sent away at work"
+
+
+def _failed(table: str, code: str) -> JobResult:
+    return JobResult(table=table, status="failed", error=ErrorInfo(code=code, message="no"))
+
+
+@dataclass
+class Files:
+    """A `FileStream` that tells what the world says."""
+
+    world: World
+
+    def follow(self, specs: Sequence[TableSpec]) -> None: ...
+
+    def news(self) -> Collection[str]:
+        found, self.world.hints = self.world.hints, set()
+        return found
+
+    def taken(self, table: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Waiting(Stop):
+    """A stop whose waits let the world's time pass, and which is asked for when the play is over."""
+
+    def __init__(self, world: World, until: float) -> None:
+        super().__init__()
+        self.world, self.until = world, until
+
+    def wait(self, seconds: float) -> None:
+        self.world.let_pass(seconds)
+        if self.world.now >= self.until:
+            self.ask("the play is over")
+
+
+def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[World, list[TableOutcome], list[str]]:
+    """The world after the job has ended, the job's outcomes, and the tables that it told of."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(folder, deque(sorted(events, key=lambda event: event.at)), turns)
+        world.write()
+        world.let_pass(0)
+        stop, told = Waiting(world, until), list[str]()
+        world.asked = lambda: stop.is_asked
+        options = JobOptions(continuous=Continuous(folder=folder))
+        roots = Roots(landing=f"{folder}/landing", lake=f"{folder}/lake")
+        job = JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values()), tiers=dict(world.tiers), options=options)
+
+        def crew(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Crew:
+            return Crew(
+                job,
+                runtime,
+                wake,
+                light=lambda job, _runtime, _wake: Hand(world, job.tiers["small"].cores, is_light=True),
+                heavy=lambda _job, _runtime, _wake: Hand(world, 1, is_light=False),
+            )
+
+        loop = Loop(
+            job,
+            Runtime(storage=Storage(), spark=NoSpark()),
+            lambda result: told.append(result.table),
+            stop,
+            now=lambda: world.now,
+            streams=lambda _job, _runtime, _wake: Files(world),
+            crew_of=crew,
+        )
+        return world, loop.run(), told
+
+
+KINDS: tuple[Kind, ...] = ("land", "land unseen", "row", "gone", "back", "tiers", "engine")
+EVENTS = st.lists(
+    st.builds(Event, at=st.integers(0, TROUBLE), kind=st.sampled_from(KINDS), table=st.sampled_from(sorted(TABLES))),
+    max_size=25,
+)
+TURNS = st.lists(
+    st.builds(
+        Turn,
+        end=st.sampled_from(("ok", "ok", "ok", "failed", "busy", "declined")),
+        seconds=st.integers(0, LONGEST_TURN),
+    ),
+    min_size=1,
+    max_size=12,
+)
+AGAIN = [Event(TROUBLE, "back", table) for table in TABLES]
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS, TURNS)
+@example([Event(9, "land", "s.a"), Event(9, "gone", "s.a"), Event(11, "back", "s.a")], [Turn("ok", 8)])
+def test_whatever_happens_all_that_landed_is_taken_in_the_end_and_no_table_is_run_twice_at_once(
+    events: list[Event], turns: list[Turn]
+) -> None:
+    world, outcomes, told = play([*events, *AGAIN], turns, until=TROUBLE + RESTS)
+    assert world.taken == world.landed
+    assert told == world.ended
+    assert {outcome.result.table: outcome.result.status for outcome in outcomes}.keys() == TABLES.keys()
+    assert {outcome.result.status for outcome in outcomes} <= {"succeeded", "skipped"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.builds(Event, at=st.integers(0, 20), kind=st.just("land"), table=st.sampled_from(sorted(TABLES))),
+                max_size=20))  # fmt: skip
+def test_where_nothing_fails_news_are_taken_soon(events: list[Event]) -> None:
+    """Before the turn that each table has whatever the files say."""
+    last = max((event.at for event in events), default=0)
+    until = last + len(events) + 10
+    assert until < ANYWAY_SECONDS
+    world, _, _ = play(events, [Turn("ok", 1)], until=until)
+    assert world.taken == world.landed
+
+
+def test_a_change_of_sizes_waits_for_no_slow_table_nor_does_the_word_to_stop_then() -> None:
+    """The second table waits for the first one's hand; it gets one of its own, and what nobody began is not begun."""
+    events = [Event(0, "tiers", "s.a"), Event(7, "tiers", "s.a")]
+    world, outcomes, _ = play(events, [Turn("ok", 400)], until=20)
+    assert {outcome.result.table for outcome in outcomes} == TABLES.keys()
+    assert world.now < 20 + 400 + LOOK_SECONDS
+
+
+def test_a_job_whose_tables_went_while_sizes_changed_ends_well() -> None:
+    """A pipeline that is gone leaves an order without tables, and with the tiers of nobody."""
+    world, outcomes, _ = play([Event(3, "tiers", "s.a"), Event(3, "no tables", "s.a")], [Turn("ok", 1)], until=500)
+    assert world.now < 10 + LOOK_SECONDS
+    assert outcomes == []
+
+
+def test_real_hands_are_opened_for_a_job_without_tables() -> None:
+    roots = Roots(landing="/nowhere/landing", lake="/nowhere/lake")
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
+    crew = Crew(JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values())), runtime, lambda: None)
+    assert crew.fit(JobSpec(run_id="r", roots=roots, tables=(), tiers={"small": TierSpec(cores=7)})) == []
+    assert (crew.is_busy, crew.waits) == (False, False)
+    crew.close()
