@@ -97,7 +97,11 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
 
 def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
     """What the check of a resync found; null for a full refresh."""
-    shape, fresh = _ingest_all(work, outcome)
+    try:
+        shape, fresh = _ingest_all(work, outcome)
+    except FatalError:
+        _forget(work)  # a person has to mend something: until then the table is loaded as before
+        raise
     if shape is None:
         _forget(work)
         raise FatalError(
@@ -114,6 +118,7 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
     )  # fmt: skip
     checked = _checked(work, order, fresh) if work.plan.resync and not work.plan.swapping else None
     if not work.plan.swapping:
+        _require_all_changes(work, order)
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
     work.run.tell("swapping", work.plan.number)
@@ -139,6 +144,18 @@ def _checked(work: _Refresh, order: RebuildOrder, fresh: Ledger) -> Checked:
         raise
     work.run.tell("checked", work.plan.number)
     return checked
+
+
+def _require_all_changes(work: _Refresh, order: RebuildOrder) -> None:
+    """Refused before anything is exchanged, so that the table is loaded as before."""
+    if work.living.engine.drops_changes(order):
+        _forget(work)
+        raise FatalError(
+            "CHANGES_INCOMPATIBLE",
+            "the change table holds changes of files that are gone, ordered or typed otherwise than the files now",
+            where=work.living.layout.changes,
+            remedy="restore those files, or move the change table away and refresh again; the tables are unchanged",
+        )
 
 
 def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[Shape | None, Ledger]:

@@ -200,12 +200,12 @@ class Engine(Protocol):
 
     def eraser(self) -> Eraser: ...
 
-    def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
-        """Carry out the swap of a full refresh; `tell` hears of each step that is durable. Repeated, it gives the same.
+    def drops_changes(self, order: RebuildOrder) -> bool:
+        """Whether `swap` would have to drop changes of files that are gone, since types or order part; only looks."""
+        ...
 
-        Raises:
-            FatalError: `CHANGES_INCOMPATIBLE`.
-        """
+    def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+        """Carry out the swap of a full refresh; `tell` hears of each durable step. Repeated, it gives the same."""
         ...
 
     def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:

@@ -82,7 +82,7 @@ def histories(draw: st.DrawFn, sort: str) -> Kept:
     kept: dict[str, object] = {"tombstone_retention": "9999d"}
     if sort != "everything":
         kept |= {"history": False, "changes_retention": "1s"}
-    rounds = tuple(draw(_rounds(sort)) for _ in case.runs)
+    rounds = tuple(draw(_rounds()) for _ in case.runs)
     at, dies = draw(st.integers(0, len(case.runs) - 1)), draw(st.sampled_from(ERASING))
     return Kept(replace(case, spec=replace(case.spec, **kept)), rounds, at, dies)
 

@@ -165,6 +165,10 @@ class DeltaRsEngine:
     def eraser(self) -> DeltaRsEraser:
         return DeltaRsEraser(self.tables)
 
+    def drops_changes(self, order: RebuildOrder) -> bool:
+        self._require_small_tables(order.living, order.living.layout.changes)
+        return Rebuild(self.tables, order).drops_changes()
+
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
         return Rebuild(self.tables, order).swap(tell)

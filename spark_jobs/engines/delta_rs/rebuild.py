@@ -9,7 +9,6 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.errors import FatalError
 from spark_jobs.engines.base import RebuildOrder
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.apply import tombstone_columns, tombstones_of, undeleted
@@ -52,7 +51,7 @@ class Rebuild:
         require_creatable(self.shape.spec, self.order.living.tier)
         fresh = self._fresh()
         gone = self._gone()
-        added = self._changes(fresh, gone)
+        added = self._changes(fresh)
         tell("append")
         source = self._source(fresh, gone)
         if self.shape.keys:
@@ -130,18 +129,15 @@ class Rebuild:
                 return False
         return True
 
-    def _changes(self, fresh: pa.Table, gone: pa.Table | None) -> int:
+    def drops_changes(self) -> bool:
+        """See `Engine.drops_changes`."""
+        gone = None if self._compatible() else self._gone()
+        return gone is not None and gone.num_rows > 0
+
+    def _changes(self, fresh: pa.Table) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
         path, columns = self.order.living.layout.changes, evolve.change_columns(self.shape)
         if not self._compatible():
-            if gone is not None and gone.num_rows:
-                raise FatalError(
-                    "CHANGES_INCOMPATIBLE",
-                    "the change table holds changes of files that are gone, "
-                    "ordered or typed otherwise than the files now",
-                    where=path,
-                    remedy="restore those files, or move the change table away and refresh again",
-                )
             self.tables.commit(path, self._write("changes", fresh, None, TableSchema(columns)))
             return int(fresh.num_rows)
         skipping = {"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.shape)}

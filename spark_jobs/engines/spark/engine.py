@@ -176,6 +176,9 @@ class SparkEngine:
     def eraser(self) -> SparkEraser:
         return SparkEraser(self.tables)
 
+    def drops_changes(self, order: RebuildOrder) -> bool:
+        return self._rebuild(order).drops_changes()
+
     def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
         return self._rebuild(order).swap(tell)
 

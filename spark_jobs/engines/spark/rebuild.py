@@ -9,7 +9,6 @@ from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines.errors_table import ROW_BITS
@@ -122,6 +121,11 @@ class Rebuild:
                 return False
         return True
 
+    def drops_changes(self) -> bool:
+        """See `Engine.drops_changes`."""
+        gone = None if self._compatible() else self._gone()
+        return gone is not None and not gone.isEmpty()
+
     def _changes(self) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
         definition = TableDefinition(
@@ -129,15 +133,6 @@ class Rebuild:
             properties={"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.shape)} | self._vectors(),
         )  # fmt: skip
         if not self._compatible():
-            gone = self._gone()
-            if gone is not None and not gone.isEmpty():
-                raise FatalError(
-                    "CHANGES_INCOMPATIBLE",
-                    "the change table holds changes of files that are gone, "
-                    "ordered or typed otherwise than the files now",
-                    where=self.living.changes,
-                    remedy="restore those files, or move the change table away and refresh again",
-                )
             self.tables.overwrite(self._fresh(), self.living.changes, self.app("changes"), version_of(self.plan))
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)

@@ -1,0 +1,65 @@
+"""A full refresh that is refused leaves the table as it was, and its next run is a usual one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from tests.conftest import LocalPort
+from tests.landing import to_table, write
+from tests.spark.lake import Lake, read
+
+SPEC = TableSpec(table="s.t", keys=("id",))
+REFRESH = JobOptions(full_refresh=True)
+FIRST, SECOND, THIRD = (f"20240101-00000000{n}.parquet" for n in (1, 2, 3))
+
+
+def land(lake: Lake, name: str, key: int, n: object, kind: str = "int64") -> None:
+    row = {"Op": "I", "transact_seq": f"{key:035d}", "id": key, "n": n}
+    write(Path(lake.layout(SPEC).landing), name, to_table([row], list(row), {"id": "int64", "n": kind}))
+
+
+def run(lake: Lake, engine: LocalPort, options: JobOptions | None = None, spec: TableSpec = SPEC) -> JobResult:
+    return lake.run(engine, lake.job([spec], options))[SPEC.table]
+
+
+def rows(lake: Lake) -> dict[object, object]:
+    return {row["id"]: row["n"] for row in read(lake.layout(SPEC).replica)}
+
+
+def refused(lake: Lake, engine: LocalPort, code: str, spec: TableSpec = SPEC) -> None:
+    result = run(lake, engine, REFRESH, spec)
+    assert result.error is not None
+    assert result.error.code == code
+    assert list(Path(lake.layout(SPEC).state).rglob("refresh/**/*.parquet")) == []
+
+
+def test_changes_of_files_that_are_gone_are_not_dropped(engine: LocalPort, tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    land(lake, FIRST, 1, 10)
+    land(lake, SECOND, 2, 20)
+    assert run(lake, engine).status == "succeeded"
+    Path(lake.layout(SPEC).landing, FIRST).unlink()
+    land(lake, SECOND, 2, "twenty", "string")
+    refused(lake, engine, "CHANGES_INCOMPATIBLE")
+    assert rows(lake) == {1: 10, 2: 20}
+    land(lake, SECOND, 2, 21)
+    land(lake, THIRD, 3, 30)
+    result = run(lake, engine)
+    assert (result.status, result.mode) == ("succeeded", "incremental")
+    assert rows(lake)[3] == 30
+
+
+def test_files_that_a_person_must_mend_first(engine: LocalPort, tmp_path: Path) -> None:
+    lake, strict = Lake(tmp_path), replace(SPEC, on_bad_row="fail")
+    land(lake, FIRST, 1, 10)
+    land(lake, SECOND, 2, "no number", "string")
+    assert run(lake, engine, spec=replace(SPEC, options={"types": {"n": "bigint"}})).quarantined == 1
+    refused(lake, engine, "BAD_ROWS", replace(strict, options={"types": {"n": "bigint"}}))
+    assert rows(lake) == {1: 10}
+    land(lake, THIRD, 3, 30)
+    result = run(lake, engine)
+    assert (result.status, result.mode) == ("succeeded", "incremental")
+    assert rows(lake) == {1: 10, 3: 30}
