@@ -44,6 +44,7 @@ _LONG_ON_SPARK = {
         "test_deletes_that_tell_no_key_go_to_the_quarantine",
     ),
     "test_simulated": ("test_the_replica_is_the_truth",),
+    "test_forgotten_commits": ("test_maintenance_cut_the_log",),
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_bounded_batches": ("test_killed_in_the_middle_of_many_batches",),
     "test_tiers": ("test_nothing_new_starts_no_spark",),

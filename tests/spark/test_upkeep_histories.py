@@ -151,7 +151,7 @@ def test_upkeep_at_any_point_changes_nothing(sort: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("turns", "counts"),
     [
-        (False, {"everything": 1}),
+        pytest.param(False, {"everything": 1}, marks=pytest.mark.deep),
         pytest.param(False, {"everything": 6, "cut": 4, "keyless": 2}, marks=pytest.mark.deep),
         pytest.param(True, {"everything": 6, "cut": 4, "keyless": 2}, marks=pytest.mark.deep),
     ],
