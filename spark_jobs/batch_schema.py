@@ -247,10 +247,9 @@ def _register(
     schemas = list(known)
     ids = []
     for plan in plans:
-        carried = {a.target.name: str(a.source_type or VOID) for a in plan.actions if a.how != "missing_keep"}
-        if carried not in schemas:
-            schemas.append(carried)
-        ids.append(schemas.index(carried))
+        if plan.schema not in schemas:
+            schemas.append(plan.schema)
+        ids.append(schemas.index(plan.schema))
     return tuple(ids), tuple(schemas)
 
 
@@ -261,9 +260,10 @@ def _lacking(
     if spec.schema_evolution.dropped_column != "keep":
         return {}
     always = {c.lower() for c in (*spec.keys, *technical)}
+    carried = [{name.lower() for name in schema} for schema in schemas]
     found = {}
     for column in target.columns:
-        without = tuple(i for i, s in enumerate(schemas) if column.name not in s)
+        without = tuple(i for i, names in enumerate(carried) if column.name.lower() not in names)
         if without and column.name.lower() not in always:
             found[column.name] = without
     return found

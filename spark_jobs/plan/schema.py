@@ -17,7 +17,7 @@ from spark_jobs.plan.conversion import convertible
 from spark_jobs.plan.enforcement import refuse, require_keys, require_supported
 from spark_jobs.plan.evolution import added, evolve, widened
 from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
-from spark_jobs.plan.types import SqlType, without_void
+from spark_jobs.plan.types import VOID, SqlType, without_void
 
 __all__ = [
     "Addition",
@@ -87,16 +87,25 @@ class GroupPlan:
         actions: one per column of the target, in its order.
         rescued: columns of the file, by its names, that go wholly to the rescued column.
         ignored: columns of the file, by its names, that go nowhere: as the policy says, or nothing but nulls (void).
+        void: those of them with nothing but nulls, by their landed names: should the table get such a column, what came
+            before it did is known to be null there.
     """
 
     actions: tuple[ColumnAction, ...]
     rescued: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    void: tuple[str, ...] = ()
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Columns of the target that a change of this group carries (semantics, section 5)."""
-        return tuple(action.target.name for action in self.actions if action.how != "missing_keep")
+        """Columns that a change of this group carries (semantics, section 5)."""
+        return tuple(self.schema)
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The same with their types in the files."""
+        kept = {a.target.name: str(a.source_type or VOID) for a in self.actions if a.how != "missing_keep"}
+        return kept | dict.fromkeys(self.void, str(VOID))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +179,7 @@ def _plan_group(group: LandedGroup, target: Schema, policy: SchemaEvolution, key
         actions=actions,
         rescued=tuple(column.source.name for column in rescued),
         ignored=tuple(column.source.name for column in unused if column not in rescued),
+        void=tuple(column.name for column in unused if column.type == VOID),
     )
 
 

@@ -36,7 +36,7 @@ def test_a_table_is_created_with_the_columns_of_all_groups_in_order_of_appearanc
     assert (found.additions, found.widenings, found.changes) == ((), (), ())
     assert action(found, "id", 0).how == "cast"
     assert action(found, "id", 1).source == "ID"
-    assert found.groups[1].carried == ("id", "c")
+    assert found.groups[1].schema == {"id": "bigint", "c": "date", "a": "void"}
     assert found.groups[1].ignored == ("a",)
 
 
@@ -184,7 +184,7 @@ def test_void_columns_are_not_added_but_empty_a_known_column() -> None:
     found = plan({"id": "int", "v": "date"}, {"id": "int", "v": "void", "w": "void", "x": "array<void>"})
     assert found.target.names == ("id", "v")
     assert action(found, "v").how == "cast"
-    assert found.groups[0].carried == ("id", "v")
+    assert found.groups[0].carried == ("id", "v", "w")
     assert found.groups[0].ignored == ("w", "x")
 
 
