@@ -98,12 +98,29 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
 def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
     """What the check of a resync found; null for a full refresh."""
     try:
-        shape, fresh = _ingest_all(work, outcome)
+        order, fresh, checked = _built(work, outcome)
     except FatalError:
-        _forget(work)  # a person has to mend something: until then the table is loaded as before
+        # A person has to mend something: until then the table is loaded as before. Once tables may have been exchanged
+        # a refresh can only go on.
+        if not work.plan.swapping:
+            _forget(work)
         raise
+    if not work.plan.swapping:
+        work.claim.check()
+        work.ledger.write_plan(replace(work.plan, swapping=True))
+    work.run.tell("swapping", work.plan.number)
+    done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
+    work.claim.check()
+    _commit(work, fresh, done.rows)
+    _settle(work, outcome, fresh.state, done)
+    _clean_up(work)
+    return checked
+
+
+def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildOrder, Ledger, Checked | None]:
+    """What is to be exchanged, built beside and looked at; the living table is as it was."""
+    shape, fresh = _ingest_all(work, outcome)
     if shape is None:
-        _forget(work)
         raise FatalError(
             "NOTHING_TO_REFRESH",
             f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
@@ -116,28 +133,21 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> Checked | None:
         floors=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(files),
         read=tuple(path for path, row in files.items() if row.state == "committed"),
     )  # fmt: skip
-    checked = _checked(work, order, fresh) if work.plan.resync and not work.plan.swapping else None
-    if not work.plan.swapping:
-        _require_all_changes(work, order)
-        work.claim.check()
-        work.ledger.write_plan(replace(work.plan, swapping=True))
-    work.run.tell("swapping", work.plan.number)
-    done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
-    work.claim.check()
-    _commit(work, fresh, done.rows)
-    _settle(work, outcome, fresh.state, done)
-    _clean_up(work)
-    return checked
+    if work.plan.swapping:
+        return order, fresh, None
+    checked = _checked(work, order, fresh) if work.plan.resync else None
+    _require_all_changes(work, order)
+    return order, fresh, checked
 
 
 def _checked(work: _Refresh, order: RebuildOrder, fresh: Ledger) -> Checked:
     """Look at what was built before it takes the place of the living table.
 
-    What is refused is forgotten, and what can't be checked too: the table's next loads must not wait for its source.
+    What can't be checked is forgotten as what is refused: the table's next loads must not wait for its source.
     """
     try:
         checked = check(work.run, order, fresh.all_entries(), work.plan.source_connection)
-    except DeclinedError:
+    except (DeclinedError, FatalError):
         raise
     except Exception:
         _forget(work)
@@ -147,9 +157,7 @@ def _checked(work: _Refresh, order: RebuildOrder, fresh: Ledger) -> Checked:
 
 
 def _require_all_changes(work: _Refresh, order: RebuildOrder) -> None:
-    """Refused before anything is exchanged, so that the table is loaded as before."""
     if work.living.engine.drops_changes(order):
-        _forget(work)
         raise FatalError(
             "CHANGES_INCOMPATIBLE",
             "the change table holds changes of files that are gone, ordered or typed otherwise than the files now",

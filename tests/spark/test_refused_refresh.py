@@ -9,6 +9,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
 from tests.landing import to_table, write
+from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake, read
 
 SPEC = TableSpec(table="s.t", keys=("id",))
@@ -63,3 +64,17 @@ def test_files_that_a_person_must_mend_first(engine: LocalPort, tmp_path: Path) 
     result = run(lake, engine)
     assert (result.status, result.mode) == ("succeeded", "incremental")
     assert rows(lake) == {1: 10, 3: 30}
+
+
+def test_one_that_has_begun_to_exchange_tables_goes_on_whatever_a_row_said_meanwhile(
+    engine: LocalPort, tmp_path: Path
+) -> None:
+    lake = Lake(tmp_path)
+    land(lake, FIRST, 1, 10)
+    assert run(lake, engine).status == "succeeded"
+    broken = lake.run(engine, lake.job([SPEC], REFRESH), Breaker({SPEC.table: Break("swapping")}))
+    assert broken[SPEC.table].status == "failed"
+    assert run(lake, engine, spec=replace(SPEC, keys=("nothing",))).error is not None
+    result = run(lake, engine)
+    assert (result.status, result.mode) == ("succeeded", "refresh")
+    assert rows(lake) == {1: 10}
