@@ -247,9 +247,10 @@ def _register(
     schemas = list(known)
     ids = []
     for plan in plans:
-        if plan.schema not in schemas:
-            schemas.append(plan.schema)
-        ids.append(schemas.index(plan.schema))
+        carried = plan.schema
+        if carried not in schemas:
+            schemas.append(carried)
+        ids.append(schemas.index(carried))
     return tuple(ids), tuple(schemas)
 
 

@@ -18,7 +18,7 @@ OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], HeavyHands]
 
 
 def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Hands:
-    light = [spec for spec in job.tables if is_light(job, spec)]
+    light, _ = split(job, job.tables)
     return light_hands(replace(job, tables=()), runtime, light, wake)
 
 
@@ -63,9 +63,9 @@ class Crew:
 
     def start(self, specs: Sequence[TableSpec]) -> None:
         """See `Hands.start`."""
-        light = [spec for spec in specs if is_light(self.job, spec)]
+        light, heavy = split(self.job, specs)
         self._light.start(light)
-        self._heavy.start([spec for spec in specs if spec not in light])
+        self._heavy.start(heavy)
 
     def finished(self, within: float) -> list[TableOutcome]:
         """See `Hands.finished`; what small tables' engine declines is handed on and is none of them."""
@@ -99,14 +99,14 @@ class Crew:
             self._before.remove(hands)
 
 
-def is_light(job: JobSpec, spec: TableSpec) -> bool:
-    tier = job.tiers.get(spec.size)
-    return tier is not None and tier.engine == "delta_rs"
+def split(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables of the engine without Spark, and the others."""
+    sizes = {size for size, tier in job.tiers.items() if tier.engine == "delta_rs"}
+    return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
 
 
 def _shape(job: JobSpec) -> tuple[object, ...]:
     """What hands are made for: what sizes mean, which there are, how many tables at once."""
-    light = [spec for spec in job.tables if is_light(job, spec)]
-    heavy = tuple(spec for spec in job.tables if not is_light(job, spec))
+    light, heavy = split(job, job.tables)
     sizes = frozenset(spec.size for spec in light)
-    return job.tiers, sizes, processes_of(job, light), threads_of(replace(job, tables=heavy))
+    return job.tiers, sizes, processes_of(job, light), threads_of(replace(job, tables=tuple(heavy)))
