@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import Continuous, JobOptions
 from airflow_gddl.runners.attempts import Submission
 from airflow_gddl.runners.base import JobOutcome
 from tests.remote.heard import Heard
-from tests.remote.world import KEY, LAKE, TABLES, Fuse, World, spec_of
+from tests.remote.world import KEY, LAKE, TABLES, Fuse, MemoryRun, World, spec_of
 
 FUSES = st.one_of(st.just(Fuse()), st.builds(Fuse, left=st.integers(1, 25), after=st.booleans(), burnt=st.just(0)))
 
@@ -314,6 +314,16 @@ def going_on(world: World) -> tuple[JobOutcome, Heard]:
     return outcome, heard
 
 
+def after_a_turn() -> tuple[World, MemoryRun]:
+    """A job that goes on, and one of its tables has had a turn."""
+    world = World()
+    going_on(world)
+    world.platform.answer("s.a", good=True)
+    run = world.platform.active
+    assert run is not None
+    return world, run
+
+
 @pytest.mark.parametrize("state", ["failed", "cancelled", "lost"])
 def test_a_job_that_goes_on_and_dies_is_no_success_though_every_table_went_well(state: str) -> None:
     """Else the next run would follow at once, again and again, and nobody would be told."""
@@ -327,22 +337,14 @@ def test_a_job_that_goes_on_and_dies_is_no_success_though_every_table_went_well(
 
 
 def test_a_table_that_had_no_turn_before_its_job_s_time_was_over_has_not_failed() -> None:
-    world = World()
-    going_on(world)
-    world.platform.answer("s.a", good=True)
-    run = world.platform.active
-    assert run is not None
+    world, run = after_a_turn()
     run.state = "succeeded"
     outcome, heard = going_on(world)
     assert (heard.states, outcome.exit_status) == ({"s.a": "succeeded"}, 0)
 
 
 def test_a_job_that_goes_on_and_was_told_to_stop_is_not_followed_by_one_for_its_left_overs() -> None:
-    world = World()
-    going_on(world)
-    world.platform.answer("s.a", good=True)
-    run = world.platform.active
-    assert run is not None
+    world, run = after_a_turn()
     world.stop_task()
     run.state = "cancelled"
     outcome, heard = going_on(world)
