@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ class Table:
         sequence = [f"{number:012d}{place:06d}" for place in range(len(keys))]
         columns = {"Op": ops, "transact_seq": sequence, "id": pa.array(keys, pa.int64()), "v": [number] * len(keys)}
         self.changes += len(keys)
-        self._land(f"20240101-{number:09d}.parquet", columns)
+        self._land(f"{datetime.now(UTC):%Y%m%d-%H%M%S}{number:09d}.parquet", columns)
         self.landed.append(time.time())
 
     def check(self) -> tuple[int, int]:
@@ -84,10 +85,7 @@ class Ground:
     @classmethod
     def of(cls, root: Path, engine: EngineName) -> Ground:
         roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-        options = {"lookback": "1h"}
-        specs = [
-            TableSpec(table=f"bench.t{n}", keys=("id",), trigger="1s", options=options) for n in range(1, TABLES + 1)
-        ]
+        specs = [TableSpec(table=f"bench.t{n}", keys=("id",), trigger="1s") for n in range(1, TABLES + 1)]
         made = cls(root, engine, tuple(Table(spec, Layout.of(roots, spec)) for spec in specs))
         for table in made.tables:
             table.load()

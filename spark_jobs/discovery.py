@@ -39,7 +39,9 @@ class Place:
         return self.landing.rstrip("/")
 
 
-def discover(place: Place, ledger: Ledger, now: datetime, *, full: bool = False) -> Discovery:
+def discover(
+    place: Place, ledger: Ledger, now: datetime, *, full: bool = False, back: timedelta | None = None
+) -> Discovery:
     """What waits at `place`.
 
     Lists in full when `full`, when the last full listing is a day old, or when the layout allows no less. Tells the
@@ -47,8 +49,10 @@ def discover(place: Place, ledger: Ledger, now: datetime, *, full: bool = False)
 
     Args:
         now: aware.
+        back: how far behind the newest change file late ones are looked for; null: as far as `lookback` says.
     """
-    scope = _scope(place.dialect, ledger, now, full)
+    ledger.keep(timedelta(seconds=seconds(place.dialect.options.lookback)))
+    scope = _Scope() if full else _scope(place.dialect, ledger, now, back)
     known = ledger.all_entries() if scope.is_full else ledger.entries()
     landed = _Landed(place, scope.reaching(place.landing, known))
     found = find(landed, landed.within(known), ledger.state, place.storage.fingerprint)
@@ -165,16 +169,13 @@ class _Landed:
             self.sample.append(relative)
 
 
-def _scope(dialect: Dialect, ledger: Ledger, now: datetime, full: bool) -> _Scope:
-    lookback = timedelta(seconds=seconds(dialect.options.lookback))
-    ledger.keep(lookback)
+def _scope(dialect: Dialect, ledger: Ledger, now: datetime, back: timedelta | None) -> _Scope:
     cursor = ledger.state.cursor
     newest = moment(change_time(cursor) or "") if cursor is not None else None
-    if cursor is None or newest is None:
+    if cursor is None or newest is None or is_listing_due(ledger.state, now):
         return _Scope()
-    since = newest - lookback
-    if full or is_listing_due(ledger.state, now):
-        return _Scope()
+    lookback = timedelta(seconds=seconds(dialect.options.lookback))
+    since = newest - (lookback if back is None else min(back, lookback))
     digits = max(digits_of(since), ledger.archived_before or "")
     until = max(newest, now.astimezone(UTC).replace(tzinfo=None))
     return _Scope(dialect.windows(cursor, moment(digits) or since, until), digits)

@@ -32,6 +32,8 @@ from spark_jobs.planning import Next, is_emptied, next_plan
 from spark_jobs.runtime import iso
 from spark_jobs.table_run import TableRun
 
+_BYTES_A_ROW = 50
+
 
 def run_table(run: TableRun, outcome: Outcome) -> JobResult:
     """Bring one table up to date; Spark starts only when there is work.
@@ -50,9 +52,10 @@ def bring_up_to_date(run: TableRun, outcome: Outcome) -> None:
     Raises:
         GddlError: as `run_table`.
     """
-    if look(run, outcome) is not None:
+    seen = look(run, outcome)
+    if seen is not None:
         with run.claim() as claim:
-            _work_off(run, claim, outcome)
+            _work_off(run, claim, seen, outcome)
 
 
 def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
@@ -62,8 +65,8 @@ def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
         GddlError: as `run_table`.
     """
     started = run.runtime.clock()
-    cost = look(run, outcome)
-    return finished(run, outcome, started) if cost is None else cost
+    seen = look(run, outcome)
+    return finished(run, outcome, started) if seen is None else seen.cost
 
 
 def finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
@@ -73,8 +76,25 @@ def finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
     return result
 
 
-def look(run: TableRun, outcome: Outcome) -> int | None:
-    """Bytes that wait and bytes, roughly, of the table they go into; None when there is nothing to do."""
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A table that has something to do, as a run saw it before it had the claim.
+
+    Attributes:
+        state: its ledger's then.
+    """
+
+    state: TableState
+    found: Discovery
+
+    @property
+    def cost(self) -> int:
+        """Bytes that wait and bytes, roughly, of the table they go into."""
+        return sum(f.size for f in self.found.waiting) + self.state.rows * _BYTES_A_ROW
+
+
+def look(run: TableRun, outcome: Outcome) -> Seen | None:
+    """What there is to do; None when there is nothing."""
     ledger = run.ledger()
     run.tell("discover")
     found = run.discover(ledger)
@@ -85,15 +105,20 @@ def look(run: TableRun, outcome: Outcome) -> int | None:
     if not (found.waiting or ledger.plan() is not None or is_emptied(run, found, ledger) or replaying):
         return None
     require_same_identity(run.spec, ledger.state)
-    return sum(f.size for f in found.waiting) + ledger.state.rows * _BYTES_A_ROW
+    return Seen(state=ledger.state, found=found)
 
 
-def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
-    """Batch after batch until nothing waits."""
+def _work_off(run: TableRun, claim: Claim, seen: Seen, outcome: Outcome) -> None:
+    """Batch after batch until nothing waits.
+
+    What was listed before the claim still counts where no other run has come between: a file that was written anew
+    since is found by the next listing, as one that is written while the batch runs.
+    """
     ledger, desk = run.ledger(), run.desk()
+    ledger.keep(run.lookback)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec.table, ledger.state, desk.engine.exists(desk.layout.changes), desk.layout.state)
-    found = run.discover(ledger)
+    found = seen.found if ledger.state == seen.state else run.discover(ledger)
     limit = run.job.options.max_batches
     replayed = False
     while limit is None or outcome.batches < limit:
@@ -111,9 +136,6 @@ def _work_off(run: TableRun, claim: Claim, outcome: Outcome) -> None:
     if outcome.batches and desk.engine.exists(desk.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
         outcome.version = desk.engine.version(desk.layout.replica)
-
-
-_BYTES_A_ROW = 50
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from spark_jobs.file_stream_source import FileStreamSource
+from spark_jobs.looking_back import LookingBack
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.storage import Storage
 
@@ -135,6 +136,7 @@ class Runtime:
         environ: where connections to source databases are found by their names.
         spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
         files: the stream that tells tables of engine `spark` of their new files; null: their folders are listed.
+        looks: how far back the folders of a job that goes on were looked through, and when.
     """
 
     storage: Storage
@@ -144,6 +146,7 @@ class Runtime:
     spread: Spread | None = None
     files: FileStreamSource | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    looks: LookingBack = field(default_factory=LookingBack)
 
 
 def iso(moment: datetime) -> str:

@@ -45,22 +45,22 @@ def walk(root: str, start_after: str = "") -> Iterator[LocalObject]:
 
 def look(path: str) -> LocalObject | None:
     """The file of this path, as a walk would show it; null when there is none."""
-    status = _status(path)
+    status = _status(Path(path))
     return None if status is None or not S_ISREG(status.st_mode) else LocalObject(path, status)
 
 
 def _walk(folder: str, prefix: str, start_after: str) -> Iterator[LocalObject]:
-    for name, is_folder in _sorted_entries(folder, start_after):
-        path = f"{folder}/{name}"
+    for entry, is_folder in _sorted_entries(folder, start_after):
+        name = entry.name
         if is_folder:
             below = f"{name}/"
             rest = start_after[len(below) :] if start_after.startswith(below) else ""
-            yield from _walk(path, prefix + below, rest)
-        elif (status := _status(path)) is not None and S_ISREG(status.st_mode):
+            yield from _walk(f"{folder}/{name}", prefix + below, rest)
+        elif (status := _status(entry)) is not None and S_ISREG(status.st_mode):
             yield LocalObject(prefix + name, status)
 
 
-def _sorted_entries(folder: str, start_after: str) -> list[tuple[str, bool]]:
+def _sorted_entries(folder: str, start_after: str) -> list[tuple[os.DirEntry[str], bool]]:
     entries = []
     try:
         with os.scandir(folder) as scan:
@@ -70,11 +70,11 @@ def _sorted_entries(folder: str, start_after: str) -> list[tuple[str, bool]]:
                     continue
                 is_folder = _is_folder(entry, folder)
                 if is_folder or entry.name > start_after:
-                    entries.append((entry.name, is_folder))
+                    entries.append((entry, is_folder))
     except OSError as error:
         if error.errno not in _ABSENT:
             raise
-    return sorted(entries, key=lambda item: f"{item[0]}/" if item[1] else item[0])
+    return sorted(entries, key=lambda item: f"{item[0].name}/" if item[1] else item[0].name)
 
 
 def _is_folder(entry: os.DirEntry[str], folder: str) -> bool:
@@ -87,9 +87,9 @@ def _is_folder(entry: os.DirEntry[str], folder: str) -> bool:
     return not f"{os.path.realpath(folder)}/".startswith(f"{target}/")
 
 
-def _status(path: str) -> os.stat_result | None:
+def _status(of: Path | os.DirEntry[str]) -> os.stat_result | None:
     try:
-        return Path(path).stat()
+        return of.stat()
     except OSError as error:
         if error.errno in _ABSENT:
             return None
@@ -98,7 +98,7 @@ def _status(path: str) -> os.stat_result | None:
 
 def exists(path: str) -> bool:
     """A folder, even an empty one, or a file."""
-    status = _status(path)
+    status = _status(Path(path))
     return status is not None and (S_ISDIR(status.st_mode) or S_ISREG(status.st_mode))
 
 

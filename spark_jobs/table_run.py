@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 
+from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.claim import Claim
@@ -66,11 +68,23 @@ class TableRun:
     def ledger(self) -> Ledger:
         return Ledger.open(self.runtime.storage, self.layout.state)
 
+    @property
+    def lookback(self) -> timedelta:
+        return timedelta(seconds=seconds(self.dialect.options.lookback))
+
     def discover(self, ledger: Ledger) -> Discovery:
         place = Place(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
         if self.told is not None:
             return discover_told(place, ledger, self.runtime.clock(), self.told)
-        return discover(place, ledger, self.runtime.clock(), full=self.job.options.full_listing)
+        options, now = self.job.options, self.runtime.clock()
+        if options.continuous is None or options.full_listing:
+            return discover(place, ledger, now, full=options.full_listing)
+        looks = self.runtime.looks
+        back = looks.reach(place.root, now)
+        found = discover(place, ledger, now, back=back)
+        if back is None:
+            looks.looked(place.root, found, ledger.state.cursor, now, self.runtime.clock())
+        return found
 
     def claim(self) -> Claim:
         options = self.job.options

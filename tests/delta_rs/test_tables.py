@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,3 +60,49 @@ def test_metrics_are_found_by_their_transaction(path: str) -> None:
     tables.commit(path, Write(app="gddl:append", version=7, added=[ROWS], metrics={"numOutputRows": 2}))
     assert tables.metrics(path, "gddl:append", 7) == {"numOutputRows": 2}
     assert tables.metrics(path, "gddl:append", 8) == {}
+
+
+def checkpoints(path: str) -> list[int]:
+    return sorted(int(found.name[:20]) for found in Path(path, "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def committed(path: str, times: int) -> None:
+    for _ in range(times):
+        tables = opened()
+        tables.commit(path, Write(added=[ROWS]))
+        assert tables.version(path) == DeltaTable(path).version() == opened().version(path)
+
+
+def test_every_ten_commits_a_checkpoint_keeps_the_log_short(path: str) -> None:
+    committed(path, 21)
+    assert checkpoints(path) == [9, 19]
+    assert count(path) == 42
+
+
+def test_a_table_says_itself_how_often(tmp_path: Path) -> None:
+    path = str(tmp_path / "own")
+    opened().create(path, (Column("id", parse_type("bigint")),), {"delta.checkpointInterval": "3"})
+    committed(path, 7)
+    assert checkpoints(path) == [2, 5]
+
+
+def test_expired_commits_go_with_a_checkpoint_unless_the_table_keeps_them(tmp_path: Path) -> None:
+    for cleans in ("true", "false"):
+        path = str(tmp_path / cleans)
+        properties = {"delta.logRetentionDuration": "interval 1 days", "delta.enableExpiredLogCleanup": cleans}
+        opened().create(path, (Column("id", parse_type("bigint")),), properties)
+        committed(path, 15)
+        log = Path(path, "_delta_log")
+        for old in log.iterdir():
+            os.utime(old, (1_600_000_000, 1_600_000_000))
+        committed(path, 10)
+        assert (log / f"{0:020d}.json").exists() == (cleans == "false")
+        assert count(path) == 50
+
+
+def test_a_checkpoint_that_fails_harms_no_commit(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    committed(path, 9)
+    Path(path, "_delta_log", f"{9:020d}.checkpoint.parquet").mkdir()
+    committed(path, 2)
+    assert count(path) == 22
+    assert "no checkpoint of" in caplog.text

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.name_times import change_time
 from spark_jobs.ledger import COMMITS_PER_SNAPSHOT, Ledger
+from spark_jobs.ledger_files import decode_files
 from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.files import FileEntry
 from spark_jobs.storage import Storage, StoredObject
 from tests.landed import LANDING, change, committed, grow, plan_of
 
@@ -225,3 +229,13 @@ def test_opening_an_idle_table_is_cheap(root: str) -> None:
     assert min(seconds) < 0.003
     assert len(opened.entries()) == 10_000
     assert len(storage.requests) == 61
+
+
+def test_rows_of_an_older_release_lack_columns_that_came_since_and_no_others() -> None:
+    row: dict[str, Any] = {"path": "/l/x", "kind": "load", "size": 1, "etag": "e", "modified": "m", "fingerprint": "f"}
+    known = {**row, "generation": 1, "batch": 1}
+    (read,) = decode_files(json.dumps({"columns": list(known), "rows": [list(known.values())]}), "s")
+    assert read == FileEntry(**known)
+    for columns in (row, {**known, "colour": "red"}):
+        with pytest.raises(FatalError, match="LEDGER_DAMAGED"):
+            decode_files(json.dumps({"columns": list(columns), "rows": [list(columns.values())]}), "s")

@@ -51,18 +51,18 @@ def test_local_listing_does_nothing_for_what_lies_before(tmp_path: Path, monkeyp
             storage.write(f"{tmp_path}/2024/01/{day:02d}/202401{day:02d}-{hour:02d}", b"")
     scanned: list[str] = []
     stated: list[str] = []
-    scandir, stat = os.scandir, Path.stat
+    scandir, stat = os.scandir, storage_local._status
 
     def counting_scandir(path: str) -> object:
         scanned.append(path)
         return scandir(path)
 
-    def counting_stat(path: Path) -> os.stat_result:
-        stated.append(str(path))
-        return stat(path)
+    def counting_stat(of: Path | os.DirEntry[str]) -> os.stat_result | None:
+        stated.append(os.fspath(of))
+        return stat(of)
 
     monkeypatch.setattr(os, "scandir", counting_scandir)
-    monkeypatch.setattr(Path, "stat", counting_stat)
+    monkeypatch.setattr(storage_local, "_status", counting_stat)
     found = list(storage.list(str(tmp_path), f"{tmp_path}/2024/01/28/20240128-05"))
     assert len(found) == 4
     assert [path.removeprefix(str(tmp_path)) for path in scanned] == ["", "/2024", "/2024/01", "/2024/01/28"]

@@ -19,6 +19,7 @@ from spark_jobs.engines.delta_rs.redelivery import sample_keys
 from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.site import Found, Site, find
+from spark_jobs.engines.delta_rs.small_files import join_in_passing
 from spark_jobs.engines.delta_rs.sql import query
 from spark_jobs.engines.delta_rs.tables import DataFile, Snapshot
 from spark_jobs.engines.delta_rs.versions import changes_of_keys, update_history
@@ -157,6 +158,8 @@ class Applying:
         """A table without keys: its replica is the changes themselves."""
         site, path = self.site, self.site.layout.replica
         if not site.has_made(path, MERGE):
+            if not site.begun:
+                join_in_passing(site.tables, path, ())
             rows = undeleted(self.changes) if self.shape.spec.delete == "soft" else self.changes
             added = [rows] if rows.num_rows else []
             metrics = {"numTargetRowsInserted": self.changes.num_rows}

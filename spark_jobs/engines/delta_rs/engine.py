@@ -97,7 +97,7 @@ class DeltaRsEngine:
         return self.tables.exists(path)
 
     def version(self, path: str) -> int | None:
-        return self.tables.log.version(path)
+        return self.tables.version(path)
 
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)

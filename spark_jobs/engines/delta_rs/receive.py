@@ -21,6 +21,7 @@ from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.intake import Decoded, change_schema
 from spark_jobs.engines.delta_rs.redelivery import distinct_in_batch, not_yet_stored, ties
 from spark_jobs.engines.delta_rs.site import Site
+from spark_jobs.engines.delta_rs.small_files import join_in_passing
 from spark_jobs.engines.delta_rs.tables import DataFile
 from spark_jobs.engines.figures import Appended, Overlap
 from spark_jobs.engines.shape import GDDL
@@ -102,6 +103,8 @@ class Receiving:
         if site.has_made(path, APPEND):
             told = site.tables.metrics(path, APPEND, site.transaction).get("numOutputRows")
             return self._appended() if told is None else told
+        if not site.begun:
+            join_in_passing(site.tables, path, site.shape.keys)
         added = [good] if good.num_rows else []
         site.tables.commit(path, site.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))
         return int(good.num_rows)

@@ -23,6 +23,7 @@ from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.arrow_schema import TableSchema, arrow_type, schema_of
 from spark_jobs.engines.delta_rs.features import require_known
+from spark_jobs.engines.delta_rs.log_upkeep import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.statistics import statistics
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.transactions import user_metadata
@@ -98,6 +99,7 @@ class Tables:
         self.log = DeltaCommits(storage)
         self._snapshots: dict[str, Snapshot | None] = {}
         self._transactions: dict[tuple[str, str], int] = {}
+        self._versions: dict[str, int] = {}
         self._there: set[str] = set()
 
     def snapshot(self, path: str) -> Snapshot | None:
@@ -147,7 +149,12 @@ class Tables:
     def forget(self, path: str) -> None:
         """Whatever is known of a table that is about to change."""
         self._snapshots.pop(path, None)
+        self._versions.pop(path, None)
         self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
+
+    def version(self, path: str) -> int | None:
+        """The newest version, by our own last commit or by the log; None where there is no table."""
+        return self._versions[path] if path in self._versions else self.log.version(path)
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
@@ -220,10 +227,14 @@ class Tables:
         told = Schema.from_json(schema.to_json())
         self.forget(path)
         try:
-            snapshot.delta.create_write_transaction(actions, mode, told, commit_properties=_properties(write))
+            snapshot.delta.create_write_transaction(
+                actions, mode, told, commit_properties=_properties(write), post_commithook_properties=LEFT_TO_US
+            )
         except CommitFailedError as error:
             remedy = "another writer changed the table; run again"
             raise RetriableError("DELTA_CONFLICT", str(error), where=path, remedy=remedy) from error
+        keep_log_short(snapshot.delta)
+        self._versions[path] = snapshot.delta.version() + 1  # without retries it is the next, or none
 
     def _add(self, path: str, rows: pa.Table, write: Write) -> AddAction:
         name = f"part-00000-{uuid4()}-c000.snappy.parquet"

@@ -5,7 +5,7 @@ Files are joined here and not by `deltalake`, which keeps no statistics of `_gdd
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,15 +19,13 @@ from spark_jobs.engines.delta_rs.fold import with_segment
 from spark_jobs.engines.delta_rs.intake import change_schema
 from spark_jobs.engines.delta_rs.order import ORDER, events
 from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
+from spark_jobs.engines.delta_rs.small_files import bins, join
 from spark_jobs.engines.delta_rs.sql import listed, query
-from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
+from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.figures import Compacted
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.retention import own_hours
 
-_FULL = 32 * 1024**2
-_FEWEST = 4
-"""Files that are joined at least, so that a full one is not written again for each small one beside it."""
 _SEGMENT = f"{GDDL}__segment"
 
 
@@ -40,11 +38,10 @@ class DeltaRsUpkeep:
     def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:
         snapshot = self.tables.existing(path)
         before, joined, made = len(snapshot.files), 0, 0
-        for files in list(_bins(snapshot.files)):
+        for files in list(bins(snapshot.files)):
             joined, made = joined + len(files), made + 1
             if not dry_run:
-                rows = self.tables.read_files(self.tables.existing(path), files)
-                self.tables.commit(path, Write(added=[rows], removed=files, indexed=indexed, rearranged=True))
+                join(self.tables, path, files, indexed)
         return Compacted(files_before=before, files_after=before - joined + made)
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
@@ -76,25 +73,6 @@ class DeltaRsUpkeep:
             return pa.array([place in places for place in _placed(part)], pa.bool_())
 
         return remove_rows(self.tables, path, hit, shape.keys, dry_run=dry_run) if places else 0
-
-
-def _bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """Small files that are joined, neighbours by their batches, so that ranges of sequences stay narrow."""
-    waiting: list[DataFile] = []
-    size = 0
-    for file in sorted((f for f in files if f.size <= _FULL // 2), key=_age):
-        if size + file.size > _FULL:
-            if len(waiting) >= _FEWEST:
-                yield waiting
-            waiting, size = [], 0
-        waiting.append(file)
-        size += file.size
-    if len(waiting) >= _FEWEST:
-        yield waiting
-
-
-def _age(file: DataFile) -> tuple[str, str]:
-    return ((file.low.get(GDDL) or {}).get("batch_id") or "", file.path)
 
 
 Place = tuple[str, int]

@@ -1,0 +1,77 @@
+"""What a run lists before it has the claim counts, unless another run came between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.claim import Claim
+from spark_jobs.runtime import Runtime
+from spark_jobs.storage import Storage, StoredObject
+from spark_jobs.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.table_run import TableRun
+from spark_jobs.worker import NoSpark
+from tests.delta_rs.small_lake import SmallLake, spec_of
+
+SPEC = spec_of()
+
+
+class Watched(Storage):
+    """Counts listings of the landing folder."""
+
+    listings = 0
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        self.listings += "/landing/" in prefix
+        return super().list(prefix, start_after)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    made = SmallLake(tmp_path)
+    made.load(SPEC)
+    made.done(SPEC)
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interrupted(TableRun):
+    """Something happens after it has looked and before it has the claim."""
+
+    before: Callable[[], None] = lambda: None
+
+    def claim(self) -> Claim:
+        self.before()
+        return super().claim()
+
+
+def run(lake: SmallLake, before: Callable[[], None] = lambda: None) -> tuple[TableOutcome, int]:
+    """With it, how often the folder was listed."""
+    storage, job = Watched(), lake.job([SPEC])
+    runtime = Runtime(storage=storage, spark=NoSpark())
+    found = attempt(Interrupted(job=job, spec=SPEC, runtime=runtime, before=before), totals_of(job))
+    assert isinstance(found, TableOutcome)
+    return found, storage.listings
+
+
+def test_a_run_lists_the_folder_once(lake: SmallLake) -> None:
+    lake.change(SPEC, 1, [("U", 0, "one")])
+    found, listings = run(lake)
+    assert (found.result.batches, listings) == (1, 1)
+    assert lake.replica(SPEC)[0] == "one"
+
+
+def test_after_another_run_it_lists_again_and_takes_nothing_twice(lake: SmallLake) -> None:
+    lake.change(SPEC, 1, [("U", 0, "one")])
+    found, listings = run(lake, lambda: _other(lake))
+    assert (found.result.batches, found.result.changes_written, listings) == (1, 1, 2)
+    assert lake.replica(SPEC) == {0: "two", 1: "load 1", 2: "load 2"}
+
+
+def _other(lake: SmallLake) -> None:
+    """Another run takes what waits; then one more file lands."""
+    lake.done(SPEC)
+    lake.change(SPEC, 2, [("U", 0, "two")])
