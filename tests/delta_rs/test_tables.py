@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import RetriableError
+from spark_jobs.engines.delta_rs import log_upkeep
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
@@ -86,7 +87,10 @@ def test_a_table_says_itself_how_often(tmp_path: Path) -> None:
     assert checkpoints(path) == [2, 5]
 
 
-def test_expired_commits_go_with_a_checkpoint_unless_the_table_keeps_them(tmp_path: Path) -> None:
+def test_expired_commits_go_with_a_checkpoint_unless_the_table_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_upkeep, "COMMITS_PER_CLEANUP", 20)
     for cleans in ("true", "false"):
         path = str(tmp_path / cleans)
         properties = {"delta.logRetentionDuration": "interval 1 days", "delta.enableExpiredLogCleanup": cleans}
@@ -95,7 +99,9 @@ def test_expired_commits_go_with_a_checkpoint_unless_the_table_keeps_them(tmp_pa
         log = Path(path, "_delta_log")
         for old in log.iterdir():
             os.utime(old, (1_600_000_000, 1_600_000_000))
-        committed(path, 10)
+        committed(path, 4)
+        assert (log / f"{0:020d}.json").exists()
+        committed(path, 6)
         assert (log / f"{0:020d}.json").exists() == (cleans == "false")
         assert count(path) == 50
 

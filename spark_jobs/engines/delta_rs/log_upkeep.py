@@ -13,6 +13,8 @@ from deltalake import DeltaTable, PostCommitHookProperties
 
 COMMITS_PER_CHECKPOINT = 10
 """As Spark's Delta does, unless the table says otherwise."""
+COMMITS_PER_CLEANUP = 1000
+"""Looking for expired commits lists the whole log: on S3 a call for each thousand."""
 LEFT_TO_US = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 _INTERVAL = "delta.checkpointInterval"
@@ -21,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_log_short(delta: DeltaTable) -> None:
-    """After a commit, where it is time for it, make a checkpoint of the version before it and remove expired commits.
+    """After a commit, where it is time, make a checkpoint of the version before it, and now and then remove expired ones.
 
     Of the version before, for this one would have to be read first. What goes wrong is told to the log alone: the
     commit stands, and the next checkpoint does for this one too.
@@ -29,12 +31,13 @@ def keep_log_short(delta: DeltaTable) -> None:
     Args:
         delta: at the version before, as the handle is that the commit was made with.
     """
-    settings = delta.metadata().configuration
-    if (delta.version() + 1) % _interval(settings):
+    settings, number = delta.metadata().configuration, delta.version() + 1
+    interval = _interval(settings)
+    if number % interval:
         return
     try:
         delta.create_checkpoint()
-        if str(settings.get(_CLEANUP, "true")).lower() == "true":
+        if number % COMMITS_PER_CLEANUP < interval and str(settings.get(_CLEANUP, "true")).lower() == "true":
             delta.cleanup_metadata()
     except Exception as error:  # noqa: BLE001 - whatever it was, the commit is made
         _LOG.warning("no checkpoint of %s at version %d: %s", delta.table_uri, delta.version(), error)
