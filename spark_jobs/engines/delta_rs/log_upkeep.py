@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_log_short(delta: DeltaTable) -> None:
-    """After a commit, where it is time, make a checkpoint of the version before it, and now and then remove expired ones.
+    """After a commit, where it is time: a checkpoint of the version before it, and now and then expired commits go.
 
     Of the version before, for this one would have to be read first. What goes wrong is told to the log alone: the
     commit stands, and the next checkpoint does for this one too.
