@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.engines import table_columns
 from spark_jobs.engines.delta_rs import evolve, quick
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.fold import FIRST, HAS_FORCED, UNSEEN, fold, net, single
@@ -26,8 +27,6 @@ from spark_jobs.engines.delta_rs.versions import changes_of_keys, update_history
 from spark_jobs.engines.figures import Applied, Figures
 from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.transactions import MERGE, SWEEP, TOMBSTONES
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import ScalarType, parse_type
 
 _SMALL_FILE, _FULL_FILE = 4 * 1024**2, 32 * 1024**2
 """Rows that a table gains go into its smallest file where that is below the first, so that files stay few, or into one
@@ -79,7 +78,8 @@ class Applying:
         dies = pc.any(pc.equal(rows.column(OP), "D")).as_py()
         if dies:
             evolve.retype_sequence(site.tables, path, self.shape)
-            evolve.ensure(site.tables, evolve.TableDefinition(path=path, columns=tombstone_columns(self.shape)))
+            columns = table_columns.tombstone_columns(self.shape)
+            evolve.ensure(site.tables, evolve.TableDefinition(path=path, columns=columns))
         snapshot = site.tables.snapshot(path)
         if snapshot is None:
             return
@@ -244,12 +244,6 @@ def _marked(rows: pa.Table, old: pa.ChunkedArray) -> pa.Table:
     parts[at] = pc.if_else(old.combine_chunks(), True, parts[at])
     struct = pa.StructArray.from_arrays(parts, fields=list(gddl.type))
     return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, struct)
-
-
-def tombstone_columns(shape: Shape) -> tuple[Column, ...]:
-    kinds = {c.name: c for c in shape.data}
-    columns = (*(kinds[k] for k in shape.keys), Column(GDDL, parse_type(shape.gddl_type)))
-    return (*columns, Column(FORCED, ScalarType("boolean"))) if shape.spec.force_update else columns
 
 
 def tombstones_of(rows: pa.Table, shape: Shape) -> pa.Table:

@@ -11,13 +11,10 @@ from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.arrow_schema import TableSchema
 from spark_jobs.engines.delta_rs.features import require_addable
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.shape import GDDL, RESCUED, Shape
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import extra_fields, widenings
-from spark_jobs.plan.types import ScalarType, SqlType, StructField, StructType, parse_type
-
-START, END = "__start_at", "__end_at"
-_INDEXABLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string")
+from spark_jobs.plan.types import SqlType, StructField, StructType, parse_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,32 +24,6 @@ class TableDefinition:
     path: str
     columns: tuple[Column, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
-
-
-def replica_columns(shape: Shape) -> tuple[Column, ...]:
-    deleted = ",deleted:boolean" if shape.spec.delete == "soft" else ""
-    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type[:-1] + deleted + ">")))
-
-
-def change_columns(shape: Shape) -> tuple[Column, ...]:
-    return (*data_columns(shape), *shape.before, Column(GDDL, parse_type(shape.gddl_type)))
-
-
-def history_columns(shape: Shape) -> tuple[Column, ...]:
-    kind = parse_type(shape.sequence_type)
-    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type)), Column(START, kind), Column(END, kind))
-
-
-def data_columns(shape: Shape) -> tuple[Column, ...]:
-    return (*shape.data, Column(RESCUED, ScalarType("string"))) if shape.rescues else shape.data
-
-
-def skipping_columns(shape: Shape) -> str:
-    """Columns whose statistics are wanted, wherever they stand in a wide table."""
-    kinds = {c.name: str(c.type) for c in shape.data}
-    keys = [k for k in shape.keys if kinds[k] in _INDEXABLE or kinds[k].startswith("decimal")]
-    ours = [f"{GDDL}.{f}" for f in ("sequence", "op", "source_file", "batch_id", "generation")]
-    return ",".join([*(f"`{k}`" for k in keys), *ours])
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:

@@ -9,12 +9,12 @@ from decimal import Decimal
 import pyarrow as pa
 
 from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
-from spark_jobs.engines.delta_rs.evolve import END, START
 from spark_jobs.engines.delta_rs.fold import carries, with_segment
 from spark_jobs.engines.delta_rs.order import OP, ORDER, SEQUENCE, events, order_of, struct_of, types_of
 from spark_jobs.engines.delta_rs.sql import listed, null, packed, query, quoted
 from spark_jobs.engines.delta_rs.value_text import read_json
 from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.engines.table_columns import END, START
 from spark_jobs.plan.types import parse_type
 
 _RUN, _SEG = f"{GDDL}__run", f"{GDDL}__segment"

@@ -9,9 +9,10 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engines import table_columns
 from spark_jobs.engines.base import RebuildOrder
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.apply import tombstone_columns, tombstones_of, undeleted
+from spark_jobs.engines.delta_rs.apply import tombstones_of, undeleted
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.arrow_schema import TableSchema
 from spark_jobs.engines.delta_rs.evolve import TableDefinition
@@ -118,7 +119,7 @@ class Rebuild:
         if snapshot is None:
             return True
         kept = {c.name.lower(): c.type for c in snapshot.schema.columns}
-        for column in evolve.change_columns(self.shape):
+        for column in table_columns.change_columns(self.shape):
             stored = kept.get(column.name.lower())
             if stored is None:
                 continue
@@ -136,11 +137,11 @@ class Rebuild:
 
     def _changes(self, fresh: pa.Table) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
-        path, columns = self.order.living.layout.changes, evolve.change_columns(self.shape)
+        path, columns = self.order.living.layout.changes, table_columns.change_columns(self.shape)
         if not self._compatible():
             self.tables.commit(path, self._write("changes", fresh, None, TableSchema(columns)))
             return int(fresh.num_rows)
-        skipping = {"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.shape)}
+        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.shape)}
         evolve.ensure(self.tables, TableDefinition(path=path, columns=columns, properties=PLAIN | skipping))
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
@@ -176,12 +177,12 @@ class Rebuild:
         return query(statement, {"changes": current})
 
     def _tombstones(self, source: pa.Table) -> None:
-        columns = tombstone_columns(self.shape)
+        columns = table_columns.tombstone_columns(self.shape)
         rows = tombstones_of(self._state(source), self.shape)
         self._replace(self.order.living.layout.tombstones, columns, rows, TOMBSTONES, {})
 
     def _replica(self, source: pa.Table) -> int:
-        spec, columns = self.shape.spec, evolve.replica_columns(self.shape)
+        spec, columns = self.shape.spec, table_columns.replica_columns(self.shape)
         if self.shape.keys:
             rows = self._kept(self._state(source), source)
         else:
@@ -207,7 +208,7 @@ class Rebuild:
 
     def _history(self, source: pa.Table) -> None:
         rows = versions(source, self.shape, self.order.floors)
-        columns = evolve.history_columns(self.shape)
+        columns = table_columns.history_columns(self.shape)
         self._replace(self.order.living.layout.history, columns, rows, HISTORY, PLAIN)
 
     def _replace(

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines import table_columns
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.arrays import by_name
 from spark_jobs.engines.delta_rs.evolve import TableDefinition
@@ -40,20 +41,20 @@ class Receiving:
     def ensure_tables(self) -> None:
         """Create or evolve change table, replica and history."""
         site, spec = self.site, self.site.shape.spec
-        skipping = {"delta.dataSkippingStatsColumns": evolve.skipping_columns(site.shape)}
+        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(site.shape)}
         definitions = [
-            TableDefinition(path=site.layout.changes, columns=evolve.change_columns(site.shape),
+            TableDefinition(path=site.layout.changes, columns=table_columns.change_columns(site.shape),
                             properties=PLAIN | skipping),
-            TableDefinition(path=site.layout.replica, columns=evolve.replica_columns(site.shape),
+            TableDefinition(path=site.layout.replica, columns=table_columns.replica_columns(site.shape),
                             properties=PLAIN | dict(spec.table_properties)),
         ]  # fmt: skip
         if spec.history:
-            columns = evolve.history_columns(site.shape)
+            columns = table_columns.history_columns(site.shape)
             definitions.append(TableDefinition(path=site.layout.history, columns=columns, properties=PLAIN))
         if any(not site.tables.exists(d.path) for d in definitions):
             require_creatable(spec, site.tier)
         for definition in definitions:
-            extra = (evolve.START, evolve.END) if definition.path == site.layout.history else ()
+            extra = (table_columns.START, table_columns.END) if definition.path == site.layout.history else ()
             evolve.retype_sequence(site.tables, definition.path, site.shape, extra)
             evolve.ensure(site.tables, definition)
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines.delta_rs.arrays import by_name
-from spark_jobs.engines.delta_rs.evolve import END, START
 from spark_jobs.engines.delta_rs.history import versions
 from spark_jobs.engines.delta_rs.intake import change_schema
 from spark_jobs.engines.delta_rs.merge import ACTION, AT
@@ -17,6 +16,7 @@ from spark_jobs.engines.delta_rs.site import Found, Site, find, matching
 from spark_jobs.engines.delta_rs.sql import listed, packed, query, quoted
 from spark_jobs.engines.delta_rs.tables import DataFile
 from spark_jobs.engines.shape import GDDL
+from spark_jobs.engines.table_columns import END, START
 from spark_jobs.engines.transactions import HISTORY
 
 _SMALL_FILE = 4 * 1024**2

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.engines import table_columns
 from spark_jobs.engines.figures import UNKNOWN, Applied, Figures, Overlap
 from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark import evolve, history
@@ -28,12 +29,10 @@ from spark_jobs.engines.spark.merge import (
     rework,
     tombstones_of,
 )
-from spark_jobs.engines.spark.order import FORCED, OP, ORDER, name
+from spark_jobs.engines.spark.order import OP, ORDER, name
 from spark_jobs.engines.spark.redelivery import sample_keys
 from spark_jobs.engines.spark.site import HISTORY, MERGE, SWEEP, TOMBSTONES, Site
 from spark_jobs.engines.spark.tables import TableDefinition
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import ScalarType, parse_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +89,8 @@ class Applying:
         if not net.deletes:
             return
         rows = tombstones_of(net.rows, self.site.shape)
-        kinds = {c.name: c for c in self.site.shape.data}
-        columns = [kinds[k] for k in self.site.shape.keys] + [Column(GDDL, parse_type(self.site.shape.gddl_type))]
-        columns += [Column(FORCED, ScalarType("boolean"))] if self.site.shape.spec.force_update else []
-        definition = TableDefinition(path=self.site.layout.tombstones, columns=tuple(columns))
+        columns = table_columns.tombstone_columns(self.site.shape)
+        definition = TableDefinition(path=self.site.layout.tombstones, columns=columns)
         evolve.retype_sequence(self.site.tables, definition.path, self.site.shape)
         evolve.ensure(self.site.tables, definition, rewrite=True)
         self.site.tables.append(rows, self.site.layout.tombstones, TOMBSTONES, self.site.transaction)

@@ -5,41 +5,12 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.engines.shape import GDDL, RESCUED, Shape
-from spark_jobs.engines.spark.history import END, START
+from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
-from spark_jobs.plan.types import ScalarType, parse_type
-
-_INDEXABLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string")
-
-
-def replica_columns(shape: Shape) -> tuple[Column, ...]:
-    deleted = ",deleted:boolean" if shape.spec.delete == "soft" else ""
-    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type[:-1] + deleted + ">")))
-
-
-def change_columns(shape: Shape) -> tuple[Column, ...]:
-    return (*data_columns(shape), *shape.before, Column(GDDL, parse_type(shape.gddl_type)))
-
-
-def history_columns(shape: Shape) -> tuple[Column, ...]:
-    kind = parse_type(shape.sequence_type)
-    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type)), Column(START, kind), Column(END, kind))
-
-
-def data_columns(shape: Shape) -> tuple[Column, ...]:
-    return (*shape.data, Column(RESCUED, ScalarType("string"))) if shape.rescues else shape.data
-
-
-def skipping_columns(shape: Shape) -> str:
-    """Columns whose statistics the merge needs, wherever they stand in a wide table."""
-    kinds = {c.name: c.type for c in shape.data}
-    keys = [k for k in shape.keys if str(kinds[k]) in _INDEXABLE or str(kinds[k]).startswith("decimal")]
-    ours = [f"{GDDL}.{f}" for f in ("sequence", "op", "source_file", "batch_id", "generation")]
-    return ",".join([*(f"`{k}`" for k in keys), *ours])
+from spark_jobs.plan.types import parse_type
 
 
 def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> None:

@@ -12,8 +12,8 @@ from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import carries, with_segment
 from spark_jobs.engines.spark.order import OP, ORDER, SEQUENCE, events, name
 from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type
+from spark_jobs.engines.table_columns import END, START
 
-START, END = "__start_at", "__end_at"
 _RUN, _SEG, _SAME, _ACTION = (f"{GDDL}__{n}" for n in ("run", "segment", "same", "action"))
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
+from spark_jobs.engines import table_columns
 from spark_jobs.engines.errors_table import ROW_BITS
 from spark_jobs.engines.figures import Rebuilt
 from spark_jobs.engines.shape import GDDL, Shape
@@ -22,9 +23,8 @@ from spark_jobs.engines.spark.redelivery import not_yet_stored
 from spark_jobs.engines.spark.site import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
 from spark_jobs.plan.batch import BatchPlan
-from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
-from spark_jobs.plan.types import ScalarType, parse_type
+from spark_jobs.plan.types import parse_type
 
 # A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33
@@ -111,7 +111,7 @@ class Rebuild:
         if not self.tables.exists(self.living.changes):
             return True
         kept = {f.name.lower(): sql_text(f.dataType) for f in self.tables.read(self.living.changes).schema.fields}
-        for column in evolve.change_columns(self.shape):
+        for column in table_columns.change_columns(self.shape):
             stored = kept.get(column.name.lower())
             if stored is None:
                 continue
@@ -129,8 +129,8 @@ class Rebuild:
     def _changes(self) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
         definition = TableDefinition(
-            path=self.living.changes, columns=evolve.change_columns(self.shape),
-            properties={"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.shape)} | self._vectors(),
+            path=self.living.changes, columns=table_columns.change_columns(self.shape),
+            properties={"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.shape)} | self._vectors(),
         )  # fmt: skip
         if not self._compatible():
             self.tables.overwrite(self._fresh(), self.living.changes, self.app("changes"), version_of(self.plan))
@@ -176,10 +176,8 @@ class Rebuild:
 
     def _tombstones(self, source: DataFrame) -> None:
         rows = tombstones_of(self._state(source), self.shape)
-        kinds = {c.name: c for c in self.shape.data}
-        columns = [*(kinds[k] for k in self.shape.keys), Column(GDDL, parse_type(self.shape.gddl_type))]
-        columns += [Column("_gddl__forced", ScalarType("boolean"))] if self.shape.spec.force_update else []
-        self.tables.create(TableDefinition(path=self.living.tombstones, columns=tuple(columns)))
+        columns = table_columns.tombstone_columns(self.shape)
+        self.tables.create(TableDefinition(path=self.living.tombstones, columns=columns))
         self.tables.overwrite(rows, self.living.tombstones, self.app(TOMBSTONES), version_of(self.plan))
 
     def _replica(self, source: DataFrame) -> int:
@@ -198,8 +196,12 @@ class Rebuild:
         if spec.delete == "soft" and self.shape.keys:
             rows = rows.withColumn(GDDL, gddl.withField("deleted", F.col(OP) == "D"))
         path = self.living.replica
-        definition = TableDefinition(path=path, columns=evolve.replica_columns(self.shape), cluster_by=spec.cluster_by,
-                                     properties=self._vectors() | dict(spec.table_properties))  # fmt: skip
+        definition = TableDefinition(
+            path=path,
+            columns=table_columns.replica_columns(self.shape),
+            cluster_by=spec.cluster_by,
+            properties=self._vectors() | dict(spec.table_properties),
+        )
         if not self.tables.exists(path):
             self.tables.create(definition)
         self.tables.overwrite(
@@ -224,7 +226,7 @@ class Rebuild:
         values = history.floor_values(self.tables.spark, self.floors, self.shape.sequence_type)
         derived = history.versions(source, self.shape, values)
         definition = TableDefinition(
-            path=self.living.history, columns=evolve.history_columns(self.shape), properties=self._vectors()
+            path=self.living.history, columns=table_columns.history_columns(self.shape), properties=self._vectors()
         )
         if not self.tables.exists(definition.path):
             self.tables.create(definition)

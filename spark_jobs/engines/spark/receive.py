@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines import table_columns
 from spark_jobs.engines.figures import Appended, Figures, Overlap
 from spark_jobs.engines.shape import GDDL, Shape
-from spark_jobs.engines.spark import evolve, history, quarantine
+from spark_jobs.engines.spark import evolve, quarantine
 from spark_jobs.engines.spark.decode import ERROR, KIND, RECORD
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.redelivery import Ties, distinct_in_batch, not_yet_stored, ties
@@ -46,26 +47,26 @@ class Receiving:
         """Create or evolve change table, replica and history."""
         rewrite = not self.site.tier.deletion_vectors
         mine = {"delta.enableDeletionVectors": str(self.site.tier.deletion_vectors).lower()}
-        skipping = {"delta.dataSkippingStatsColumns": evolve.skipping_columns(self.site.shape)}
+        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.site.shape)}
         spec = self.site.shape.spec
         definitions = [
             TableDefinition(
                 path=self.site.layout.changes,
-                columns=evolve.change_columns(self.site.shape),
+                columns=table_columns.change_columns(self.site.shape),
                 properties=mine | skipping,
             ),
             TableDefinition(
                 path=self.site.layout.replica,
-                columns=evolve.replica_columns(self.site.shape),
+                columns=table_columns.replica_columns(self.site.shape),
                 cluster_by=spec.cluster_by,
                 properties=mine | dict(spec.table_properties),
             ),
         ]
         if spec.history:
-            columns = evolve.history_columns(self.site.shape)
+            columns = table_columns.history_columns(self.site.shape)
             definitions.append(TableDefinition(path=self.site.layout.history, columns=columns, properties=mine))
         for definition in definitions:
-            extra = (history.START, history.END) if definition.path == self.site.layout.history else ()
+            extra = (table_columns.START, table_columns.END) if definition.path == self.site.layout.history else ()
             evolve.retype_sequence(self.site.tables, definition.path, self.site.shape, extra)
             evolve.ensure(self.site.tables, definition, rewrite=rewrite)
 
