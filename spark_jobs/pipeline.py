@@ -97,7 +97,7 @@ def look(run: TableRun, outcome: Outcome) -> Seen | None:
     """What there is to do; None when there is nothing."""
     ledger = run.ledger()
     run.tell("discover")
-    found = run.discover(ledger)
+    found = run.discover(ledger, brief=True)
     outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts

@@ -72,12 +72,17 @@ class TableRun:
     def lookback(self) -> timedelta:
         return timedelta(seconds=seconds(self.dialect.options.lookback))
 
-    def discover(self, ledger: Ledger) -> Discovery:
+    def discover(self, ledger: Ledger, *, brief: bool = False) -> Discovery:
+        """What waits.
+
+        Args:
+            brief: in a job that goes on, the newest files are enough between one look far back and the next.
+        """
         place = Place(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
         if self.told is not None:
             return discover_told(place, ledger, self.runtime.clock(), self.told)
         options, now = self.job.options, self.runtime.clock()
-        if options.continuous is None or options.full_listing:
+        if not brief or options.continuous is None or options.full_listing:
             return discover(place, ledger, now, full=options.full_listing)
         looks = self.runtime.looks
         back = looks.reach(place.root, now)
