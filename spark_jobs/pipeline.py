@@ -97,12 +97,13 @@ def look(run: TableRun, outcome: Outcome) -> Seen | None:
     """What there is to do; None when there is nothing."""
     ledger = run.ledger()
     run.tell("discover")
-    found = run.discover(ledger, brief=True)
+    begun = ledger.plan() is not None  # its files are to be found again, however late they came
+    found = run.discover(ledger, brief=not begun)
     outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts
     replaying = run.job.options.action == "errors_replay"
-    if not (found.waiting or ledger.plan() is not None or is_emptied(run, found, ledger) or replaying):
+    if not (found.waiting or begun or is_emptied(run, found, ledger) or replaying):
         return None
     require_same_identity(run.spec, ledger.state)
     return Seen(state=ledger.state, found=found)

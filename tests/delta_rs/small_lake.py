@@ -61,7 +61,7 @@ class SmallLake:
         table = pa.table({"id": pa.array(ids, pa.int32()), "v": [f"load {i}" for i in ids]})
         write(Path(self.layout(spec).landing), "LOAD00000001.parquet", table)
 
-    def change(self, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, str | None]]) -> None:
+    def change(self, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, str | None]], day: int = 1) -> None:
         """A change file of (operation, id, v), in order of sequence."""
         columns: dict[str, Any] = {
             "Op": [r[0] for r in rows],
@@ -69,7 +69,7 @@ class SmallLake:
             "id": pa.array([r[1] for r in rows], pa.int32()),
             "v": pa.array([r[2] for r in rows], pa.string()),
         }
-        write(Path(self.layout(spec).landing), f"20240101-{number:09d}.parquet", pa.table(columns))
+        write(Path(self.layout(spec).landing), f"202401{day:02d}-{number:09d}.parquet", pa.table(columns))
 
     def replica(self, spec: TableSpec) -> dict[int, str]:
         rows = pa.table(DeltaTable(self.layout(spec).replica).scan()).to_pylist()

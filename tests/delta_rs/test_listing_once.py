@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Continuous, JobOptions
 from spark_jobs.claim import Claim
-from spark_jobs.runtime import Runtime
+from spark_jobs.ledger import Ledger
+from spark_jobs.runtime import Runtime, Step
 from spark_jobs.storage import Storage, StoredObject
 from spark_jobs.table_job import TableOutcome, attempt, totals_of
 from spark_jobs.table_run import TableRun
@@ -75,3 +78,34 @@ def _other(lake: SmallLake) -> None:
     """Another run takes what waits; then one more file lands."""
     lake.done(SPEC)
     lake.change(SPEC, 2, [("U", 0, "two")])
+
+
+def test_a_batch_begun_by_another_run_finds_its_late_file_again(lake: SmallLake) -> None:
+    """Though this process, which goes on, looked far back a moment ago."""
+    for number in (1, 2):
+        lake.change(SPEC, number, [("U", 0, f"v{number}")], day=number)
+        lake.done(SPEC)
+    runtime = Runtime(storage=Watched(), spark=NoSpark())
+    job = lake.job([SPEC], JobOptions(continuous=Continuous()))
+
+    def turn(before: Callable[[], None] = lambda: None) -> JobResult:
+        found = attempt(Interrupted(job=job, spec=SPEC, runtime=runtime, before=before), totals_of(job))
+        assert isinstance(found, TableOutcome)
+        return found.result
+
+    assert turn().status == "skipped"
+    lake.change(SPEC, 0, [("I", 7, "late")], day=1)
+    die_in_the_middle(lake)
+    assert (turn().files, lake.replica(SPEC)[7]) == (1, "late")
+
+
+def die_in_the_middle(lake: SmallLake) -> None:
+    def die(step: Step) -> None:
+        if step.step == "quarantine":
+            raise KeyboardInterrupt
+
+    job = lake.job([SPEC], run_id="other")
+    run = TableRun(job=job, spec=SPEC, runtime=Runtime(storage=Storage(), spark=NoSpark(), observe=die))
+    with pytest.raises(KeyboardInterrupt):
+        attempt(run, totals_of(job))
+    assert Ledger.open(Storage(), lake.layout(SPEC).state).plan() is not None
