@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
@@ -67,6 +68,10 @@ def translated(error: BaseException) -> GddlError:
     """The error itself where it is ours, else the nearest of ours."""
     if isinstance(error, GddlError):
         return error
+    if isinstance(error, ModuleNotFoundError):
+        what = f"this Python, {sys.executable}, lacks the package {error.name}"
+        remedy = "install 'airflow-gddl[spark]' where jobs run; nothing is lost, the next run resumes the batch"
+        return FatalError("JOB_PACKAGE_MISSING", what, remedy=remedy)
     text = f"{type(error).__name__}: {error}"
     first = _first_line(text)[:800]
     if _OF_S3.search(text) and (told := s3_error(text, "")) is not None:

@@ -1,0 +1,41 @@
+"""Faults of libraries as errors of our own."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from spark_jobs.faults import translated
+
+
+def test_our_own_errors_stay() -> None:
+    error = RetriableError("TABLE_BUSY", "held", where="s.t")
+    assert translated(error) is error
+
+
+def test_a_package_that_is_missing_is_named_with_the_python_that_lacks_it() -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        __import__("a_package_nobody_has.inner")
+    found = translated(caught.value)
+    assert (type(found), found.code) == (FatalError, "JOB_PACKAGE_MISSING")
+    assert "a_package_nobody_has" in str(found)
+    assert sys.executable in str(found)
+    assert "airflow-gddl[spark]" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "code"),
+    [
+        ("io.delta.exceptions.ConcurrentAppendException: files were added", RetriableError, "DELTA_CONFLICT"),
+        ("java.lang.OutOfMemoryError: Java heap space", FatalError, "OUT_OF_MEMORY"),
+        ("write failed: No space left on device", RetriableError, "DISK_FULL"),
+        ("java.nio.file.AccessDeniedException: /lake", FatalError, "STORAGE_DENIED"),
+        ("something else", FatalError, "UNEXPECTED"),
+    ],
+)
+def test_texts_of_others_get_a_code(text: str, family: type[Exception], code: str) -> None:
+    found = translated(RuntimeError(f"An error occurred while calling o1.save.\n: {text}"))
+    assert (type(found), found.code) == (family, code)
+    assert text in str(found)
