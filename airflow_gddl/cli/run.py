@@ -29,7 +29,7 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         bool, typer.Option("--continuous", help="Go on, taking files as they land, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Bring the tables up to date on an embedded Spark; with --continuous keep them so.
+    """Bring the tables up to date on this machine, or where their runner says; with --continuous keep them so.
 
     Exit status: 0 all done, 1 a table failed, 2 wrong metadata or arguments, 75 a passing fault: try again.
     """

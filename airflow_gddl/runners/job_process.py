@@ -26,6 +26,7 @@ _APPLICATION = "GDDL-APPLICATION "
 _REFUSED = 2
 """Exit status of a job that took its order for no order at all, and said why in its last line."""
 _CODED = re.compile(r"^\[([A-Z][A-Z_]+)\] ")
+_LACKING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +138,9 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
     last = log.tail.rpartition("\n")[2]
     if status == _REFUSED and (coded := _CODED.match(last)):
         return ErrorInfo(code=coded[1], message=last)
+    if lacking := _LACKING.fullmatch(last):
+        what = f"the job's Python lacks the package {lacking[1]}: install 'airflow-gddl[spark]' where jobs run"
+        return ErrorInfo(code="JOB_PACKAGE_MISSING", message=what)
     ended = f"exit status {status}"
     if status > 128:
         ended = (

@@ -172,6 +172,15 @@ def test_a_job_that_will_not_end_is_killed(home: Path, lake: Path, tmp_path: Pat
     assert (outcome.cancelled_by, outcome.exit_status) == (signal.SIGTERM, 137)
 
 
+def test_a_job_without_its_packages_names_the_one_it_lacks(home: Path, lake: Path) -> None:
+    orders = {"log": ["Traceback:", "ModuleNotFoundError: No module named 'pyarrow'"], "exit": 1}
+    outcome = runner_of(home, orders).run(spec_of(lake, "a.b"), Heard())
+    assert errors(outcome) == {"a.b": "JOB_PACKAGE_MISSING"}
+    (error,) = (result.error for result in outcome.results)
+    assert error is not None
+    assert "pyarrow" in error.message
+
+
 def test_what_a_dead_job_left_running_is_killed(home: Path, lake: Path, tmp_path: Path) -> None:
     orders = {"child": str(tmp_path / "pid"), "kill": signal.SIGKILL}
     outcome = runner_of(home, orders, 0.5).run(spec_of(lake, "a.b"), Heard())
