@@ -11,7 +11,7 @@ _FENCE = re.compile(r"^ *(```|~~~)")
 _ROW = re.compile(r"^ *\|")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _MARK = re.compile(r"^<!-- (run|file: \S+) -->\n", re.MULTILINE)
-_OPTION = re.compile(r"(?<!`)`(--[a-z][a-z-]*)`(?!`)")
+_OPTION = re.compile(r"(?<!`)`(--[a-z][a-z-]*(?: [^`\s]{1,24})?)`(?!`)")
 _STEP = 4
 BETTER = {"design.md#7-rules-of-correctness": "rules.md", "../metadata/schema": "fields.md"}
 """Links that on GitHub lead to a text, and here to the page that is made of it and of the code."""
