@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Column, Screen
-from airflow_gddl.cli.text import count
+from airflow_gddl.cli.text import count, counted
 from airflow_gddl.onboarding.facts import Notice
 from airflow_gddl.onboarding.merging import Absent, Kept
 from airflow_gddl.onboarding.plan import OnboardingPlan
@@ -65,7 +65,8 @@ def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
         by_code.setdefault(notice.code, []).append(notice)
     for code, found in sorted(by_code.items()):
         screen.warn(
-            f"[{code}] {count(len(found))} tables{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}", "yellow"
+            f"[{code}] {counted(len(found), 'table')}{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}",
+            "yellow",
         )
         columns = [Column("table"), Column("what")]
         rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
