@@ -26,7 +26,9 @@ def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan)
             screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
             continue
         for line in diff(file):
-            screen.say(line.rstrip("\r\n"), next((style for sign, style in _STYLES if line.startswith(sign)), ""))
+            style = next((style for sign, style in _STYLES if line.startswith(sign)), "")
+            # Not folded: a part of a line without its sign would be read as another line.
+            screen.spans([Cell(line.rstrip("\r\n"), style)])
     if not files:
         screen.say("nothing to change", "green")
     _show_kept(screen, plan.merged.kept)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from airflow_gddl.catalog import validation
 from airflow_gddl.catalog.checks import check_spec
 from airflow_gddl.contract import dialects
 from airflow_gddl.contract.errors import FatalError
@@ -42,6 +44,22 @@ def test_metadata_knows_it_and_checks_its_options() -> None:
     (problem,) = check_spec(wrong, {"small"})
     assert (problem.code, problem.field) == ("FIELD_UNKNOWN", "options.seperator")
     assert "separator" in problem.remedy
+
+
+@pytest.mark.parametrize("broken", ["tests.debezium.gone:REGISTERED", "tests.debezium.third:GONE"])
+@pytest.mark.usefixtures("installed")
+def test_a_package_that_cant_be_loaded_is_a_problem_of_its_rows(broken: str, tmp_path: Path) -> None:
+    (entry_points,) = tmp_path.rglob("entry_points.txt")
+    entry_points.write_text(ENTRY_POINTS.replace("tests.debezium.third:REGISTERED", broken))
+    dialects.forget()
+    validation.options_of.cache_clear()
+    for spec in (PIPES, replace(PIPES, options={})):
+        (problem,) = check_spec(spec, {"small"})
+        assert (problem.code, problem.path) == ("DIALECT_BROKEN", ("dialect",))
+        assert broken in problem.message
+    with pytest.raises(FatalError) as caught:
+        dialect_of(PIPES)
+    assert caught.value.code == "DIALECT_BROKEN"
 
 
 @pytest.mark.usefixtures("installed")
