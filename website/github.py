@@ -32,7 +32,8 @@ def _links(text: str, uri: str, pages: Collection[str]) -> str:
         there = posixpath.normpath(posixpath.join(posixpath.dirname(uri), target))
         if made := BETTER.get(there + (match[3] or "")):
             return f"[{words}]({posixpath.relpath(made, posixpath.dirname(uri) or '.')})"
-        return match[0] if there in pages else words
+        # The reader of the site sees no folder `docs`.
+        return match[0].replace("[docs/", "[", 1) if there in pages else words
 
     return _LINK.sub(mend, text)
 

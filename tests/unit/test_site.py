@@ -159,6 +159,7 @@ def test_every_rule_has_its_proofs() -> None:
         ("- a\n  - b\n- c", "- a\n    - b\n- c"),
         ("```\nText:\n- a\n```", "```\nText:\n- a\n```"),
         ("[x](../metadata) [y](cli.md#a)", "x [y](cli.md#a)"),
+        ("[docs/cli.md](cli.md)", "[cli.md](cli.md)"),
         ("[r](design.md#7-rules-of-correctness)", "[r](rules.md)"),
         ("use `--wait` or\n```sh\n`--wait`\n```", "use `--wait`{ .option } or\n\n```sh\n`--wait`\n```"),
         ("`--set NAME=1` `gddl run --wait 6`", "`--set NAME=1`{ .option } `gddl run --wait 6`"),
