@@ -209,7 +209,8 @@ def show(screen: Screen, found: Sequence[Standing], now: float) -> None:
     for line in lines:
         if line.error:
             screen.say(f"{line.table}: {line.error}", "red")
-    screen.say(", ".join(f"{number} {state}" for state, number in counts(found).items() if number) or "no table")
+    numbers = ", ".join(f"{number} {state}" for state, number in counts(found).items() if number)
+    screen.say(numbers or "none of the tables")
 
 
 def _cells(line: TableStatus) -> list[Cell | str]:
