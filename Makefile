@@ -40,10 +40,10 @@ test-deep: $(VENV)/.dev
 
 # The documentation site, in build/site; warnings are errors. `docs-serve` shows it on the loopback as it is written.
 docs: $(VENV)/.docs
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 docs-serve: $(VENV)/.docs
-	$(BIN)/python -m mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

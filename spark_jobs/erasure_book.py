@@ -68,12 +68,7 @@ class ErasureBook:
         self._require_same_keys()
         salt = self._stored_salt()
         if salt is None:
-            raise FatalError(
-                "ERASURE_SALT_MISSING",
-                f"keys were erased from {self.table}, but the salt of their hashes is gone",
-                where=self._salt_path,
-                remedy="restore the file from a backup; without it erased keys could come back",
-            )
+            raise self._salt_gone(self.table)
         return ErasedKeys(table=self.table, salt=salt, hashes=hashes, columns=self.columns)
 
     def hashes(self) -> frozenset[str]:
@@ -85,6 +80,9 @@ class ErasureBook:
         """The same with a salt whether there are erasures or not; the lake's first erasure makes it.
 
         From then on the table's keys are to stay what they are.
+
+        Raises:
+            FatalError: as `keys`; `ERASURE_SALT_MISSING` also when another table has erasures.
         """
         known = self.keys()
         path, keyed_by = join(self.root, _KEYED_BY), json.dumps({"keys": self._keyed_by()}).encode()
@@ -94,6 +92,7 @@ class ErasureBook:
         self.storage.write(path, keyed_by)
         salt = self._stored_salt()
         if salt is None:
+            self._require_first()
             made = json.dumps({"salt": secrets.token_hex(_SALT_BYTES)}).encode()
             self.storage.create(self._salt_path, made)
             salt = self._stored_salt()
@@ -129,6 +128,22 @@ class ErasureBook:
                 remedy="restore keys and their masks; or, once no landing file holds the erased rows any more, delete "
                 "this folder",
             )
+
+    def _require_first(self) -> None:
+        """A new salt beside erasures of other tables would hide that theirs is lost, and let their keys in."""
+        folder = self._salt_path.rpartition("/")[0]
+        for found in self.storage.list(folder):
+            name = found.path.rpartition("/")[2]
+            if name.endswith(".json") and name != _KEYED_BY:
+                raise self._salt_gone(found.path.removeprefix(folder + "/").rpartition("/")[0].replace("/", "."))
+
+    def _salt_gone(self, table: str) -> FatalError:
+        return FatalError(
+            "ERASURE_SALT_MISSING",
+            f"keys were erased from {table}, but the salt of their hashes is gone",
+            where=self._salt_path,
+            remedy="restore the file from a backup; without it erased keys could come back",
+        )
 
     def _path(self, key_hash: str) -> str:
         return join(self.root, f"{key_hash}.json")

@@ -98,7 +98,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
     except sa.exc.DBAPIError as error:
         first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
         raise RetriableError(
-            "SOURCE_UNREACHABLE", f"the source answers: {first}", where=url.drivername, remedy="try again"
+            "SOURCE_UNREACHABLE", f"the source can't be read: {first}", where=url.drivername, remedy="try again"
         ) from error
     finally:
         engine.dispose()

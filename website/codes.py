@@ -8,8 +8,10 @@ import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+_LINE = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \| (.+) \|$", re.MULTILINE)
 _ROW = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \|", re.MULTILINE)
 _NAMED = re.compile(r"(?<![\[`])`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`(?!`)")
+_WORDS = re.compile(r"(?<=<code>)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?=</code>)")
 _FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -22,6 +24,20 @@ def known(root: Path) -> frozenset[str]:
 def with_anchors(page: str) -> str:
     """The page of codes: `codes.html#table_busy` leads to the row of `TABLE_BUSY`."""
     return _ROW.sub(lambda match: f'| <a id="{match[1].lower()}"></a>`{match[1]}` |', page)
+
+
+def for_search(root: Path) -> list[dict[str, str]]:
+    """A document of the search for each code, else titles of pages that hold half of its words would come first."""
+    page = (root / "docs" / "codes.md").read_text(encoding="utf-8")
+    return [
+        {"location": f"codes.html#{code.lower()}", "title": code, "text": said.replace(" | ", "; ").replace("`", "")}
+        for code, said in _LINE.findall(page)
+    ]
+
+
+def breakable(html: str) -> str:
+    """HTML in which a code may go over to the next line after a `_`, as it has to in a table on a phone."""
+    return _WORDS.sub(lambda match: match[0].replace("_", "_<wbr>"), html)
 
 
 def linked(page: str, codes: Collection[str], uri: str) -> str:

@@ -11,7 +11,7 @@ _FENCE = re.compile(r"^ *(```|~~~)")
 _ROW = re.compile(r"^ *\|")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _MARK = re.compile(r"^<!-- (run|file: \S+) -->\n", re.MULTILINE)
-_OPTION = re.compile(r"(?<!`)`(--[a-z][a-z-]*)`(?!`)")
+_OPTION = re.compile(r"(?<!`)`(--[a-z][a-z-]*(?: [^`\s]{1,24})?)`(?!`)")
 _STEP = 4
 BETTER = {"design.md#7-rules-of-correctness": "rules.md", "../metadata/schema": "fields.md"}
 """Links that on GitHub lead to a text, and here to the page that is made of it and of the code."""
@@ -32,7 +32,8 @@ def _links(text: str, uri: str, pages: Collection[str]) -> str:
         there = posixpath.normpath(posixpath.join(posixpath.dirname(uri), target))
         if made := BETTER.get(there + (match[3] or "")):
             return f"[{words}]({posixpath.relpath(made, posixpath.dirname(uri) or '.')})"
-        return match[0] if there in pages else words
+        # The reader of the site sees no folder `docs`.
+        return match[0].replace("[docs/", "[", 1) if there in pages else words
 
     return _LINK.sub(mend, text)
 

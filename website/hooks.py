@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -43,6 +44,19 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
     if page.file.src_uri == "codes.md":
         return codes.with_anchors(text)
     return codes.linked(text, known, page.file.src_uri)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """See `website.codes.breakable`."""
+    return codes.breakable(html)
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Have the search find each code by its own row; it has written its index before hooks are called."""
+    index = Path(config.site_dir) / "search" / "search_index.json"
+    content = json.loads(index.read_text(encoding="utf-8"))
+    content["docs"] += codes.for_search(ROOT)
+    index.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 def _moved(text: str, folder: Path) -> str:

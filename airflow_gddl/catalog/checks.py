@@ -14,6 +14,7 @@ from croniter.croniter import CroniterError
 from airflow_gddl.catalog.validation import TABLE, options_of
 from airflow_gddl.contract import dialects
 from airflow_gddl.contract.checks import SpecProblem, check_table, check_values, spec_problem
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 
 PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
@@ -48,9 +49,18 @@ def _fields(spec: TableSpec, tiers: Container[str]) -> Iterator[SpecProblem]:
         allowed = " or ".join(map(repr, dialects.names()))
         remedy = f"write one of {allowed}, or install the package that brings this one"
         yield spec_problem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
-    elif spec.options:
-        options = options_of(spec.dialect).build(spec.options, ("options",))
-        yield from options if isinstance(options, tuple) else ()
+    elif spec.options or spec.dialect not in dialects.BUILT_IN:
+        yield from _options(spec)
+
+
+def _options(spec: TableSpec) -> Iterator[SpecProblem]:
+    try:
+        shape = options_of(spec.dialect)
+    except FatalError as error:
+        yield spec_problem(error.code, ("dialect",), spec.dialect, error.what, error.remedy)
+        return
+    options = shape.build(spec.options, ("options",))
+    yield from options if isinstance(options, tuple) else ()
 
 
 def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:

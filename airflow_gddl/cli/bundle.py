@@ -41,7 +41,7 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     ] = None,
     arch: Annotated[Arch, typer.Option("--arch", help="The cluster nodes' processor.")] = Arch.X86,
     no_environment: Annotated[
-        bool, typer.Option("--no-environment", help="Neither fetch nor pack the libraries.")
+        bool, typer.Option("--no-environment", metavar="", help="Neither fetch nor pack the libraries.")
     ] = False,
     airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
     airflow_python: Annotated[

@@ -21,8 +21,10 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
     scale: Annotated[float, typer.Option("--scale", min=0.001, max=1, help="Share of the rows of each table.")] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of changes after the full load.")] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Other seeds make other changes.")] = 0,
-    airflow: Annotated[bool, typer.Option("--airflow", help="Have Airflow run it, and keep its UI up.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="With --airflow: end with the verdict.")] = False,
+    airflow: Annotated[
+        bool, typer.Option("--airflow", metavar="", help="Have Airflow run it, and keep its UI up.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", metavar="", help="With --airflow: end with the verdict.")] = False,
     project: Annotated[
         Path | None, typer.Option("--project", help="With --airflow: use dags/ and metadata/ of this folder.")
     ] = None,

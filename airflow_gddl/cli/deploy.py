@@ -38,7 +38,9 @@ def databricks(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Show what would change, and change nothing.")
+    ] = False,
     render_bundle: Annotated[
         Path | None, typer.Option("--render-bundle", metavar="DIR", help="Write databricks.yml there instead.")
     ] = None,

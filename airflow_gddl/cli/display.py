@@ -43,13 +43,15 @@ class Bars:
 
     def __init__(self, progress: Progress, tables: int) -> None:
         self._progress = progress
-        self._all = progress.add_task("starting Spark", total=tables, note="")
+        self._all = progress.add_task("starting", total=tables, note="")
         self._tables: dict[str, TaskID] = {}
 
     def on_progress(self, event: ProgressEvent) -> None:
         self._progress.update(self._all, description="tables")
         task = self._tables.get(event.table)
         if task is None:
+            if event.step == "done":
+                return  # its result may have been there before, and nothing would take the bar away again
             task = self._tables[event.table] = self._progress.add_task(safe(event.table), total=None, note="")
         note = f"{event.step}, {count(event.rows)} rows"
         self._progress.update(task, total=event.batches, completed=max(event.batch - 1, 0), note=note)

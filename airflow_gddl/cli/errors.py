@@ -8,10 +8,12 @@ import typer
 
 from airflow_gddl.cli import options, summary, surroundings
 from airflow_gddl.cli.job import Request, perform
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.cli.text import count
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
+
+_FIRST = ("code", "reason")
 
 app = typer.Typer(help="Rows and files that were put aside: list them, or try them again.", no_args_is_help=True)
 
@@ -63,6 +65,10 @@ def show_quarantine(screen: Screen, result: JobResult) -> None:
         return
     first = f", the first {count(len(rows))} are" if found["unresolved"] > len(rows) else ""
     screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine{first}", "bold")
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    shown = [[Cell("" if row.get(name) is None else str(row[name])) for name in columns] for row in rows]
-    screen.table([Column(name) for name in columns], shown)
+    for row in rows:
+        screen.say("")
+        screen.spans([Cell(str(row.get("code")), "yellow"), Cell(f"  {row.get('reason') or ''}")])
+        others = {name: value for name, value in row.items() if value is not None and name not in _FIRST}
+        for name, value in others.items():
+            # A line each, for a record is wider than any table.
+            screen.spans([Cell(f"  {name:<13}", "dim"), Cell(str(value))])

@@ -10,7 +10,7 @@ from airflow_gddl.catalog import load
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.screen import Cell, Column, Screen
 from airflow_gddl.cli.surroundings import Surroundings
-from airflow_gddl.cli.text import count
+from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
@@ -78,5 +78,5 @@ def show(screen: Screen, found: list[Finding], tables: int) -> None:
         screen.say(f"  set: {mine[0].setting}")
         rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
         screen.table([Column("table"), Column("file"), Column("seen")], rows)
-    ends = f"{count(len(found))} findings in {count(tables)} tables"
-    screen.say(ends if found else f"{count(tables)} tables, no findings", "bold" if found else "green")
+    ends = f"{counted(len(found), 'finding')} in {counted(tables, 'table')}"
+    screen.say(ends if found else f"{counted(tables, 'table')}, no findings", "bold" if found else "green")

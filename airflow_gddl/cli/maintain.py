@@ -31,7 +31,9 @@ def maintain(
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what there is to do, and do nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Show what there is to do, and do nothing.")
+    ] = False,
     wait: options.Wait = 0.0,
 ) -> None:
     """Join small files and remove what nobody needs any more; what readers see stays as it is."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Column, Screen
-from airflow_gddl.cli.text import count
+from airflow_gddl.cli.text import count, counted
 from airflow_gddl.onboarding.facts import Notice
 from airflow_gddl.onboarding.merging import Absent, Kept
 from airflow_gddl.onboarding.plan import OnboardingPlan
@@ -26,7 +26,9 @@ def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan)
             screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
             continue
         for line in diff(file):
-            screen.say(line.rstrip("\r\n"), next((style for sign, style in _STYLES if line.startswith(sign)), ""))
+            style = next((style for sign, style in _STYLES if line.startswith(sign)), "")
+            # Not folded: a part of a line without its sign would be read as another line.
+            screen.spans([Cell(line.rstrip("\r\n"), style)])
     if not files:
         screen.say("nothing to change", "green")
     _show_kept(screen, plan.merged.kept)
@@ -65,7 +67,8 @@ def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
         by_code.setdefault(notice.code, []).append(notice)
     for code, found in sorted(by_code.items()):
         screen.warn(
-            f"[{code}] {count(len(found))} tables{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}", "yellow"
+            f"[{code}] {counted(len(found), 'table')}{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}",
+            "yellow",
         )
         columns = [Column("table"), Column("what")]
         rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]

@@ -13,7 +13,10 @@ Tables = Annotated[
     list[str] | None,
     typer.Option("--table", metavar="SCHEMA.NAME", help="Only this table; may be given several times. Default: all."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, and nothing else there.")]
+# Flags have an empty metavar, else newer versions of typer show `<bool>`, as if a value were to follow.
+Json = Annotated[
+    bool, typer.Option("--json", metavar="", help="JSON lines on standard output, and nothing else there.")
+]
 Wait = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a table that another run holds."),

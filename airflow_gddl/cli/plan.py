@@ -38,7 +38,7 @@ _Seconds = Annotated[
     list[str] | None,
     typer.Option("--seconds", metavar="TIER=SECONDS", help="What a table of a tier takes, if you know better."),
 ]
-_NoRecords = Annotated[bool, typer.Option("--no-records", help="Don't look into the lake for former runs.")]
+_NoRecords = Annotated[bool, typer.Option("--no-records", metavar="", help="Don't look into the lake for former runs.")]
 
 
 @dataclass(frozen=True, kw_only=True)

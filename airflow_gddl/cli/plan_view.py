@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Column, Screen
-from airflow_gddl.cli.text import count, duration
+from airflow_gddl.cli.text import count, counted, duration
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.planning import Plan
 from airflow_gddl.planning.figures import Figure
@@ -26,18 +26,20 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
 def show(screen: Screen, plan: Plan) -> None:
     """Everything, the advice last: it stays on the screen."""
     kinds = ", ".join(f"{many:,} {kind}" for kind, many in plan.started_by.items())
-    screen.say(f"{plan.tables:,} tables in {plan.dags:,} DAGs ({kinds}, 2 of upkeep), runner {plan.runner}", "bold")
+    screen.say(
+        f"{counted(plan.tables, 'table')} in {plan.dags:,} DAGs ({kinds}, 2 of upkeep), runner {plan.runner}", "bold"
+    )
     _table(screen, ("", "planned", "limit", ""), [_figure(figure) for figure in plan.figures])
     _tiers(screen, plan)
     _table(screen, ("pool", "slots", "wanted", "taken", "longest wait", ""), [_pool(pool) for pool in plan.pools])
     screen.say("")
-    screen.say(f"{plan.runs:,} runs on {plan.day}, by the minute (UTC)", "bold")
+    screen.say(f"{counted(plan.runs, 'run')} on {plan.day}, by the minute (UTC)", "bold")
     for line in histogram(plan.runs_per_minute, _limit(plan)):
         screen.spans(line)
     screen.say("")
     for peak in plan.peaks:
         schedules = ", ".join(f"{many:,} of {schedule}" for schedule, many in list(peak.schedules.items())[:3])
-        screen.say(f"{peak.minute}  {count(peak.runs):>5} runs: {schedules}")
+        screen.say(f"{peak.minute}  {count(peak.runs):>5} run{'' if peak.runs == 1 else 's'}: {schedules}")
     _advice(screen, plan)
 
 

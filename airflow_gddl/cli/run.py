@@ -20,16 +20,19 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     full_refresh: Annotated[
-        bool, typer.Option("--full-refresh", help="Rebuild from the files and swap; readers see old or new.")
+        bool,
+        typer.Option("--full-refresh", metavar="", help="Rebuild from the files and swap; readers see old or new."),
     ] = False,
     json: options.Json = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what a run would do, and do nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Show what a run would do, and do nothing.")
+    ] = False,
     wait: options.Wait = 0.0,
     continuous: Annotated[
-        bool, typer.Option("--continuous", help="Go on, taking files as they land, until Ctrl-C.")
+        bool, typer.Option("--continuous", metavar="", help="Go on, taking files as they land, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Bring the tables up to date on this machine, or where their runner says; with --continuous keep them so.
+    """Bring the tables up to date; with --continuous keep them so.
 
     Exit status: 0 all done, 1 a table failed, 2 wrong metadata or arguments, 75 a passing fault: try again.
     """

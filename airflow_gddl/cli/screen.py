@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +18,8 @@ from airflow_gddl.cli.text import safe
 from airflow_gddl.contract.codec import plain
 
 _WIDTH_OF_A_PIPE = 200
+_GAP = 3
+_NOTHING = ("", "0")
 Side = Literal["left", "right"]
 
 
@@ -30,10 +33,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A heading; numbers stand on the right."""
+    """A heading; numbers stand on the right.
+
+    Attributes:
+        spare: what a terminal too narrow for the table does without first, the greatest before others; 0: never.
+    """
 
     title: str
     side: Side = "left"
+    spare: int = 0
 
 
 class Screen:
@@ -73,13 +81,19 @@ class Screen:
         self.out.clear()
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, error: bool = False) -> None:
-        """A table on standard output, or on standard error."""
+        """A table on standard output, or on standard error; a terminal that is too narrow is told what is left out."""
+        console = self.err if error else self.out
+        shown = [[_text(cell) for cell in row] for row in rows]
+        kept = _kept(columns, shown, console.width) if console.is_terminal else list(range(len(columns)))
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for column in columns:
-            grid.add_column(column.title, justify=column.side, overflow="fold")
-        for row in rows:
-            grid.add_row(*[_text(cell) for cell in row])
-        (self.err if error else self.out).print(grid)
+        for number in kept:
+            grid.add_column(columns[number].title, justify=columns[number].side, overflow="fold")
+        for row in shown:
+            grid.add_row(*[row[number] for number in kept])
+        console.print(grid)
+        if len(kept) < len(columns):
+            titles = ", ".join(column.title for number, column in enumerate(columns) if number not in kept)
+            self.warn(f"left out, for the terminal is narrow: {titles}", "dim")
 
 
 def _console(*, stderr: bool) -> Console:
@@ -88,6 +102,25 @@ def _console(*, stderr: bool) -> Console:
         # A file or a pipe has no width; folding at 80 would tear names that someone greps for.
         console.width = _WIDTH_OF_A_PIPE
     return console
+
+
+def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """Numbers of the columns that fit: those in which nothing stands go first, then those that can be spared."""
+    widths = [cell_len(column.title) for column in columns]
+    blank = [number > 0 for number in range(len(columns))]
+    for row in rows:
+        for number, cell in enumerate(row):
+            widths[number] = max(widths[number], *(cell_len(line) for line in cell.plain.split("\n")))
+            blank[number] = blank[number] and cell.plain in _NOTHING
+    most = max((column.spare for column in columns), default=0) + 1
+    worth = {number: most if blank[number] else column.spare for number, column in enumerate(columns)}
+    kept = list(range(len(columns)))
+    while sum(widths[number] + _GAP for number in kept) - _GAP > width:
+        last = max(kept, key=lambda number: (worth[number], number))
+        if not worth[last]:
+            break
+        kept.remove(last)
+    return kept
 
 
 def _text(cell: Cell | str) -> Text:

@@ -70,12 +70,14 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     ctx: typer.Context,
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
-    late: Annotated[bool, typer.Option("--late", help="Only tables that are late.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="Only tables whose last run failed.")] = False,
+    late: Annotated[bool, typer.Option("--late", metavar="", help="Only tables that are late.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", metavar="", help="Only tables whose last run failed.")] = False,
     json: options.Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every few seconds, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", metavar="", help="Show it again every few seconds, until Ctrl-C.")
+    ] = False,
     from_runs: Annotated[
-        bool, typer.Option("--rebuild", help="First make the state again from the records of all runs.")
+        bool, typer.Option("--rebuild", metavar="", help="First make the state again from the records of all runs.")
     ] = False,
 ) -> None:
     """Show where every table stands; needs no Spark."""
@@ -87,6 +89,21 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     view.show()
     if watch:
         view.stay()
+
+
+_COLUMNS = (
+    Column("table"),
+    Column("state"),
+    Column("mode", spare=5),
+    Column("rows", "right", spare=1),
+    Column("lag", "right", spare=3),
+    Column("behind", "right"),
+    Column("allowed", "right", spare=2),
+    Column("waiting", "right"),
+    Column("quarantined", "right"),
+    Column("last run", spare=4),
+    Column("last success", spare=6),
+)
 
 
 @dataclass(frozen=True)
@@ -187,14 +204,13 @@ def _error(one: Standing) -> str | None:
 
 def show(screen: Screen, found: Sequence[Standing], now: float) -> None:
     """A row for each table, the most urgent first; errors and a count of the states below."""
-    right = ("rows", "lag", "behind", "allowed", "waiting", "quarantined")
-    columns = [Column("table"), Column("state"), Column("mode"), *(Column(title, "right") for title in right)]
     lines = [line_of(one, now) for one in found]
-    screen.table([*columns, Column("last run"), Column("last success")], [_cells(line) for line in lines])
+    screen.table(_COLUMNS, [_cells(line) for line in lines])
     for line in lines:
         if line.error:
             screen.say(f"{line.table}: {line.error}", "red")
-    screen.say(", ".join(f"{number} {state}" for state, number in counts(found).items() if number) or "no table")
+    numbers = ", ".join(f"{number} {state}" for state, number in counts(found).items() if number)
+    screen.say(numbers or "none of the tables")
 
 
 def _cells(line: TableStatus) -> list[Cell | str]:

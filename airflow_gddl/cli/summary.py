@@ -12,12 +12,25 @@ from airflow_gddl.runners.base import JobOutcome
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red"}
 _NAMED = 5
+_NUMBERS = {
+    "batches": 6,
+    "files": 3,
+    "read": 0,
+    "inserted": 1,
+    "updated": 1,
+    "deleted": 1,
+    "rows": 0,
+    "quarantined": 0,
+    "lag": 4,
+    "took": 2,
+}
+"""By title: how readily a narrow terminal does without it."""
 
 
 def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
     """A row for each table: what was read and what it did to the replica."""
-    titles = ("batches", "files", "read", "inserted", "updated", "deleted", "rows", "quarantined", "lag", "took")
-    columns = [Column("table"), Column("status"), Column("mode"), *(Column(title, "right") for title in titles)]
+    numbers = [Column(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
+    columns = [Column("table"), Column("status"), Column("mode", spare=5), *numbers]
     screen.table(columns, [_run_row(result) for result in results])
 
 

@@ -42,5 +42,10 @@ def count(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
+def counted(number: int, one: str) -> str:
+    """`1 table`, `2 tables`."""
+    return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
+
+
 def _shown(char: str, lines: bool) -> bool:
     return (lines and char == "\n") or unicodedata.category(char) not in _HIDDEN

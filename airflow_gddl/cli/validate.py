@@ -10,6 +10,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli import options, problems, surroundings
 from airflow_gddl.cli.exits import BAD_METADATA
 from airflow_gddl.cli.screen import Screen
+from airflow_gddl.cli.text import counted
 
 if TYPE_CHECKING:
     from airflow_gddl.catalog import Problem
@@ -32,7 +33,7 @@ def validate(ctx: typer.Context, metadata: options.Metadata = "metadata", json: 
     if catalog.problems:
         raise typer.Exit(BAD_METADATA)
     if not json:
-        around.screen.say(f"{len(catalog.tables)} tables, no problems", "green")
+        around.screen.say(f"{counted(len(catalog.tables), 'table')}, no problems", "green")
 
 
 def _answer(screen: Screen, found: tuple[Problem, ...], as_json: bool) -> None:

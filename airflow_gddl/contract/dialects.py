@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
@@ -72,7 +73,7 @@ def names() -> tuple[str, ...]:
 def registered(name: str) -> Registered:
     """
     Raises:
-        FatalError: `DIALECT_UNKNOWN`.
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -83,22 +84,41 @@ def registered(name: str) -> Registered:
             f"no dialect {name!r}; there are {', '.join(names())}",
             remedy="correct `dialect`, or install the package that brings it where the job runs",
         )
-    return cast("Registered", found.load())
+    with _told(found.value):
+        return cast("Registered", found.load())
 
 
 def options_class(name: str) -> type[Any]:
     """The class of a dialect's options.
 
     Raises:
-        FatalError: `DIALECT_UNKNOWN`.
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
     """
     return cast("type[Any]", load(registered(name).options))
 
 
 def load(reference: str) -> Any:
-    """What `module:attribute` names."""
+    """What `module:attribute` names.
+
+    Raises:
+        FatalError: `DIALECT_BROKEN`.
+    """
     module, _, attribute = reference.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    with _told(reference):
+        return getattr(importlib.import_module(module), attribute)
+
+
+@contextmanager
+def _told(reference: str) -> Iterator[None]:
+    """Whatever other people's code fails of while it is imported is their package's fault, not a defect of ours."""
+    try:
+        yield
+    except Exception as error:
+        raise FatalError(
+            "DIALECT_BROKEN",
+            f"the dialect's {reference} can't be loaded: {type(error).__name__}: {error}",
+            remedy="mend or reinstall the package that brings it, with what it needs",
+        ) from error
 
 
 def forget() -> None:

@@ -80,7 +80,8 @@ def _texts(landing: Landing, table: str, file: LandedName) -> Iterator[tuple[str
     """Text and binary columns, the first rows of them."""
     with landing.parquet(table, file) as parquet:
         names = [f.name for f in parquet.schema_arrow if pt.is_string(f.type) or pt.is_binary(f.type)]
-        batch = next(parquet.iter_batches(batch_size=_MOST_ROWS, columns=names), None) if names else None
+        batches = parquet.iter_batches(batch_size=_MOST_ROWS, columns=names, use_threads=False)
+        batch = next(batches, None) if names else None
         yield from () if batch is None else zip(batch.schema.names, batch.columns, strict=True)
 
 

@@ -79,7 +79,7 @@ class Database:
                 yield connection, sa.inspect(connection)
         except sa.exc.DBAPIError as error:
             first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
-            what = f"the source answers: {first}"
+            what = f"the source can't be read: {first}"
             raise RetriableError("SOURCE_UNREACHABLE", what, where=url.drivername, remedy="try again") from error
         finally:
             engine.dispose()

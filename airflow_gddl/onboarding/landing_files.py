@@ -147,9 +147,14 @@ class Landing:
 
     @contextmanager
     def parquet(self, table: str, file: LandedName) -> Iterator[pq.ParquetFile]:
-        """The file, opened; one inside a gzip stream is unwrapped first."""
+        """The file, opened; one inside a gzip stream is unwrapped first.
+
+        Whoever reads rows of it does so without threads: Arrow's, having read from a file object of Python's, now and
+        then abort the process as it ends (apache/arrow#34314), and the exit status with it.
+        """
         with opened(join(self.folder(table), file.name), self.environ) as stream:
-            yield pq.ParquetFile(io.BytesIO(gzip.decompress(stream.read())) if _zipped(stream) else stream)
+            source = io.BytesIO(gzip.decompress(stream.read())) if _zipped(stream) else stream
+            yield pq.ParquetFile(source, pre_buffer=False)
 
     def read(self, table: str, files: Iterable[LandedName], columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of files, those of them that a file has; unreadable files are left out."""
@@ -157,7 +162,7 @@ class Landing:
             try:
                 with self.parquet(table, file) as parquet:
                     there = [name for name in columns if name in parquet.schema_arrow.names]
-                    yield parquet.read(columns=there)
+                    yield parquet.read(columns=there, use_threads=False)
             except (OSError, EOFError, pa.ArrowException, ValueError):
                 continue
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 RUNS_PER_LOOP = 20
 """Airflow's `[scheduler] max_dagruns_per_loop_to_schedule`: what a scheduler takes up at once."""
 TASK_CPU_SECONDS = 1.5
-"""Of a task, whatever it does (measured: design, section 9)."""
+"""Of a task, whatever it does (measured: benchmarks/airflow_run.py)."""
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
 DATABRICKS_RUNS_PER_HOUR, DATABRICKS_RUN_NOW_PER_SECOND = 10_000, 20
 """Of a workspace: Databricks' page of resource limits."""

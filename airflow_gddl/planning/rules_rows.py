@@ -60,8 +60,8 @@ def _freshness(day: Day, _limits: Limits, _figures: Mapping[str, Figure]) -> Ite
         yield advice(
             code="FRESHNESS_TOO_SHORT",
             level="advice",
-            message=f"`freshness` of {len(tables):,} rows with schedule {schedule} is shorter than the time between two"
-            " runs and a run itself: they will be late in between",
+            message=f"`freshness` of rows with schedule {schedule} is shorter than the time between two runs and a run"
+            " itself: they will be late in between",
             change="freshness: longer, or schedule: more often",
             tables=tables,
         )

@@ -13,7 +13,7 @@ from spark_jobs.dialects.base import Dialect
 def dialect_of(spec: TableSpec) -> Dialect:
     """
     Raises:
-        FatalError: `DIALECT_UNKNOWN`; `SPEC_INVALID` for options that the dialect does not have.
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have.
     """
     found = dialects.registered(spec.dialect)
     options = codec.decode(dialects.load(found.options), dict(spec.options))

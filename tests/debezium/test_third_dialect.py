@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from airflow_gddl.catalog import validation
 from airflow_gddl.catalog.checks import check_spec
 from airflow_gddl.contract import dialects
 from airflow_gddl.contract.errors import FatalError
@@ -14,24 +18,43 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from spark_jobs.dialects.registry import dialect_of
 from tests.engine_port import EnginePort
+from tests.unit.pages import ROOT
 
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+(MODULE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ENTRY_POINTS = """[airflow_gddl.dialects]
-pipes = tests.debezium.third:REGISTERED
+pipes = our_pipes.dialect:REGISTERED
 """
 PIPES = TableSpec(table="shop.t", keys=("id",), dialect="pipes", options={"separator": ";"})
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package on the path that brings the dialect, as pip would install it."""
+    """The page's package on the path, as pip would install it."""
     package = tmp_path / "site" / "pipes-1.dist-info"
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: pipes\nVersion: 1\n")
     (package / "entry_points.txt").write_text(ENTRY_POINTS)
+    (package.parent / "our_pipes").mkdir()
+    (package.parent / "our_pipes" / "__init__.py").touch()
+    (package.parent / "our_pipes" / "dialect.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(package.parent))
-    dialects.forget()
+    forget()
     yield
+    forget()
+
+
+def forget() -> None:
     dialects.forget()
+    validation.options_of.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "our_pipes"]:
+        del sys.modules[name]
+
+
+def test_the_page_says_how_it_is_registered() -> None:
+    (registered,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert registered == '[project.entry-points."airflow_gddl.dialects"]\npipes = "our_pipes.dialect:REGISTERED"\n'
+    assert "our_pipes" not in sys.stdlib_module_names
 
 
 @pytest.mark.usefixtures("installed")
@@ -42,6 +65,21 @@ def test_metadata_knows_it_and_checks_its_options() -> None:
     (problem,) = check_spec(wrong, {"small"})
     assert (problem.code, problem.field) == ("FIELD_UNKNOWN", "options.seperator")
     assert "separator" in problem.remedy
+
+
+@pytest.mark.parametrize("broken", ["our_pipes.gone:REGISTERED", "our_pipes.dialect:GONE"])
+@pytest.mark.usefixtures("installed")
+def test_a_package_that_cant_be_loaded_is_a_problem_of_its_rows(broken: str, tmp_path: Path) -> None:
+    (entry_points,) = tmp_path.rglob("entry_points.txt")
+    entry_points.write_text(ENTRY_POINTS.replace("our_pipes.dialect:REGISTERED", broken))
+    forget()
+    for spec in (PIPES, replace(PIPES, options={})):
+        (problem,) = check_spec(spec, {"small"})
+        assert (problem.code, problem.path) == ("DIALECT_BROKEN", ("dialect",))
+        assert broken in problem.message
+    with pytest.raises(FatalError) as caught:
+        dialect_of(PIPES)
+    assert caught.value.code == "DIALECT_BROKEN"
 
 
 @pytest.mark.usefixtures("installed")

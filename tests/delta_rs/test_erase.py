@@ -254,6 +254,24 @@ def test_a_lost_salt_stops_the_table(tmp_path: Path) -> None:
     assert found.result.error.code == "ERASURE_SALT_MISSING"
 
 
+def test_a_lost_salt_is_not_made_anew_by_another_tables_erasure(tmp_path: Path) -> None:
+    row, other = spec(), replace(spec(), table="shop.other")
+    lake = filled(tmp_path, row)
+    filled(tmp_path, other)
+    lake.done(row, erasing(id="7"))
+    salt = Path(lake.layout(row).erased).parents[1] / "salt.json"
+    kept = salt.read_bytes()
+    salt.unlink()
+    found = lake.run(other, erasing(id="7"))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert (found.result.error.code, salt.exists()) == ("ERASURE_SALT_MISSING", False)
+    assert row.table in found.result.error.message
+    salt.write_bytes(kept)
+    lake.done(other, erasing(id="7"))
+    assert salt.read_bytes() == kept
+
+
 def test_samples_in_records_of_runs_lose_it(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)

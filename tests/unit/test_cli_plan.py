@@ -95,7 +95,7 @@ def test_bad_rows_are_named_and_the_others_planned(tmp_path: Path, capsys: pytes
     rows = row_file("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], delete: sometimes}")
     assert gddl(write(tmp_path, {"tables/t.yaml": rows})) == 2
     shown = capsys.readouterr()
-    assert "1 tables in 3 DAGs" in shown.out
+    assert "1 table in 3 DAGs" in shown.out
     assert "FIELD_VALUE" in shown.err
 
 

@@ -31,7 +31,7 @@ CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "Bundle")
 CARRIERS += ("Notice", "Finding", "advice")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
-NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata)/[\w./-]*)`")
+NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata|benchmarks|website)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
 NEEDED = {
     "databricks": {"wheel": "/Volumes/a.whl"},
@@ -287,6 +287,22 @@ def test_every_command_and_option_is_documented() -> None:
     everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--answers", "--progress"}
     everywhere |= {"--verbose", "--discovery", "--stream-option"}
     assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
+
+
+def test_pages_name_no_option_that_a_command_lacks() -> None:
+    """Whoever is called at night types what the runbook says."""
+    known = dict(commands(typer.main.get_command(app)))
+    names = "|".join(sorted((name.removeprefix("gddl ") for name in known), key=len, reverse=True))
+    said = re.compile(rf"(?<![\w/-])gddl ({names})(?![\w-])((?: [^`#|&;()\n]*)?)")
+    found = [
+        (path.name, f"gddl {name}", option)
+        for path in PAGES
+        if path.parent.name != "decisions"
+        for name, rest in said.findall(path.read_text(encoding="utf-8"))
+        for option in re.findall(r"(?<!\S)--[a-z-]+", rest)
+    ]
+    assert len(found) > 50
+    assert [one for one in found if one[2] not in known[one[1]] | {"--help", "--debug"}] == []
 
 
 def test_every_key_of_a_result_is_documented() -> None:

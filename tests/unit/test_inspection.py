@@ -252,7 +252,7 @@ def test_the_command_is_silent_of_what_is_well_and_refuses_what_is_not_there(
     assert "INSPECT_NOTHING_FOUND" in capsys.readouterr().err
     landed(tmp_path / "landing")
     assert invoke(["inspect", "--metadata", str(metadata), "--table", "shop.t"], real()) == 0
-    assert "1 tables, no findings" in capsys.readouterr().out
+    assert "1 table, no findings" in capsys.readouterr().out
     assert invoke(["inspect", "--metadata", str(metadata), "--table", "../x.y"], real()) == 2
     assert "TABLE_NAME_INVALID" in capsys.readouterr().err
 

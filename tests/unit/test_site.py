@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -110,6 +111,17 @@ def test_codes_lead_to_their_rows(site: Path) -> None:
     assert "codes.html#table_busy" in runbook
 
 
+def test_codes_are_found_by_the_search(site: Path) -> None:
+    documents = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    found = {one["title"]: one for one in documents if one["location"].startswith("codes.html#")}
+    assert codes.known(ROOT) <= set(found)
+    busy = found["TABLE_BUSY"]
+    assert (busy["location"], busy["text"].partition(";")[0]) == ("codes.html#table_busy", "passing")
+    # A result is grouped with those of its page, which the search has to know before.
+    locations = [one["location"] for one in documents]
+    assert locations.index("codes.html") < locations.index("codes.html#table_busy")
+
+
 def test_the_start_is_the_readme(site: Path) -> None:
     """Whose commands are run by tests/architecture/test_readme.py."""
     text = Elements(site / "index.html").text
@@ -147,13 +159,20 @@ def test_every_rule_has_its_proofs() -> None:
         ("- a\n  - b\n- c", "- a\n    - b\n- c"),
         ("```\nText:\n- a\n```", "```\nText:\n- a\n```"),
         ("[x](../metadata) [y](cli.md#a)", "x [y](cli.md#a)"),
+        ("[docs/cli.md](cli.md)", "[cli.md](cli.md)"),
         ("[r](design.md#7-rules-of-correctness)", "[r](rules.md)"),
         ("use `--wait` or\n```sh\n`--wait`\n```", "use `--wait`{ .option } or\n\n```sh\n`--wait`\n```"),
+        ("`--set NAME=1` `gddl run --wait 6`", "`--set NAME=1`{ .option } `gddl run --wait 6`"),
         ("<!-- run -->\n```sh\nx\n```", "```sh\nx\n```"),
     ],
 )
 def test_pages_written_for_github(written: str, expected: str) -> None:
     assert for_site(written, "metadata.md", {"cli.md", "design.md"}) == expected
+
+
+def test_codes_break_at_their_words() -> None:
+    html = "<td><code>A_BC_D</code> <code>a_b</code> A_B</td>"
+    assert codes.breakable(html) == "<td><code>A_<wbr>BC_<wbr>D</code> <code>a_b</code> A_B</td>"
 
 
 def test_codes_are_linked_but_where_they_must_not_be() -> None:
