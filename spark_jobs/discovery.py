@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.name_times import change_time, digits_of, moment
+from airflow_gddl.contract.name_times import moment
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
 from spark_jobs.plan.files import FileEntry, LandedFile
 from spark_jobs.storage import Storage, StoredObject
 
@@ -51,9 +52,11 @@ def discover(
         now: aware.
         back: how far behind the newest change file late ones are looked for; null: as far as `lookback` says.
     """
-    ledger.keep(timedelta(seconds=seconds(place.dialect.options.lookback)))
-    scope = _Scope() if full else _scope(place.dialect, ledger, now, back)
+    keep(place, ledger)
+    scope = _Scope() if full else _scope(place, ledger, now, back)
     known = ledger.all_entries() if scope.is_full else ledger.entries()
+    if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
+        scope, known = _Scope(), ledger.all_entries()
     landed = _Landed(place, scope.reaching(place.landing, known))
     found = find(landed, landed.within(known), ledger.state, place.storage.fingerprint)
     found = replace(
@@ -70,19 +73,26 @@ def discover(
     return found
 
 
-def glance(place: Place, newest: str | None, now: datetime) -> Iterator[LandedFile]:
+def glance(place: Place, after: str | None, now: datetime) -> Iterator[LandedFile]:
     """Data files at `place`, without the ledger: a look that is cheap, and proves nothing of files it leaves out.
 
     Args:
-        newest: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
+        after: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
         now: aware.
     """
-    time = moment(change_time(newest or "") or "")
-    scope = _Scope()
-    if newest is not None and time is not None:
-        since, until = time - GLANCE_BACK, max(time, now.astimezone(UTC).replace(tzinfo=None))
-        scope = _Scope(place.dialect.windows(newest, since, until), digits_of(since))
+    since = reaching_back(place.dialect.times, after, GLANCE_BACK)
+    scope = _Scope() if after is None or since is None else _since(place.dialect, after, since, now)
     return iter(_Landed(place, scope))
+
+
+def next_glance(place: Place, found: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
+    """Where the glance after one that began at `after` may begin; null where it would leave out files like these."""
+    names = [file.path[len(place.root) + 1 :] for file in found if file.kind == "change"]
+    cursor = newest(place.dialect.times, names, now)
+    since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
+    if cursor is None or since is None:
+        return after
+    return None if _since(place.dialect, cursor, since, now).is_blind_to(names) else cursor
 
 
 @dataclass(frozen=True)
@@ -91,14 +101,24 @@ class _Scope:
 
     windows: tuple[Window, ...] = EVERYTHING
     since: str = ""
+    times: FileTimes = BY_NAME
 
     @property
     def is_full(self) -> bool:
         return not self.since
 
     def covers(self, relative: str) -> bool:
-        time = change_time(relative)
-        return (time is None or time >= self.since) and any(window.covers(relative) for window in self.windows)
+        time = self.times.of(relative)
+        return (time is None or time >= self.since) and self._lists(relative)
+
+    def is_blind_to(self, names: Iterable[str]) -> bool:
+        """Whether one of these change files, of no time, is left out: more such files may come beside it."""
+        if not self.times.rule:
+            return False
+        return any(name and not self._lists(name) and self.times.of(name) is None for name in names)
+
+    def _lists(self, relative: str) -> bool:
+        return any(window.covers(relative) for window in self.windows)
 
     def reaching(self, landing: str, known: Mapping[str, FileEntry]) -> _Scope:
         """Also the subfolders of known load files that the windows leave out, such as `1/LOAD00000001`."""
@@ -139,7 +159,11 @@ class _Landed:
         for window in self._scope.windows:
             folder = join(self._place.root, window.folder) if window.folder else self._place.root
             after = join(self._place.root, window.start_after) if window.start_after else None
-            yield from self._place.storage.list(folder, after)
+            end = join(self._place.root, window.end_before) if window.end_before else None
+            for found in self._place.storage.list(folder, after):
+                if end is not None and found.path >= end:
+                    break
+                yield found
 
     def _landed(self, found: StoredObject) -> LandedFile | None:
         relative = found.path[len(self._place.root) + 1 :]
@@ -169,16 +193,35 @@ class _Landed:
             self.sample.append(relative)
 
 
-def _scope(dialect: Dialect, ledger: Ledger, now: datetime, back: timedelta | None) -> _Scope:
-    cursor = ledger.state.cursor
-    newest = moment(change_time(cursor) or "") if cursor is not None else None
-    if cursor is None or newest is None or is_listing_due(ledger.state, now):
+def keep(place: Place, ledger: Ledger) -> None:
+    """Tell the ledger how far back a listing reaches."""
+    ledger.keep(_lookback(place.dialect), place.root, place.dialect.times)
+
+
+def _lookback(dialect: Dialect) -> timedelta:
+    return timedelta(seconds=seconds(dialect.options.lookback))
+
+
+def _scope(place: Place, ledger: Ledger, now: datetime, back: timedelta | None) -> _Scope:
+    dialect, cursor = place.dialect, ledger.state.cursor
+    lookback = _lookback(dialect)
+    since = reaching_back(dialect.times, cursor, lookback if back is None else min(back, lookback))
+    if cursor is None or since is None or is_listing_due(ledger.state, now) or not ledger.is_archived_by(dialect.times):
         return _Scope()
-    lookback = timedelta(seconds=seconds(dialect.options.lookback))
-    since = newest - (lookback if back is None else min(back, lookback))
-    digits = max(digits_of(since), ledger.archived_before or "")
-    until = max(newest, now.astimezone(UTC).replace(tzinfo=None))
-    return _Scope(dialect.windows(cursor, moment(digits) or since, until), digits)
+    return _since(dialect, cursor, max(since, ledger.archived_before or ""), now)
+
+
+def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
+    """
+    Args:
+        cursor: relative path of a change file whose path tells a time.
+        since: a time that its dialect tells, as digits.
+    """
+    newest_time, start = time_of(dialect.times, cursor), moment(since)
+    if newest_time is None or start is None:
+        return _Scope()
+    until = max(newest_time, now.astimezone(UTC).replace(tzinfo=None))
+    return _Scope(dialect.windows(cursor, start, until), since, dialect.times)
 
 
 def is_listing_due(state: TableState, now: datetime) -> bool:

@@ -8,10 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.name_times import change_time
-from spark_jobs.discovery import Place, among, discover
+from spark_jobs.discovery import Place, among, discover, keep
 from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, find
@@ -35,9 +33,9 @@ def discover_told(place: Place, ledger: Ledger, now: datetime, told: Iterable[To
     Raises:
         RetriableError: `FILE_STREAM_FAILED`: a file that is not below the landing folder.
     """
-    ledger.keep(timedelta(seconds=seconds(place.dialect.options.lookback)))
+    keep(place, ledger)
     files = {_below(place.landing, file.path): file for file in told}
-    known = _known(ledger, files)
+    known = _known(place, ledger, files)
     new = sorted(path for path, file in files.items() if not _is_known(file, known.get(path)))
     landed = among(place, _looked_at(place.storage, new))
     within = {path: known[path] for path in new if path in known}
@@ -59,11 +57,14 @@ def _below(landing: str, path: str) -> str:
     return landing.rstrip("/") + bare[len(root) :]
 
 
-def _known(ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
+def _known(place: Place, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
     """Rows of the ledger, its archives too where a file is as old as those."""
-    rows = ledger.entries()
+    rows, times = ledger.entries(), place.dialect.times
     before = ledger.archived_before
-    old = before is not None and any(path not in rows and (change_time(path) or "") < before for path in paths)
+    if before is None:
+        return rows
+    unknown = (path.removeprefix(f"{place.root}/") for path in paths if path not in rows)
+    old = not ledger.is_archived_by(times) or any((times.of(name) or "") < before for name in unknown)
     return ledger.all_entries() if old else rows
 
 

@@ -21,11 +21,11 @@ from datetime import timedelta
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.name_times import change_time, digits_of, moment
 from spark_jobs import ledger_files as files
 from spark_jobs.ledger_files import CommitFile, Head, Seen, Snapshot
 from spark_jobs.ledger_segments import ARCHIVE, RECENT, Rows, Segments, moved, names_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.file_times import BY_NAME, Aging, FileTimes
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.storage import Storage
 
@@ -48,7 +48,7 @@ class Ledger:
     def __init__(self, storage: Storage, root: str, names: set[str]) -> None:
         self._storage, self._root, self._names = storage, root, names
         self._segments = Segments(storage, root)
-        self._lookback: timedelta | None = None
+        self._aging = Aging()
         self._rows: Rows | None = None
         self._newest: CommitFile | None = None
         self._seen = Seen()
@@ -73,6 +73,10 @@ class Ledger:
     def archived_before(self) -> str | None:
         """Change files of an earlier time may be absent from `entries`; null: all are there."""
         return self._snapshot.archived_before
+
+    def is_archived_by(self, times: FileTimes) -> bool:
+        """Whether `archived_before` is such a time; if not, only `all_entries` tells what was ingested."""
+        return self._snapshot.archived_before is None or self._snapshot.archived_by == times.rule
 
     def entries(self) -> Mapping[str, FileEntry]:
         """Newest row by path of all load files and of change files not yet archived."""
@@ -121,9 +125,9 @@ class Ledger:
         commit = set() if self._newest is None else {f"commits/{self._newest.head.number:020d}.json"}
         return frozenset(commit | names_of(self._snapshot))
 
-    def keep(self, lookback: timedelta) -> None:
-        """Let snapshots archive change files whose name has a time further behind the cursor; until told, none."""
-        self._lookback = lookback
+    def keep(self, lookback: timedelta, landing: str = "", times: FileTimes = BY_NAME) -> None:
+        """Let snapshots archive change files of a time further behind the cursor; until told, none."""
+        self._aging = Aging(lookback, times, landing)
 
     def note_listing(self, listed_in_full_at: str | None, touched: Mapping[str, tuple[str, str]]) -> None:
         """Keep, without a batch, when all was listed and which files have a new etag but no new content.
@@ -170,18 +174,19 @@ class Ledger:
         )
 
     def _compacted(self) -> Snapshot:
-        rows = dict(self.entries())
-        strays = self._seen.touched.keys() - rows.keys()
-        if strays:
-            archived = self._segments.archived(self._snapshot)
-            rows.update(self._moved({path: archived[path] for path in strays & archived.keys()}))
-        snapshot = self._segments.compact(self._snapshot, self.state.batch, rows, self._horizon())
+        before, aging = self._snapshot, self._aging
+        if self.is_archived_by(aging.times):
+            rows = dict(self.entries())
+            strays = self._seen.touched.keys() - rows.keys()
+            if strays:
+                archived = self._segments.archived(before)
+                rows.update(self._moved({path: archived[path] for path in strays & archived.keys()}))
+        else:  # archives of another rule say nothing of what is in them: they are dissolved, and made anew
+            rows = dict(self.all_entries())
+            before = replace(before, archives=(), archived_before=None)
+        snapshot = self._segments.compact(before, self.state.batch, rows, aging, aging.horizon(self.state.cursor))
         self._names |= names_of(snapshot)
         return snapshot
-
-    def _horizon(self) -> str | None:
-        newest = moment(change_time(self.state.cursor or "") or "")
-        return None if newest is None or self._lookback is None else digits_of(newest - self._lookback)
 
     def _put(self, head: Head, data: bytes) -> None:
         name = f"commits/{head.number:020d}.json"

@@ -41,7 +41,8 @@ class Snapshot:
         recent: name of the segment read at each run; null when it would be empty.
         recent_rows: rows in it.
         archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
-        archived_before: change files of an earlier time (`name_times.change_time`) may be in an archive; null: none is.
+        archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; null: none is.
+        archived_by: the rule of these times.
     """
 
     number: int = 0
@@ -49,6 +50,7 @@ class Snapshot:
     recent_rows: int = 0
     archives: tuple[Archive, ...] = ()
     archived_before: str | None = None
+    archived_by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater
 
@@ -79,11 +80,11 @@ def _read_entry(file: PlannedFile, plan: BatchPlan, intake: Intake) -> FileEntry
     )
 
 
-def state_of(done: Settled, state: TableState, landing: str, left: Discovery | None) -> TableState:
+def state_of(done: Settled, state: TableState, landing: str, left: Discovery | None, times: FileTimes) -> TableState:
     """The table's state once the batch is committed."""
     intake = done.intake
     plan = done.plan if done.opens else replace(done.plan, generation=max(state.generation, 1))
-    after = state_after(plan, state, landing=landing, left=left)
+    after = state_after(plan, state, landing=landing, left=left, times=times)
     if done.swept:
         after = replace(after, swept=plan.generation)
     if intake is None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.name_times import change_time
 from spark_jobs import ledger_files as files
 from spark_jobs.ledger_files import Archive, Snapshot
+from spark_jobs.plan.file_times import Aging
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.storage import Storage
 
@@ -36,15 +36,16 @@ class Segments:
             rows.update(self._read(archive.name))
         return rows
 
-    def compact(self, snapshot: Snapshot, number: int, rows: Rows, keep_since: str | None) -> Snapshot:
+    def compact(self, snapshot: Snapshot, number: int, rows: Rows, aging: Aging, keep_since: str | None) -> Snapshot:
         """Write `rows`, all of batches up to `number`, as the successor of `snapshot`.
 
         Args:
             rows: newest row per path of what `snapshot.recent` held and of what came since; may replace archived rows.
+            aging: of the rule that the archives of `snapshot` were made by.
             keep_since: change files of an earlier time go to an archive; null: none does.
         """
         horizon = max(filter(None, (keep_since, snapshot.archived_before)), default=None)
-        old = {path: row for path, row in rows.items() if _older(row, horizon)}
+        old = {path: row for path, row in rows.items() if aging.is_before(row, horizon)}
         recent = {path: row for path, row in rows.items() if path not in old}
         return Snapshot(
             number=number,
@@ -52,6 +53,7 @@ class Segments:
             recent_rows=len(recent),
             archives=self._archive(snapshot.archives, number, old),
             archived_before=horizon if old else snapshot.archived_before,
+            archived_by=aging.times.rule if old else snapshot.archived_by,
         )
 
     def _archive(self, archives: tuple[Archive, ...], number: int, rows: Rows) -> tuple[Archive, ...]:
@@ -89,8 +91,3 @@ def names_of(snapshot: Snapshot) -> set[str]:
 def moved(row: FileEntry, etag: str) -> FileEntry:
     """The row of a file that got a new etag and kept its content. `modified` stays: a reload is told by it."""
     return replace(row, etag=etag)
-
-
-def _older(row: FileEntry, horizon: str | None) -> bool:
-    time = change_time(row.path) if row.kind == "change" else None
-    return horizon is not None and time is not None and time < horizon

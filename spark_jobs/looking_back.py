@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from airflow_gddl.contract.name_times import change_time, digits_of, moment
 from spark_jobs.discovery import GLANCE_BACK
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.file_times import BY_NAME, FileTimes, reaching_back
 
 EVERY = timedelta(seconds=60)
 _SHARE = 20
@@ -33,7 +33,15 @@ class LookingBack:
         looked, until = self.rests.get(landing, (now, now))
         return GLANCE_BACK if looked <= now < until else None
 
-    def looked(self, landing: str, found: Discovery, cursor: str | None, began: datetime, ended: datetime) -> None:
+    def looked(
+        self,
+        landing: str,
+        found: Discovery,
+        cursor: str | None,
+        began: datetime,
+        ended: datetime,
+        times: FileTimes = BY_NAME,
+    ) -> None:
         """After a long look.
 
         Where it found something that a short one would not, the next look is long again: whoever takes what was found
@@ -42,10 +50,9 @@ class LookingBack:
         Args:
             cursor: the newest change file that was taken, relative; null before any.
         """
-        newest = moment(change_time(cursor or "") or "")
-        since = digits_of(newest - GLANCE_BACK) if newest is not None else ""
-        times = (change_time(file.path) for file in found.waiting if file.kind == "change")
-        if newest is None or any(time is not None and time < since for time in times):
+        since, root = reaching_back(times, cursor, GLANCE_BACK), f"{landing.rstrip('/')}/"
+        names = (file.path.removeprefix(root) for file in found.waiting if file.kind == "change")
+        if since is None or any((times.of(name) or since) < since for name in names):
             self.rests.pop(landing, None)
             return
         self.rests[landing] = began, ended + max(EVERY, _SHARE * (ended - began))

@@ -116,7 +116,7 @@ def _work_off(run: TableRun, claim: Claim, seen: Seen, outcome: Outcome) -> None
     since is found by the next listing, as one that is written while the batch runs.
     """
     ledger, desk = run.ledger(), run.desk()
-    ledger.keep(run.lookback)
+    ledger.keep(run.lookback, run.layout.landing, run.dialect.times)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec.table, ledger.state, desk.engine.exists(desk.layout.changes), desk.layout.state)
     found = seen.found if ledger.state == seen.state else run.discover(ledger)
@@ -240,7 +240,7 @@ def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested, *, swept: bo
     state = batch.ledger.state
     settled = Settled(spec=run.spec, plan=plan, intake=done.intake, unreadable=done.bad_files, swept=swept)
     entries = entries_of(settled, state)
-    after = state_of(settled, state, desk.layout.landing, batch.left)
+    after = state_of(settled, state, desk.layout.landing, batch.left, desk.dialect.times)
     after = replace(
         after, rows=max(0, state.rows + grown), tombstones_purged_at=done.purged_at or after.tombstones_purged_at
     )

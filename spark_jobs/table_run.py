@@ -88,7 +88,7 @@ class TableRun:
         back = looks.reach(place.root, now)
         found = discover(place, ledger, now, back=back)
         if back is None:
-            looks.looked(place.root, found, ledger.state.cursor, now, self.runtime.clock())
+            looks.looked(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
         return found
 
     def claim(self) -> Claim:

@@ -9,6 +9,7 @@ from spark_jobs.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.files import FileEntry, LandedFile, PlannedFile
 
 LANDING = "/landing/hr/employee"
@@ -64,10 +65,16 @@ def entry_of(file: PlannedFile, batch: int) -> FileEntry:
     )
 
 
-def committed(plan: BatchPlan, state: TableState, landing: str = LANDING, left: Discovery | None = None) -> BatchCommit:
+def committed(
+    plan: BatchPlan,
+    state: TableState,
+    landing: str = LANDING,
+    left: Discovery | None = None,
+    times: FileTimes = BY_NAME,
+) -> BatchCommit:
     """What the pipeline leaves of a plan."""
     files = tuple(entry_of(file, plan.number) for file in plan.files)
-    after = replace(state_after(plan, state, landing=landing, left=left), keys=("id",))
+    after = replace(state_after(plan, state, landing=landing, left=left, times=times), keys=("id",))
     return BatchCommit(number=plan.number, plan=plan, files=files, state=after)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.discovery import Place, discover
 from spark_jobs.ledger import Ledger
@@ -60,7 +61,7 @@ class Table:
         return [self.land(self.name(since + number * step)) for number in range(count)]
 
     @property
-    def dialect(self) -> DmsDialect:
+    def dialect(self) -> Dialect:
         return DmsDialect(TableSpec(table="hr.employee", keys=("id",)), self.options)
 
     @property
@@ -86,7 +87,7 @@ class Table:
                     break
                 ledger.write_plan(plan)
             left = left.without(plan)
-            ledger.commit(committed(plan, ledger.state, self.landing, left))
+            ledger.commit(committed(plan, ledger.state, self.landing, left, self.dialect.times))
             done += self.names(plan.files)
         return done
 

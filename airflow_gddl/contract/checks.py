@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.path_format import PathFormat
 from airflow_gddl.contract.spec import TableSpec
 
 FieldPath = tuple[str | int, ...]
@@ -149,6 +150,17 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
         yield spec_problem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
 
 
+def _path_format(spec: TableSpec) -> Iterator[SpecProblem]:
+    text = spec.options.get("path_format")
+    if spec.dialect != "debezium" or not isinstance(text, str):
+        return
+    try:
+        PathFormat.parsed(text)
+    except ValueError as error:
+        remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
+        yield spec_problem("PATH_FORMAT_INVALID", ("options", "path_format"), text, str(error), remedy)
+
+
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
     for key, value in spec.table_properties.items():
         path = ("table_properties", key)
@@ -274,5 +286,5 @@ def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy
     return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)
 
 
-_VALUE_CHECKS = (_source, _column_names, _durations, _retention, _connection, _properties, _prefix)
+_VALUE_CHECKS = (_source, _column_names, _durations, _retention, _connection, _path_format, _properties, _prefix)
 _ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting, _trigger)

@@ -21,8 +21,10 @@ class DebeziumOptions:
     """Column to Connect type name (`io.debezium.time.MicroTimestamp`, ...), for files that don't tell it themselves."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `date`, ...) for values that come as text; others keep their type."""
+    path_format: str | None = None
+    """`path.format` of a sink that makes folders of time (`'year'=YYYY/'month'=MM/'day'=dd`), for shorter listings."""
     lookback: str = "7d"
-    """How far behind the newest change file each run looks for a late one; only where file names tell their time."""
+    """How far behind the newest change file each run looks for a late one, with `path_format`; else all is listed."""
     missing_folder: Literal["report", "empty"] = "report"
     """What a vanished folder means: a warning, or that the table is empty now."""
     verify_connection: str | None = None

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.name_times import change_time
 from airflow_gddl.contract.spec import Roots, TableSpec
 from spark_jobs.dialects.registry import dialect_of
-from spark_jobs.discovery import Place, glance
+from spark_jobs.discovery import Place, glance, next_glance
 from spark_jobs.runtime import Clock
 from spark_jobs.storage import Storage
 
@@ -28,7 +27,7 @@ class _Folder:
     Attributes:
         next: when it is looked at again.
         seen: path to etag of the files of the last look.
-        newest: relative path of the newest change file; null before any.
+        newest: relative path of the change file that looks begin shortly before; null: they list everything.
     """
 
     spec: TableSpec
@@ -78,12 +77,10 @@ class ListedFiles:
         try:
             place = Place(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
             found = list(glance(place, folder.newest, self._clock()))
+            folder.newest = next_glance(place, found, folder.newest, self._clock())
         except GddlError as error:  # the table's run meets it again, and tells
             _LOG.info("%s could not be listed: %s", folder.root, error)
             return True
         is_new = any(folder.seen.get(file.path) != file.etag for file in found)
         folder.seen = {file.path: file.etag for file in found}
-        times = ((change_time(file.path), file.path[len(folder.root.rstrip("/")) + 1 :]) for file in found)
-        dated = [(time, name) for time, name in times if time is not None]
-        folder.newest = max(dated)[1] if dated else folder.newest
         return is_new

@@ -16,6 +16,7 @@ from airflow_gddl.contract.file_names import Names, is_temporary
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.window import EVERYTHING, Window
+from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.files import PlannedFile
 
 
@@ -86,8 +87,13 @@ class Dialect(ABC):
         """Whether the service adds a column of this name, beyond those named above."""
         return column in (*self.total_order, *self.commit_times, self.carried)
 
+    @property
+    def times(self) -> FileTimes:
+        """What the paths of change files tell of time."""
+        return BY_NAME
+
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - others need it
-        """Listings that find every change file whose name tells (`plan.name_times`) a time from `since` on, or more.
+        """Listings that find every change file whose path tells (`times`) a time from `since` on, or more.
 
         Args:
             cursor: relative path of the newest change file; `until`: a time after which no file has been written.

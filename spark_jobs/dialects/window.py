@@ -7,13 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Window:
-    """One listing, relative to the landing folder: below `folder` (empty: all), names greater than `start_after`."""
+    """One listing, relative to the landing folder: below `folder` (empty: all), names greater than `start_after`.
+
+    Attributes:
+        end_before: names from this one on are left out; empty: none is.
+    """
 
     folder: str = ""
     start_after: str = ""
+    end_before: str = ""
 
     def covers(self, relative_path: str) -> bool:
-        return relative_path > self.start_after and (not self.folder or relative_path.startswith(f"{self.folder}/"))
+        if relative_path <= self.start_after or (self.end_before and relative_path >= self.end_before):
+            return False
+        return not self.folder or relative_path.startswith(f"{self.folder}/")
 
 
 EVERYTHING = (Window(),)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import takewhile
 
-from airflow_gddl.contract.name_times import change_time, digits_of
 from spark_jobs.plan.batch import BatchMode, BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
 from spark_jobs.plan.files import PlannedFile
-
-_CLOCK_SKEW = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,14 @@ def _mode(first: PlannedFile, state: TableState) -> BatchMode:
     return "initial" if state.batch == 0 or (first.kind == "load" and first.generation == 1) else "incremental"
 
 
-def state_after(plan: BatchPlan, state: TableState, *, landing: str, left: Discovery | None = None) -> TableState:
+def state_after(
+    plan: BatchPlan,
+    state: TableState,
+    *,
+    landing: str,
+    left: Discovery | None = None,
+    times: FileTimes = BY_NAME,
+) -> TableState:
     """`state` moved on by what `plan` alone tells: batch, generation and its floor, cursor, time of the full listing.
 
     Args:
@@ -72,16 +77,12 @@ def state_after(plan: BatchPlan, state: TableState, *, landing: str, left: Disco
         batch=plan.number,
         generation=plan.generation,
         generation_floor=state.generation_floor + (state.max_sequence,) * new,
-        cursor=_cursor_after(plan, state.cursor, landing),
+        cursor=_cursor_after(plan, state.cursor, landing, times),
         listed_in_full_at=listed or state.listed_in_full_at,
     )
 
 
-def _cursor_after(plan: BatchPlan, cursor: str | None, landing: str) -> str | None:
-    """The newest change file by the time in its name. A name from the far future would hide all that comes after."""
-    latest = digits_of(datetime.fromisoformat(plan.planned_at) + _CLOCK_SKEW)
-    names = [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]
-    timed = [(time, name) for name in names if (time := change_time(name)) is not None and time <= latest]
-    if cursor is not None:
-        timed.append((change_time(cursor) or "", cursor))
-    return max(timed, default=("", cursor))[1]
+def _cursor_after(plan: BatchPlan, cursor: str | None, landing: str, times: FileTimes) -> str | None:
+    """The newest change file by the time in its path."""
+    names = (file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change")
+    return newest(times, names, datetime.fromisoformat(plan.planned_at), cursor)

@@ -63,6 +63,8 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], options: {csv_header: 1}}", "FIELD_TYPE", "options.csv_header", "1", "true or false"),
     ("{table: s.a, keys: [id], options: {types: {a: 1}}}", "FIELD_TYPE", "options.types.a", "1", "text"),
     ("{table: s.a, keys: [id], options: {lookback: soon}}", "DURATION_INVALID", "options.lookback", "'soon'", "7d"),
+    ("{table: s.a, keys: [id], dialect: debezium, options: {path_format: dd/MM}}", "PATH_FORMAT_INVALID",
+     "options.path_format", "'dd/MM'", "path.format"),
     ("{table: s.a, keys: [id], tags: {a: 1}}", "FIELD_TYPE", "tags.a", "1", "quote"),
     ("{table: s.a, keys: [id], depends_on: [shop.gone]}", "DEPENDS_ON_UNKNOWN", "depends_on[0]", "'shop.gone'", "row"),
     ("{table: s.a, keys: [id], depends_on: [Shop.Good]}", "DEPENDS_ON_UNKNOWN", "depends_on[0]", "'Shop.Good'",

@@ -5,9 +5,13 @@ from __future__ import annotations
 import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 
 from airflow_gddl.contract.debezium import DebeziumOptions
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import Names
+from airflow_gddl.contract.path_format import PathFormat
 from spark_jobs.dialects.base import Dialect, Opens
 from spark_jobs.dialects.debezium import names
 from spark_jobs.dialects.debezium.events import read_events
@@ -16,6 +20,8 @@ from spark_jobs.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.dialects.debezium.technical import CARRIED, OP, SEQUENCE, TIME, with_keys
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Probed
+from spark_jobs.dialects.window import EVERYTHING, Window
+from spark_jobs.plan.file_times import BY_NAME, ByFolder, FileTimes
 from spark_jobs.plan.files import PlannedFile
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
@@ -35,7 +41,12 @@ class DebeziumDialect(Dialect):
     carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
-        return names.classify(relative_path)
+        """By time first where folders tell one: a run that takes a part of what waits leaves what is newer."""
+        found = names.classify(relative_path)
+        if found is None or self._format is None:
+            return found
+        kind, file_format, order = found
+        return kind, file_format, (self._format.time(relative_path) or "", *order)
 
     def is_temporary(self, relative_path: str) -> bool:
         return names.is_beside(relative_path)
@@ -47,6 +58,26 @@ class DebeziumDialect(Dialect):
     @property
     def commit_times(self) -> Sequence[str]:
         return (TIME,)
+
+    @cached_property
+    def times(self) -> FileTimes:
+        return BY_NAME if self._format is None else ByFolder(self._format)
+
+    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - the port's
+        """Folders of time from one on, and what lies beside them: all names but those of earlier folders."""
+        if self._format is None:
+            return EVERYTHING
+        before, start = self._format.first, self._format.before(since)
+        return (Window(end_before=before), Window(start_after=start)) if before < start else EVERYTHING
+
+    @cached_property
+    def _format(self) -> PathFormat | None:
+        text = self.options.path_format
+        try:
+            return None if text is None else PathFormat.parsed(text)
+        except ValueError as error:
+            what, remedy = f"options.path_format {text!r}: {error}", "correct the row"
+            raise FatalError("PATH_FORMAT_INVALID", what, where=self.spec.table, remedy=remedy) from error
 
     def probe(self, storage: Opens, file: PlannedFile) -> Probed:
         with reading(file):

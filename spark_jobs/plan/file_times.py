@@ -1,0 +1,114 @@
+"""What the paths of a table's change files tell of time: what keeps listings short, and ledgers; pure.
+
+Files that tell none are found all the same: they are part of every listing, and stay in the ledger's recent rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from airflow_gddl.contract.name_times import change_time, digits_of, moment
+from airflow_gddl.contract.path_format import PathFormat
+from spark_jobs.plan.files import FileEntry
+
+_CLOCK_SKEW = timedelta(days=1)
+
+
+class FileTimes(Protocol):
+    """Times are digits as `name_times.change_time` gives them, of one zone, whichever it is."""
+
+    @property
+    def rule(self) -> str:
+        """Tells one rule from another: what was archived by one says nothing under another. Empty: names as DMS's."""
+        ...
+
+    def of(self, relative: str) -> str | None:
+        """Of a change file by its path below the landing folder; null: it tells none."""
+        ...
+
+    def floor(self, time: datetime) -> datetime:
+        """The time that a file of this moment has."""
+        ...
+
+
+class ByName:
+    """As DMS names files."""
+
+    rule = ""
+
+    def of(self, relative: str) -> str | None:
+        return change_time(relative)
+
+    def floor(self, time: datetime) -> datetime:
+        return time
+
+
+@dataclass(frozen=True)
+class ByFolder:
+    """As sinks make folders that partition by time. Files of a folder have one time, when it begins."""
+
+    format: PathFormat
+
+    @property
+    def rule(self) -> str:
+        return self.format.text
+
+    def of(self, relative: str) -> str | None:
+        return self.format.time(relative)
+
+    def floor(self, time: datetime) -> datetime:
+        return self.format.floor(time)
+
+
+BY_NAME = ByName()
+
+
+def time_of(times: FileTimes, relative: str | None) -> datetime | None:
+    return moment(times.of(relative) or "") if relative else None
+
+
+def reaching_back(times: FileTimes, cursor: str | None, reach: timedelta) -> str | None:
+    """The time, as digits, from which on files are so near the newest one; null where that tells no time.
+
+    Whole folders: their files have no order among themselves.
+    """
+    newest = time_of(times, cursor)
+    return None if newest is None else digits_of(times.floor(newest - reach))
+
+
+def newest(times: FileTimes, names: Iterable[str], now: datetime, cursor: str | None = None) -> str | None:
+    """Of relative paths, and one that was the newest before, the one of the latest time; null where none tells any.
+
+    Args:
+        now: aware. A path from the far future would hide all that comes after.
+    """
+    latest = digits_of(now.astimezone(UTC) + _CLOCK_SKEW)
+    timed = [(time, name) for name in names if (time := times.of(name)) is not None and time <= latest]
+    if cursor is not None:
+        timed.append((times.of(cursor) or "", cursor))
+    return max(timed, default=("", None))[1]
+
+
+@dataclass(frozen=True)
+class Aging:
+    """Which rows of a ledger are old.
+
+    Attributes:
+        lookback: how far behind the cursor a file is not old; null: none is.
+        landing: root of the files; what lies elsewhere is from before it moved.
+    """
+
+    lookback: timedelta | None = None
+    times: FileTimes = BY_NAME
+    landing: str = ""
+
+    def horizon(self, cursor: str | None) -> str | None:
+        """Change files of an earlier time are old."""
+        return None if self.lookback is None else reaching_back(self.times, cursor, self.lookback)
+
+    def is_before(self, row: FileEntry, horizon: str | None) -> bool:
+        time = self.times.of(row.path.removeprefix(f"{self.landing.rstrip('/')}/")) if row.kind == "change" else None
+        return horizon is not None and time is not None and time < horizon
