@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dms import DmsOptions
@@ -139,6 +139,7 @@ ARRIVALS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(arrivals=ARRIVALS)
 def test_each_file_is_taken_once_however_late_it_comes(arrivals: list[tuple[timedelta, timedelta, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
