@@ -16,7 +16,7 @@ from spark_jobs.cluster_check import check_versions
 from spark_jobs.session_cluster import DELTA, open_on_cluster, shipped
 from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
 
-__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session"]
+__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session", "scratch_of"]
 
 SCRATCH = "gddl-spark-"
 """How the folder of an embedded Spark's temporary files begins."""
@@ -79,6 +79,12 @@ def open_session(settings: SessionSettings) -> SparkSession:
     for key, value in SQL_SETTINGS.items():
         session.conf.set(key, value)
     return session
+
+
+def scratch_of(session: SparkSession) -> Path | None:
+    """The folder of temporary files of a session whose Java process was started here; null of one that was not."""
+    scratch = Path(session.conf.get("spark.gddl.scratch", "") or "")
+    return scratch if scratch.name.startswith(SCRATCH) else None
 
 
 def _embedded(settings: SessionSettings) -> SparkSession:

@@ -11,7 +11,10 @@ import logging
 import shutil
 import tempfile
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
@@ -37,18 +40,23 @@ SETTINGS = {
 }
 # Late files are told of up to a day behind the newest; older ones are found by the look that no file brings about.
 _SOURCE = SPARK_FILES.having({"maxFilesPerTrigger": "10000", "maxFileAge": "1d"})
+_MOST_ENDS, _SPAN = 5, 600.0
+"""A stream that ended so often within so many seconds is started no more."""
 _LOG = logging.getLogger(__name__)
 
 
 class SparkFiles:
-    """See `FileStream`. One query for all its tables.
+    """See `FileStream`. One query for all its tables, started again where it ends, with another Spark if need be.
 
     Args:
         wake: called, from Spark's thread, when there are news.
+        now: seconds, monotonic.
     """
 
-    def __init__(self, roots: Roots, spark: SparkSource, wake: Callable[[], None]) -> None:
-        self._landing, self._spark, self._wake = roots.landing.rstrip("/"), spark, wake
+    def __init__(
+        self, roots: Roots, spark: SparkSource, wake: Callable[[], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._landing, self._spark, self._wake, self._now = roots.landing.rstrip("/"), spark, wake, now
         self._specs: tuple[TableSpec, ...] = ()
         self._query: StreamingQuery | None = None
         self._folder: str | None = None
@@ -57,6 +65,7 @@ class SparkFiles:
         self._open: set[str] = set()
         self._closed = False
         self._every = 0.0
+        self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
         """A query follows a pattern of paths, so that another set of tables is another query."""
@@ -64,25 +73,17 @@ class SparkFiles:
         if [_watched(spec) for spec in wanted] == [_watched(spec) for spec in self._specs]:
             self._specs = wanted
             return
-        self._stop()
         self._specs = wanted
-        if wanted:
-            try:
-                self._start()
-            except GddlError:
-                raise
-            except Exception as error:
-                raise translated(error) from error
+        self._start_anew()
 
     def news(self) -> Collection[str]:
         """
         Raises:
-            RetriableError: `STREAM_BROKEN`.
+            RetriableError: `STREAM_BROKEN`, `SPARK_GONE`.
         """
         query = self._query
         if query is not None and not _is_active(query):
-            what = f"the stream of files ended: {_why(query)}"
-            raise RetriableError("STREAM_BROKEN", what, where=self._landing, remedy="start the job again")
+            self._mend(query)
         with self._changed:
             found, self._news = self._news, set()
         return found
@@ -96,6 +97,27 @@ class SparkFiles:
 
     def close(self) -> None:
         self._stop()
+
+    def _mend(self, query: StreamingQuery) -> None:
+        """Start again what has ended; where it ends again and again, whoever keeps the job is to start that again."""
+        why, now = _why(query), self._now()
+        if len(self._ends) == _MOST_ENDS and now - self._ends[0] < _SPAN:
+            what = f"the stream of files ended {_MOST_ENDS + 1} times within {_SPAN:.0f} s: {why}"
+            raise RetriableError("STREAM_BROKEN", what, where=self._landing, remedy="start the job again")
+        self._ends.append(now)
+        _LOG.warning("the stream of files ended and is started again: %s", why)
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._stop()
+        if not self._specs:
+            return
+        try:
+            self._start()
+        except GddlError:
+            raise
+        except Exception as error:
+            raise translated(error) from error
 
     def _start(self) -> None:
         session = self._spark.for_table()
@@ -115,7 +137,8 @@ class SparkFiles:
             self._open.clear()
             self._changed.notify_all()
         if self._query is not None:
-            self._query.stop()
+            with suppress(Exception):  # it has ended, or ends with its Spark
+                self._query.stop()
             self._query = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
