@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import Roots, TableSpec
+from spark_jobs.continuous.agenda import ANYWAY_SECONDS
 from spark_jobs.faults import translated
 from spark_jobs.file_stream_source import SPARK_FILES
-from spark_jobs.runtime import SparkSource
+from spark_jobs.runtime import SparkSource, spark_gone
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 SETTINGS = {
@@ -48,6 +49,8 @@ _LOG = logging.getLogger(__name__)
 class SparkFiles:
     """See `FileStream`. One query for all its tables, started again where it ends, with another Spark if need be.
 
+    A folder that can't be listed ends the query; the next one goes without it.
+
     Args:
         wake: called, from Spark's thread, when there are news.
         now: seconds, monotonic.
@@ -65,6 +68,8 @@ class SparkFiles:
         self._open: set[str] = set()
         self._closed = False
         self._every = 0.0
+        self._left_out: dict[str, str] = {}
+        self._again = 0.0
         self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
@@ -84,6 +89,8 @@ class SparkFiles:
         query = self._query
         if query is not None and not _is_active(query):
             self._mend(query)
+        elif self._left_out and self._now() >= self._again:
+            self._look_again()
         with self._changed:
             found, self._news = self._news, set()
         return found
@@ -109,25 +116,66 @@ class SparkFiles:
         self._start_anew()
 
     def _start_anew(self) -> None:
+        """
+        Raises:
+            GddlError: it can't be started, and no folder is to blame.
+        """
         self._stop()
+        self._left_out, lost = {}, self._spark.losses()
         if not self._specs:
             return
         try:
-            self._start()
+            self._start_what_can_be()
         except GddlError:
             raise
         except Exception as error:
-            raise translated(error) from error
+            raise (translated(error) if self._spark.losses() == lost else spark_gone()) from error
 
-    def _start(self) -> None:
+    def _start_what_can_be(self) -> None:
+        """The stream of all folders, or of those that can be listed."""
+        from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - it imports Spark, which has started
+
         session = self._spark.for_table()
+        try:
+            self._start(session, self._specs)
+        except Exception:
+            self._stop()
+            self._left_out = unlisted(session, _SOURCE, {spec.table: self._pattern([spec]) for spec in self._specs})
+            if not self._left_out:
+                raise
+            for table, why in self._left_out.items():
+                _LOG.warning("the stream of files goes on without %s, whose folder can't be listed: %s", table, why)
+            self._again = self._now() + ANYWAY_SECONDS
+            self._start(session, [spec for spec in self._specs if spec.table not in self._left_out])
+
+    def _look_again(self) -> None:
+        """Take folders that can be listed again into the stream; meanwhile their tables' own turns list, and tell."""
+        from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - as above
+
+        self._again = self._now() + ANYWAY_SECONDS
+        specs = [spec for spec in self._specs if spec.table in self._left_out]
+        try:
+            bad = unlisted(self._spark.for_table(), _SOURCE, {spec.table: self._pattern([spec]) for spec in specs})
+        except GddlError:
+            raise
+        except Exception as error:  # noqa: BLE001 - Spark died under the question; the stream will tell
+            _LOG.info("folders that were left out could not be looked at: %s", error)
+            return
+        if len(bad) < len(specs):
+            self._start_anew()
+
+    def _pattern(self, specs: Sequence[TableSpec]) -> str:
+        return join(self._landing, "{" + ",".join(_folder_of(spec) for spec in specs) + "}")
+
+    def _start(self, session: SparkSession, specs: Sequence[TableSpec]) -> None:
+        if not specs:
+            return
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
         self._folder = tempfile.mkdtemp(prefix="gddl-stream-")
         self._closed = False
-        pattern = join(self._landing, "{" + ",".join(_folder_of(spec) for spec in self._specs) + "}")
-        self._every = min(spec.look_seconds for spec in self._specs)
-        writer = _SOURCE.files(session, pattern).select("path").writeStream.foreachBatch(self._batch)
+        self._every = min(spec.look_seconds for spec in specs)
+        writer = _SOURCE.files(session, self._pattern(specs)).select("path").writeStream.foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", f"file://{self._folder}").queryName("gddl-files")
         self._query = writer.trigger(processingTime=f"{self._every:g} seconds").start()
 
