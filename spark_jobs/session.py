@@ -126,7 +126,8 @@ def _java_options(settings: SessionSettings, scratch: Path) -> str:
     logging.write_text(_LOG4J)
     java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"
     if settings.brief:
-        java += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+        java += " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+        java += "" if settings.lasting else " -XX:TieredStopAtLevel=1"
     return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
 
 
