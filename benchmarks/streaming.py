@@ -1,6 +1,6 @@
 """Tables under a job that goes on: from a file that landed to its rows in the replica, growth, and SIGKILL at random.
 
-    python benchmarks/streaming.py [--scale 0.1] [--engine spark]
+    python benchmarks/streaming.py [--scale 0.1] [--engine spark] [--tables 2]
 
 The last line of standard output is one JSON object; progress goes to standard error.
 """
@@ -196,20 +196,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1: 1,000 batches and twenty kills")
     parser.add_argument("--engine", choices=("delta_rs", "spark"), default="delta_rs")
+    parser.add_argument("--tables", type=int, default=TABLES)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     chance = random.Random(given.seed)  # noqa: S311 - keys and moments, no secrets
-    batches, kills = max(4 * TABLES, round(_BATCHES * given.scale)), max(1, round(_KILLS * given.scale))
+    batches, kills = max(4 * given.tables, round(_BATCHES * given.scale)), max(1, round(_KILLS * given.scale))
     with tempfile.TemporaryDirectory(prefix="gddl-bench-") as folder:
-        steady = Ground.of(Path(folder, "steady"), given.engine)
+        steady = Ground.of(Path(folder, "steady"), given.engine, given.tables)
         figures = measure(steady, batches, chance)
         lost, doubled = steady.check()
         _say(f"steady: {lost} lost, {doubled} doubled")
-        shaken = Ground.of(Path(folder, "shaken"), given.engine)
+        shaken = Ground.of(Path(folder, "shaken"), given.engine, given.tables)
         kill(shaken, kills, chance)
         more_lost, more_doubled = shaken.check()
     lost, doubled = lost + more_lost, doubled + more_doubled
-    print(json.dumps(_answer(figures, given.engine, kills) | {"lost": lost, "doubled": doubled}))
+    told = {"tables": given.tables} | _answer(figures, given.engine, kills)
+    print(json.dumps(told | {"lost": lost, "doubled": doubled}))
     return 1 if lost or doubled else 0
 
 

@@ -83,9 +83,9 @@ class Ground:
     tables: tuple[Table, ...]
 
     @classmethod
-    def of(cls, root: Path, engine: EngineName) -> Ground:
+    def of(cls, root: Path, engine: EngineName, tables: int = TABLES) -> Ground:
         roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-        specs = [TableSpec(table=f"bench.t{n}", keys=("id",), trigger="1s") for n in range(1, TABLES + 1)]
+        specs = [TableSpec(table=f"bench.t{n}", keys=("id",), trigger="1s") for n in range(1, tables + 1)]
         made = cls(root, engine, tuple(Table(spec, Layout.of(roots, spec)) for spec in specs))
         for table in made.tables:
             table.load()

@@ -192,7 +192,13 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
         return cluster
     largest = max(tiers, key=lambda tier: size_bytes(tier.memory))
     brief = all(tier.tables_per_job > 1 for tier in tiers)
-    return replace(cluster, cores=max(t.cores for t in tiers), memory=largest.memory, brief=brief)
+    return replace(
+        cluster,
+        cores=max(t.cores for t in tiers),
+        memory=largest.memory,
+        brief=brief,
+        lasting=job.options.continuous is not None,
+    )
 
 
 def _announce(session: SparkSession) -> None:

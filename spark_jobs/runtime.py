@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import threading
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from spark_jobs.file_stream_source import FileStreamSource
 from spark_jobs.looking_back import LookingBack
-from spark_jobs.session_settings import SessionSettings
+from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.storage import Storage
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Step:
 Observer = Callable[[Step], None]
 
 
+_LOG = logging.getLogger(__name__)
 _AGAIN_AFTER = 60.0
 """Seconds after which a start that failed for a reason that may pass is tried again: a job may go on for days."""
 
@@ -49,6 +51,15 @@ class SparkSource(Protocol):
     """Hands out Spark sessions; the first one starts Spark."""
 
     def for_table(self) -> SparkSession: ...
+
+    def losses(self) -> int:
+        """How often a Spark that it had started was gone, one that is gone now included."""
+        ...
+
+    @property
+    def end(self) -> GddlError | None:
+        """Why there will be no Spark again in this process; null while there may."""
+        ...
 
 
 def unheard(_: SparkSession) -> None:
@@ -59,7 +70,9 @@ def unheard(_: SparkSession) -> None:
 class LazySpark:
     """Starts Spark when a table has work, and gives every table a session of its own for its transaction settings.
 
-    A start that failed is not tried again for the next table; where the reason may pass, it is a minute later.
+    A start that failed is not tried again for the next table; where the reason may pass, it is a minute later. Where
+    the Java process was started here for this machine alone and is gone, another is started; elsewhere its driver was
+    the job, and whoever started that has to start another.
 
     Attributes:
         opened: told of the session once it is there.
@@ -70,8 +83,11 @@ class LazySpark:
     opened: Callable[[SparkSession], None] = unheard
     now: Callable[[], float] = time.monotonic
     _session: SparkSession | None = None
+    _scratch: Path | None = None
     _failed: GddlError | None = None
     _again: float = float("inf")
+    _end: GddlError | None = None
+    _lost: int = 0
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self) -> SparkSession:
@@ -82,34 +98,70 @@ class LazySpark:
             session.conf.set(key, value)
         return session
 
+    def losses(self) -> int:
+        with self._starting:
+            return self._lost + (1 if self._is_gone else 0)
+
+    @property
+    def end(self) -> GddlError | None:
+        return self._end
+
     def _opened(self) -> SparkSession:
-        from spark_jobs.session import open_session  # noqa: PLC0415 - as above
+        from spark_jobs.session import open_session, scratch_of  # noqa: PLC0415 - as above
 
         with self._starting:
+            if self._is_gone:
+                self._forget()
             if self._failed is not None and self.now() < self._again:
                 raise self._failed
             if self._session is None:
                 try:
                     self._session = open_session(self.settings)
                 except GddlError as error:
-                    passing = isinstance(error, RetriableError)
+                    # Where there was a Spark before, a start that fails says more of the moment than of the machine.
+                    passing = isinstance(error, RetriableError) or self._lost > 0
                     self._failed, self._again = error, self.now() + _AGAIN_AFTER if passing else float("inf")
                     raise
-                self._failed = None
+                self._failed, self._scratch = None, scratch_of(self._session)
                 self.opened(self._session)
             return self._session
+
+    @property
+    def _is_gone(self) -> bool:
+        if self._session is None:
+            return False
+        from spark_jobs.session_end import is_gone  # noqa: PLC0415 - as above
+
+        return is_gone(self._session)
+
+    def _forget(self) -> None:
+        """A Spark that is gone: the next one is started, or none ever."""
+        self._lost += 1
+        _LOG.warning("Spark's Java process is gone (%d so far in this job)", self._lost)
+        if self._scratch is None or is_on_a_cluster(os.environ):
+            self._end = self._failed = spark_gone()
+            self._again = float("inf")
+        self.stop()
 
     def stop(self) -> None:
         """End Spark and remove what it kept on this machine's disk."""
         if self._session is None:
             return
-        from spark_jobs.session import SCRATCH  # noqa: PLC0415 - as above
+        from spark_jobs.session_end import bury, is_gone  # noqa: PLC0415 - as above
 
-        scratch = Path(self._session.conf.get("spark.gddl.scratch", "") or "")
-        self._session.stop()
-        self._session = None
-        if scratch.name.startswith(SCRATCH):
-            shutil.rmtree(scratch, ignore_errors=True)
+        session, self._session = self._session, None
+        if not is_gone(session):
+            session.stop()
+        elif self._scratch is not None:
+            bury(session)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def spark_gone() -> RetriableError:
+    what = "the Java process in which Spark runs has ended, or has stopped its Spark"
+    remedy = "run again; if it lacked memory, give the tier less or the machine more"
+    return RetriableError("SPARK_GONE", what, remedy=remedy)
 
 
 def utc_now() -> datetime:

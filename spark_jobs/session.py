@@ -16,7 +16,7 @@ from spark_jobs.cluster_check import check_versions
 from spark_jobs.session_cluster import DELTA, open_on_cluster, shipped
 from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
 
-__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session"]
+__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session", "scratch_of"]
 
 SCRATCH = "gddl-spark-"
 """How the folder of an embedded Spark's temporary files begins."""
@@ -81,6 +81,12 @@ def open_session(settings: SessionSettings) -> SparkSession:
     return session
 
 
+def scratch_of(session: SparkSession) -> Path | None:
+    """The folder of temporary files of a session whose Java process was started here; null of one that was not."""
+    scratch = Path(session.conf.get("spark.gddl.scratch", "") or "")
+    return scratch if scratch.name.startswith(SCRATCH) else None
+
+
 def _embedded(settings: SessionSettings) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on whatever `python3` is
     builder = SparkSession.builder
@@ -120,7 +126,8 @@ def _java_options(settings: SessionSettings, scratch: Path) -> str:
     logging.write_text(_LOG4J)
     java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"
     if settings.brief:
-        java += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+        java += " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+        java += "" if settings.lasting else " -XX:TieredStopAtLevel=1"
     return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
 
 

@@ -15,6 +15,7 @@ class SessionSettings:
         memory: JVM heap, e.g. `4g`.
         verbose: let Spark's own log through.
         brief: the job is short and its data small: compile quickly rather than well.
+        lasting: the job goes on for hours with the same code, which is then worth compiling well, small data or not.
         s3: a root is on S3, so that its JARs are needed.
         extra: Spark settings (`spark.…`) beyond these.
         start_seconds: how long a cluster may take to give a first executor.
@@ -25,6 +26,7 @@ class SessionSettings:
     memory: str = "4g"
     verbose: bool = False
     brief: bool = False
+    lasting: bool = False
     s3: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
     start_seconds: float = 600.0

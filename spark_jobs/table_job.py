@@ -21,7 +21,7 @@ from spark_jobs.outcome import Outcome
 from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.refresh import refresh_table
 from spark_jobs.run_records import for_record, is_recorded
-from spark_jobs.runtime import Runtime
+from spark_jobs.runtime import Runtime, spark_gone
 from spark_jobs.streamed import run_streamed, takes_stream
 from spark_jobs.table_run import TableRun
 
@@ -71,7 +71,7 @@ def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome
 
 def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
     """Carry out the action; nothing is raised."""
-    started = run.runtime.clock()
+    started, lost = run.runtime.clock(), run.runtime.spark.losses()
     try:
         result, passing = act(run, totals), False
     except DeclinedError as declined:
@@ -79,7 +79,7 @@ def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
     except Exception as error:  # noqa: BLE001 - whatever happens to one table, the next is still run
         if _lacks_memory(error) and run.engine == "delta_rs":
             return Declined(run.spec, "it needs more memory than delta_rs_memory", totals)
-        result, passing = _failed(run, totals, started, error)
+        result, passing = _failed(run, totals, started, _cause(error, run, lost))
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
@@ -112,6 +112,15 @@ def _failed(run: TableRun, totals: Outcome, started: datetime, error: Exception)
     failed = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     info = ErrorInfo(code=fault.code, message=str(fault))
     return replace(failed, status="failed", error=info), isinstance(fault, RetriableError)
+
+
+def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
+    """The error, or that Spark was lost meanwhile: what is called then fails in whatever way."""
+    if isinstance(error, GddlError) or run.runtime.spark.losses() == lost:
+        return error
+    gone = spark_gone()
+    gone.__cause__ = error
+    return gone
 
 
 def _lacks_memory(error: BaseException) -> bool:

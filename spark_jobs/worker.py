@@ -49,6 +49,13 @@ class NoSpark:
     def for_table(self) -> SparkSession:
         raise DeclinedError("it needs Spark")
 
+    def losses(self) -> int:
+        return 0
+
+    @property
+    def end(self) -> None:
+        return None
+
 
 def serve(orders: Connection, job: JobSpec, memory: int) -> None:
     """Work off tasks until the other end closes.

@@ -29,7 +29,7 @@ def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> 
     are each table's newest; that another run held a table is none.
 
     Raises:
-        GddlError: the stream of files is broken; nothing is lost by it.
+        GddlError: the stream of files is broken, or Spark is gone and can't be started here; nothing is lost by it.
     """
     fault = unreachable(job.roots, runtime.storage)
     if fault is not None:
@@ -78,7 +78,7 @@ class Loop:
             while not self.stop.is_asked:
                 if orders.look():
                     self._changed(orders.job)
-                self.agenda.news(self.stream.news())
+                self._hear()
                 self.crew.start(self.agenda.begin(self.now()))
                 self._rest(ends)
                 self._collect()
@@ -92,6 +92,16 @@ class Loop:
             self.stream.close()
             self.crew.close()
         return list(self.outcomes.values())
+
+    def _hear(self) -> None:
+        """
+        Raises:
+            GddlError: without its Spark, or its stream, the job can't go on.
+        """
+        if (fault := self.runtime.spark.end) is not None:
+            raise fault
+        self.agenda.news(self.stream.news())
+        self.stop.listen_again()
 
     def _ends(self) -> float:
         continuous = self.job.options.continuous

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.layout import join
@@ -13,6 +13,7 @@ from spark_jobs.storage import Storage
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _LOOK_BACK = 50
+_POINTER = "_last_checkpoint"
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class DeltaCommits:
     """The log of Delta tables, by path."""
 
     storage: Storage
+    _checkpoints: dict[str, int] = field(default_factory=dict, compare=False)
 
     def exists(self, table: str) -> bool:
         """Whether there is a table: its log has a commit or a checkpoint."""
@@ -40,10 +42,26 @@ class DeltaCommits:
         return {}
 
     def _commits(self, table: str) -> Iterator[tuple[int, str]]:
-        for found in self.storage.list(join(table, "_delta_log")):
+        """The newest, oldest first: all since some way behind the last checkpoint.
+
+        A log keeps the commits of a month, which a table that goes on makes by the thousand a day.
+        """
+        log = join(table, "_delta_log")
+        first = self._checkpoint(log) - _LOOK_BACK
+        after = join(log, f"{first:020d}") if first > 0 else None
+        for found in self.storage.list(log, after):
             match = _COMMIT.fullmatch(found.path.rsplit("/", 1)[-1])
             if match:
                 yield int(match[1]), found.path
+
+    def _checkpoint(self, log: str) -> int:
+        """The version that the log said was its last checkpoint's when it was first asked; 0 where it said nothing."""
+        if log not in self._checkpoints:
+            try:
+                self._checkpoints[log] = int(json.loads(self.storage.read(join(log, _POINTER)))["version"])
+            except (FileNotFoundError, ValueError, TypeError, KeyError):
+                return 0
+        return self._checkpoints[log]
 
 
 def _commit_info(data: bytes) -> dict[str, Any]:

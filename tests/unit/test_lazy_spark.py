@@ -14,11 +14,21 @@ from spark_jobs.runtime import LazySpark
 
 
 class Session:
-    """As much of one as is asked for here."""
+    """As much of one as is asked for here, its context, and the Java objects of that."""
 
     def __init__(self) -> None:
-        self.conf = self
+        self.conf = self._sc = self._jsc = self
         self.kept: dict[str, str] = {}
+        self.is_stopped = False
+
+    def sc(self) -> Session:
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802 - Spark's name
+        return self.is_stopped
+
+    def get(self, key: str, default: str) -> str:
+        return self.kept.get(key, default)
 
     def newSession(self) -> Session:  # noqa: N802 - Spark's name
         return self
@@ -70,3 +80,20 @@ def test_a_start_that_would_fail_again_is_not_tried(monkeypatch: pytest.MonkeyPa
         with pytest.raises(FatalError, match="JAVA_MISSING"):
             spark.for_table()
     assert cluster.starts == 1
+
+
+def test_a_spark_that_somebody_else_started_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a folder of ours, or on a cluster, its driver is the job: that has to end, and be started again."""
+    cluster = Cluster([])
+    spark = lazy(cluster, monkeypatch)
+    spark.for_table()
+    assert (spark.losses(), spark.end) == (0, None)
+    cluster.session.is_stopped = True
+    assert (spark.losses(), spark.end) == (1, None)
+    for _ in range(2):
+        with pytest.raises(RetriableError, match="SPARK_GONE"):
+            spark.for_table()
+    assert (spark.losses(), cluster.starts) == (1, 1)
+    assert spark.end is not None
+    assert spark.end.code == "SPARK_GONE"
+    spark.stop()

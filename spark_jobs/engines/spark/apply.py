@@ -108,9 +108,16 @@ class Applying:
         warnings: tuple[RunWarning, ...] = ()
         if net.unseen:
             updated = net.rows.where(F.col(FIRST) == UNSEEN).select(*map(name, self.site.shape.keys))
-            known = known_keys(self.site.tables, self.site.shape, self._paths, updated)
-            warnings = () if known.count() == net.unseen else self._unseen(net, known)
+            warnings = self._strangers(net, updated)
         return Looked(net=looked.net if self.overlap.later else self._alive(looked.net), warnings=warnings)
+
+    def _strangers(self, net: Net, updated: DataFrame) -> tuple[RunWarning, ...]:
+        """What is to be said of updated keys that nothing is known of; mostly the replica alone knows all of them."""
+        tables, shape = self.site.tables, self.site.shape
+        if known_keys(tables, shape, self._paths[:1], updated).count() == net.unseen:
+            return ()
+        known = known_keys(tables, shape, self._paths, updated)
+        return () if known.count() == net.unseen else self._unseen(net, known)
 
     def _alive(self, net: Net) -> Net:
         if not self.site.tables.exists(self._paths[1]):

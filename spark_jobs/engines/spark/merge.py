@@ -127,12 +127,12 @@ def priors(tables: Tables, shape: Shape, paths: tuple[str, str], keys: DataFrame
     )
 
 
-def known_keys(tables: Tables, shape: Shape, paths: tuple[str, str], keys: DataFrame) -> DataFrame:
-    """Those of `keys` that have a row in replica or tombstones (`paths`)."""
+def known_keys(tables: Tables, shape: Shape, paths: tuple[str, ...], keys: DataFrame) -> DataFrame:
+    """Those of `keys` that have a row in replica or tombstones (`paths`); in the replica alone where one is named."""
     columns = list(map(name, shape.keys))
     wanted = F.broadcast(keys)
     found = tables.read(paths[0]).select(*columns).join(wanted, list(shape.keys), "left_semi")
-    if not tables.exists(paths[1]):
+    if len(paths) == 1 or not tables.exists(paths[1]):
         return found
     buried = tables.read(paths[1]).select(*columns).join(wanted, list(shape.keys), "left_semi")
     return found.unionByName(buried).distinct()

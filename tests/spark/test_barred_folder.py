@@ -1,0 +1,84 @@
+"""A landing folder that can't be listed stops its own table alone, where one stream tells of all folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec, TierSpec
+from spark_jobs.continuous.agenda import ANYWAY_SECONDS
+from tests.delta_rs.small_lake import SmallLake
+from tests.delta_rs.test_continuous import Source, specs_of
+from tests.spark.children import Child
+
+PATIENCE = 240.0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < PATIENCE, "it never came true"
+        time.sleep(0.05)
+
+
+def records(source: Source, spec: TableSpec) -> list[dict[str, Any]]:
+    folder = Path(Layout.of(source.lake.roots, spec).runs)
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def failures(source: Source, spec: TableSpec) -> set[str]:
+    """Codes in the records of the table's runs."""
+    return {record["error"]["code"] for record in records(source, spec) if record["status"] == "failed"}
+
+
+def heard_after(source: Source, spec: TableSpec) -> float:
+    """Seconds from now to the begin of the run that takes the table's file of now; it comes to an end first."""
+    landed = datetime.now(UTC)
+    wait_for(lambda: source.is_taken(spec))
+    starts = [datetime.fromisoformat(one["started_at"]) for one in records(source, spec)]
+    return min((start - landed).total_seconds() for start in starts if start > landed)
+
+
+def test_it_is_left_out_of_the_stream_until_it_can_be_listed(tmp_path: Path) -> None:
+    """One is barred before the job begins, another one while it runs."""
+    lake = SmallLake(tmp_path, TierSpec(engine="spark", cores=2))
+    a, b, c = specs_of("a", "b", "c")
+    source = Source(lake, [a, b, c])
+    source.load()
+    barred = {spec.table: Path(lake.layout(spec).landing) for spec in (b, c)}
+    job = lake.job(source.specs, JobOptions(continuous=Continuous()))
+    try:
+        barred[b.table].chmod(0)
+        with Child("tests.spark.without_rights", ["--spec", to_json(job)]) as child:
+            wait_for(lambda: source.is_taken(a, c) and bool(failures(source, b)))
+            source.change(a, c)
+            heard = [heard_after(source, a)]
+            wait_for(lambda: source.is_taken(a, c))
+            barred[c.table].chmod(0)
+            source.change(a, c)
+            wait_for(lambda: bool(failures(source, c)))
+            wait_for(lambda: source.is_taken(a))
+            source.change(a)
+            heard.append(heard_after(source, a))
+            assert not source.is_taken(c)
+            for folder in barred.values():
+                folder.chmod(0o755)
+            wait_for(source.is_taken)
+            os.kill(child.pid, signal.SIGTERM)
+            ended = child.end(60)
+    finally:
+        for folder in barred.values():
+            folder.chmod(0o755)
+    assert ended.status == 0, ended.err
+    assert failures(source, b) == failures(source, c) == {"STORAGE_DENIED"}
+    assert failures(source, a) == set()
+    assert max(heard) < ANYWAY_SECONDS / 2, "the others are heard of by the stream"
+    source.check()

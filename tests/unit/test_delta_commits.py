@@ -1,0 +1,59 @@
+"""The newest of a Delta log's commits, found without listing all of them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.storage import Storage
+
+
+def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> None:
+    """Commits from `first` to `last`, each with user metadata and a metric of its number."""
+    log = table / "_delta_log"
+    log.mkdir(parents=True)
+    for number in range(first, last + 1):
+        info = {"userMetadata": f"gddl x {number}", "operationMetrics": {"numOutputRows": str(number)}}
+        (log / f"{number:020d}.json").write_text(json.dumps({"commitInfo": info}))
+    (log / "_temporary").mkdir()
+    if checkpoint is not None:
+        (log / "_last_checkpoint").write_text(checkpoint)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    first=st.integers(0, 120),
+    more=st.integers(0, 130),
+    behind=st.one_of(st.none(), st.integers(0, 140)),
+    asked=st.integers(0, 140),
+)
+def test_what_a_whole_listing_tells(first: int, more: int, behind: int | None, asked: int) -> None:
+    """The pointer to the last checkpoint may be missing, or old; older commits may have expired."""
+    last = first + more
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder, "t")
+        pointer = None if behind is None else json.dumps({"version": max(0, last - behind), "size": 1})
+        write_log(table, first, last, pointer)
+        commits = DeltaCommits(Storage())
+        assert commits.version(str(table)) == last
+        wanted = last - asked
+        is_near = first <= wanted and asked < 50
+        expected = {"numOutputRows": wanted} if is_near else {}
+        assert commits.metrics(str(table), f"gddl x {wanted}") == expected
+        (table / "_delta_log" / f"{last + 1:020d}.json").write_text("{}")
+        assert commits.version(str(table)) == last + 1
+
+
+def test_a_pointer_that_can_t_be_read_is_passed_over(tmp_path: Path) -> None:
+    write_log(tmp_path / "t", 0, 60, "no json")
+    assert DeltaCommits(Storage()).version(str(tmp_path / "t")) == 60
+
+
+def test_without_a_log_there_is_no_version(tmp_path: Path) -> None:
+    commits = DeltaCommits(Storage())
+    assert (commits.version(str(tmp_path)), commits.exists(str(tmp_path))) == (None, False)
