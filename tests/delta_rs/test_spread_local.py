@@ -16,6 +16,7 @@ from spark_jobs.job import run_job
 from spark_jobs.runtime import Runtime
 from spark_jobs.spread_local import LocalSpread
 from spark_jobs.storage import Storage
+from spark_jobs.worker import NoSpark
 from tests.delta_rs import broken_workers
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.landing import write_bytes
@@ -23,7 +24,7 @@ from tests.landing import write_bytes
 GOOD = ("a", "b", "c", "d", "e")
 
 
-class NoJava:
+class NoJava(NoSpark):
     """A driver that can't start Spark."""
 
     def for_table(self) -> Any:

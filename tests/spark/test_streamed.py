@@ -19,6 +19,7 @@ from spark_jobs.file_stream_source import AUTO_LOADER, SPARK_FILES, FileStreamSo
 from spark_jobs.job import run_job
 from spark_jobs.runtime import utc_now
 from spark_jobs.storage import Storage, StoredObject
+from spark_jobs.worker import NoSpark
 from tests.conftest import SPARK, LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
@@ -42,7 +43,7 @@ class Listings(Storage):
         yield from super().list(prefix, start_after)
 
 
-class Unread:
+class Unread(NoSpark):
     """Sessions in which the content of a file that is asked for is an error."""
 
     def for_table(self) -> SparkSession:

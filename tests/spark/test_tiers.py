@@ -18,6 +18,7 @@ from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.job import run_job
 from spark_jobs.runtime import Runtime
 from spark_jobs.storage import Storage
+from spark_jobs.worker import NoSpark
 from tests.conftest import LocalPort
 from tests.engine_port import EnginePort
 
@@ -85,7 +86,7 @@ def it_deletes_by_vector(port: LocalPort, root: Path) -> None:
     assert {"deletionVectors", "typeWidening"} <= set(detail["tableFeatures"])
 
 
-class NoSpark:
+class Untouched(NoSpark):
     """Must not be asked."""
 
     def for_table(self) -> Any:
@@ -94,5 +95,5 @@ class NoSpark:
 
 def test_nothing_new_starts_no_spark(engine: EnginePort, tmp_path: Path) -> None:
     play(engine, tmp_path, "small")
-    (idle,) = run_job(job(tmp_path, "small"), Runtime(storage=Storage(), spark=NoSpark()), lambda _: None)
+    (idle,) = run_job(job(tmp_path, "small"), Runtime(storage=Storage(), spark=Untouched()), lambda _: None)
     assert (idle.result.status, idle.result.error) == ("skipped", None)

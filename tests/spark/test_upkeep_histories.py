@@ -148,6 +148,7 @@ def test_upkeep_at_any_point_changes_nothing(sort: str, tmp_path: Path) -> None:
     assert not report, "\n" + report
 
 
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
     ("turns", "counts"),
     [

@@ -18,6 +18,7 @@ from spark_jobs.job import run_job
 from spark_jobs.runtime import Runtime
 from spark_jobs.spread_cluster import ClusterSpread
 from spark_jobs.storage import Storage
+from spark_jobs.worker import NoSpark
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 
@@ -99,7 +100,7 @@ def test_other_deltas_and_none_are_refused(delta: str | None, code: str) -> None
     assert caught.value.remedy
 
 
-class Refusing:
+class Refusing(NoSpark):
     """A source of Spark sessions whose Spark is too old."""
 
     def for_table(self) -> Any:
