@@ -56,7 +56,8 @@ def is_at_work(source: Source) -> bool:
     return any(Ledger.open(Storage(), layout.state).plan() is not None for layout in layouts)
 
 
-@pytest.mark.parametrize(("of_tier", "rounds"), [("spark", 2), pytest.param("delta_rs", 1, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize(("of_tier", "rounds"), [("spark", 2), ("delta_rs", 1)])
 def test_killed_in_the_middle_of_turns_it_is_replaced_and_every_table_is_right(
     of_tier: EngineName, rounds: int, tmp_path: Path
 ) -> None:
