@@ -19,6 +19,7 @@ from spark_jobs.claim import Claim
 from spark_jobs.decisions import floors_of, is_small, load_is_whole, overlap_of, require_sound, schema_changes
 from spark_jobs.desk import Desk
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.discovery import keep
 from spark_jobs.engines.base import Work
 from spark_jobs.engines.figures import Appended
 from spark_jobs.intake import Intake
@@ -116,7 +117,7 @@ def _work_off(run: TableRun, claim: Claim, seen: Seen, outcome: Outcome) -> None
     since is found by the next listing, as one that is written while the batch runs.
     """
     ledger, desk = run.ledger(), run.desk()
-    ledger.keep(run.lookback, run.layout.landing, run.dialect.times)
+    keep(run.place, ledger)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec.table, ledger.state, desk.engine.exists(desk.layout.changes), desk.layout.state)
     found = seen.found if ledger.state == seen.state else run.discover(ledger)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 
-from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.claim import Claim
@@ -69,8 +67,8 @@ class TableRun:
         return Ledger.open(self.runtime.storage, self.layout.state)
 
     @property
-    def lookback(self) -> timedelta:
-        return timedelta(seconds=seconds(self.dialect.options.lookback))
+    def place(self) -> Place:
+        return Place(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
 
     def discover(self, ledger: Ledger, *, brief: bool = False) -> Discovery:
         """What waits.
@@ -78,7 +76,7 @@ class TableRun:
         Args:
             brief: in a job that goes on, the newest files are enough between one look far back and the next.
         """
-        place = Place(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
+        place = self.place
         if self.told is not None:
             return discover_told(place, ledger, self.runtime.clock(), self.told)
         options, now = self.job.options, self.runtime.clock()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs import storage_local
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.discovery import Place, discover
@@ -29,6 +33,19 @@ _FORMATS = {
     "DDMMYYYY": "%d{0}%m{0}%Y/",
 }
 _DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
+
+
+def counted_stats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths whose status listings on disk ask for, from now on; it grows."""
+    stats: list[str] = []
+    stat = storage_local._status
+
+    def counting(of: Path | os.DirEntry[str]) -> os.stat_result | None:
+        stats.append(os.fspath(of))
+        return stat(of)
+
+    monkeypatch.setattr(storage_local, "_status", counting)
+    return stats
 
 
 @dataclass
@@ -77,7 +94,10 @@ class Table:
     def run(self, *, full: bool = False, batches: int = 1000) -> list[str]:
         """What the pipeline does around its Spark part; names committed, in order."""
         ledger = self.ledger()
-        left = discover(self.place, ledger, self.now, full=full)
+        return self.take(ledger, discover(self.place, ledger, self.now, full=full), batches)
+
+    def take(self, ledger: Ledger, left: Discovery, batches: int = 1000) -> list[str]:
+        """Commit what was found, in at most so many batches; names, in order."""
         done: list[str] = []
         for _ in range(batches):
             plan = ledger.plan()

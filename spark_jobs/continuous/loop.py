@@ -101,7 +101,7 @@ class Loop:
         if (fault := self.runtime.spark.end) is not None:
             raise fault
         self.agenda.news(self.stream.news())
-        self.stop.listen_again()
+        self.stop.listen_again()  # a stream that ended may have started another Spark
 
     def _ends(self) -> float:
         continuous = self.job.options.continuous

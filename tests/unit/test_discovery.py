@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
-from spark_jobs import storage_local
-from tests.landing_folder import START, Table
+from tests.landing_folder import START, Table, counted_stats
 from tests.s3_server import Bucket, serving
 
 LAYOUTS: list[tuple[DatePartition, DateDelimiter]] = [
@@ -69,14 +68,7 @@ def test_idle_listings_do_not_grow_with_old_files(any_layout: Table, monkeypatch
     any_layout.land(LOADS[0])
     any_layout.land_changes(300, timedelta(hours=1))
     any_layout.run()
-    stats: list[str] = []
-    stat = storage_local._status
-
-    def counting(of: Path | os.DirEntry[str]) -> os.stat_result | None:
-        stats.append(os.fspath(of))
-        return stat(of)
-
-    monkeypatch.setattr(storage_local, "_status", counting)
+    stats = counted_stats(monkeypatch)
     listed = []
     for month in (2, 3, 4):
         any_layout.land_changes(336, timedelta(hours=2), START.replace(month=month))

@@ -4,7 +4,6 @@ and all that lies in none; nothing is taken twice or missed for longer than a da
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,17 +20,15 @@ from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from spark_jobs import ledger as ledgers
-from spark_jobs import storage_local
 from spark_jobs.continuous.listing import ListedFiles
 from spark_jobs.discovery import discover
 from spark_jobs.discovery_told import discover_told
 from spark_jobs.file_stream_source import ToldFile
 from spark_jobs.looking_back import EVERY, LookingBack
-from spark_jobs.plan.batching import Limits, next_batch
+from spark_jobs.plan.batching import Limits
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.storage import Storage
-from tests.landed import committed
-from tests.landing_folder import START
+from tests.landing_folder import START, counted_stats
 from tests.s3_server import Bucket, serving
 from tests.sunk_folder import FORMATS, HOURLY, Sunk
 
@@ -54,14 +51,7 @@ def test_idle_listings_do_not_grow_with_old_files(any_table: Sunk, monkeypatch: 
     any_table.land("beside.json")
     any_table.sink_on(300, HOUR)
     any_table.run()
-    stats: list[str] = []
-    stat = storage_local._status
-
-    def counting(of: Path | os.DirEntry[str]) -> os.stat_result | None:
-        stats.append(os.fspath(of))
-        return stat(of)
-
-    monkeypatch.setattr(storage_local, "_status", counting)
+    stats = counted_stats(monkeypatch)
     listed, looked_at = [], []
     for month in (2, 3, 4):
         any_table.sink_on(336, 2 * HOUR, START.replace(month=month))
@@ -340,14 +330,7 @@ class Job:
     def take(self, found: Discovery, most: int = 1000) -> None:
         ledger, dialect = self.table.ledger(), self.table.dialect
         ledger.keep(timedelta(days=1), self.table.landing, dialect.times)
-        for _ in range(most):
-            plan = next_batch(found.waiting, limits=self.table.limits, state=ledger.state, now=self.table.now)
-            if plan is None:
-                return
-            ledger.write_plan(plan)
-            found = found.without(plan)
-            ledger.commit(committed(plan, ledger.state, self.table.landing, found, dialect.times))
-            self.taken.update(self.table.names(plan.files))
+        self.taken.update(self.table.take(ledger, found, most))
 
 
 Step = tuple[Any, ...]

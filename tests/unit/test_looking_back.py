@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.dms import DmsOptions
 from spark_jobs.discovery import GLANCE_BACK, discover
 from spark_jobs.looking_back import EVERY, LookingBack
-from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
-from tests.landed import committed
 from tests.landing_folder import START, Table
 
 SECOND = timedelta(seconds=1)
@@ -45,15 +43,7 @@ class Job:
     def turn(self, most: int = 1000) -> None:
         """Take what waits, in at most so many batches."""
         found = self.look()
-        ledger = self.table.ledger()
-        for _ in range(most):
-            plan = next_batch(found.waiting, limits=self.table.limits, state=ledger.state, now=self.table.now)
-            if plan is None:
-                return
-            ledger.write_plan(plan)
-            found = found.without(plan)
-            ledger.commit(committed(plan, ledger.state, self.table.landing, found))
-            self.taken.update(self.table.names(plan.files))
+        self.taken.update(self.table.take(self.table.ledger(), found, most))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from airflow_gddl.contract.errors import RetriableError
 from spark_jobs import storage_local
 from spark_jobs.storage import Storage
+from tests.landing_folder import counted_stats
 
 
 def test_local_listing_follows_links_but_not_upwards(tmp_path: Path) -> None:
@@ -50,19 +51,14 @@ def test_local_listing_does_nothing_for_what_lies_before(tmp_path: Path, monkeyp
         for hour in range(10):
             storage.write(f"{tmp_path}/2024/01/{day:02d}/202401{day:02d}-{hour:02d}", b"")
     scanned: list[str] = []
-    stated: list[str] = []
-    scandir, stat = os.scandir, storage_local._status
+    scandir = os.scandir
 
     def counting_scandir(path: str) -> object:
         scanned.append(path)
         return scandir(path)
 
-    def counting_stat(of: Path | os.DirEntry[str]) -> os.stat_result | None:
-        stated.append(os.fspath(of))
-        return stat(of)
-
     monkeypatch.setattr(os, "scandir", counting_scandir)
-    monkeypatch.setattr(storage_local, "_status", counting_stat)
+    stated = counted_stats(monkeypatch)
     found = list(storage.list(str(tmp_path), f"{tmp_path}/2024/01/28/20240128-05"))
     assert len(found) == 4
     assert [path.removeprefix(str(tmp_path)) for path in scanned] == ["", "/2024", "/2024/01", "/2024/01/28"]
