@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_gddl.aws_connection import ConnectedEnviron, fetch
-from airflow_gddl.capabilities import conf
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.hooks.aws import ConnectedEnviron, fetch
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.snapshot import Directory, PipelineDocument, Snapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument, SnapshotSettings
+from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
-    from airflow_gddl.landing.following import Following
+    from airflow_gddl.runtime.landing.queue_polling import Following
 
 SECTION = "gddl"
 
@@ -74,14 +74,14 @@ def dags_folder() -> str:
     return str(conf.get("core", "dags_folder"))
 
 
-def snapshot(metadata: str) -> Snapshot:
+def snapshot(metadata: str) -> MetadataSnapshot:
     """The snapshot that serves now.
 
     Raises:
         FatalError: `CACHE_UNUSABLE`.
     """
     cache = text("cache_dir") or str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "gddl")
-    return Snapshot.current(
+    return MetadataSnapshot.current(
         SnapshotSettings(
             metadata=metadata,
             cache=Path(cache),
@@ -101,8 +101,8 @@ def following(environ: Mapping[str, str]) -> Following | None:
     url = text("events_queue")
     if not url:
         return None
-    from airflow_gddl.landing.following import Following  # noqa: PLC0415 - DAG files, parsed often, need no queue
-    from airflow_gddl.landing.queue import SqsQueue  # noqa: PLC0415 - as above
+    from airflow_gddl.runtime.landing.queue import SqsQueue  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.landing.queue_polling import Following  # noqa: PLC0415 - DAG files, parsed often, need no queue
 
     seconds = number("full_listing_seconds")
     return Following(queue=SqsQueue(url, environ), full_listing_seconds=seconds, environ=environ)

@@ -92,7 +92,7 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
         ],
-        "extra-links": ["airflow_gddl.links.JobLogLink", "airflow_gddl.links.AssetsLink"],
+        "extra-links": ["airflow_gddl.links.jobs.JobLogLink", "airflow_gddl.links.jobs.AssetsLink"],
         "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
         "config": {
             "gddl": {

@@ -13,12 +13,12 @@ _SOURCES = 5
 _OWN_DAG = 10  # of each source's tables one of ten is `medium`, which has a DAG to itself
 _SETTINGS = "landing: {root}/landing\nlake: {root}/lake\n"
 _DAG_FILE = """\
-from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.dags.factory import build_dags
 
 globals().update(build_dags({metadata!r}))
 """
 _PROBLEMS_FILE = """\
-from airflow_gddl.metadata_problems import tell
+from airflow_gddl.dags.problems import tell
 
 tell({metadata!r})  # no airflow DAG
 """

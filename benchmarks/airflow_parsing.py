@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from airflow_gddl.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 
 _POLL_SECONDS = 0.1
 _LONG = "86400"

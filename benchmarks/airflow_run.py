@@ -15,14 +15,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_gddl.catalog import load
-from airflow_gddl.standalone import processes
-from airflow_gddl.standalone.home import Home, HomeSettings
-from airflow_gddl.standalone.ports import free_port
-from airflow_gddl.standalone.runs import Runs
-from airflow_gddl.standalone.stopping import stoppable
-from airflow_gddl.standalone.supervisor import Order, Standalone
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.standalone.runs import Runs
+from airflow_gddl.devtools.standalone.stopping import stoppable
+from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
+from airflow_gddl.metadata import load
+from airflow_gddl.metadata.topology import pipelines, pools
 
 _TABLES, _PARALLELISM = 200, 4
 _LIMIT_SECONDS = 4 * 3600.0
@@ -118,7 +118,7 @@ def write(root: Path, tables: int, tables_per_job: int) -> None:
         (folder / "LOAD00000001.parquet").write_text("not read by the stand-in")
 
 
-def order(root: Path, record: Path) -> Order:
+def order(root: Path, record: Path) -> StartOrder:
     job = json.dumps([sys.executable, str(HERE / "airflow_stand_in.py")])
     more = {
         "gddl": {"metadata": str(root / "metadata"), "job_command": job},
@@ -130,7 +130,7 @@ def order(root: Path, record: Path) -> Order:
     shutil.copy(HERE.parent / "dags" / "gddl.py", dags)  # without those of upkeep, which load nothing
     settings = HomeSettings(dags=dags, port=free_port(0), parallelism=_PARALLELISM, title="benchmark", more=more)
     own = {"AIRFLOW_RUN_RECORD": str(record)}
-    return Order(home=Home(root / "airflow"), settings=settings, environ=os.environ, own=own)
+    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, own=own)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def load(file: Path, dag_id: str) -> dict[str, object]:
 
 def read(folder: str) -> dict[str, object]:
     """Compiled metadata: the first read makes sure that it is there, and is not timed."""
-    from airflow_gddl import configuration  # noqa: PLC0415 - not in the time of a load
+    from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
 
     found = configuration.snapshot(folder).pipelines()
     spent = []

@@ -19,16 +19,16 @@ from pathlib import Path
 import sqlalchemy as sa
 from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgres
 
-from airflow_gddl.catalog import Catalog, load
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.simulate import Simulator, differences
-from airflow_gddl.simulate.replica import read_replica
-from airflow_gddl.standalone.home import Home, HomeSettings
-from airflow_gddl.standalone.ports import free_port
-from airflow_gddl.standalone.runs import Runs
-from airflow_gddl.standalone.stopping import stoppable
-from airflow_gddl.standalone.supervisor import Order, Standalone
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.devtools.simulate import Simulator, differences
+from airflow_gddl.devtools.simulate.replica import read_replica
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.standalone.runs import Runs
+from airflow_gddl.devtools.standalone.stopping import stoppable
+from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
+from airflow_gddl.metadata import Catalog, load
+from airflow_gddl.metadata.topology import pipelines, pools
 
 _TABLES = 500
 _CONNECTION = "SHOP_DB"
@@ -107,10 +107,10 @@ def until_green(airflow: Standalone, catalog: Catalog) -> None:
     runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
 
 
-def order(root: Path) -> Order:
+def order(root: Path) -> StartOrder:
     more = {"gddl": {"metadata": str(root / "metadata"), "maintenance_schedule": "", "verify_schedule": ""}}
     settings = HomeSettings(dags=_DAGS, port=free_port(0), title="benchmark", more=more)
-    return Order(home=Home(root / "airflow"), settings=settings, environ=os.environ, own={})
+    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, own={})
 
 
 def check(catalog: Catalog, landed: Simulator, rows: dict[str, int]) -> None:

@@ -22,14 +22,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.catalog import load
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
-from airflow_gddl.snapshot import Snapshot, SnapshotSettings
-from airflow_gddl.state.documents import LookDocument, RunsDocument, encode_look, encode_runs, place
-from airflow_gddl.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.state.judging import TableLook
-from airflow_gddl.stores import open_store
-from airflow_gddl.topology import Pipeline, pipelines
+from airflow_gddl.metadata import load
+from airflow_gddl.metadata.topology import Pipeline, pipelines
+from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, encode_look, encode_runs, place
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.stores import open_store
 
 _TABLES, _LOADS = 10_000, 9
 QUERIES = (
@@ -106,10 +106,10 @@ def _text(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds")
 
 
-def _look(number: int, now: float) -> TableLook:
+def _look(number: int, now: float) -> TablePoll:
     if number % 10 in (0, 1):
-        return TableLook(looked=now, files=30, waiting=2, since=now - 60, clear=now - 120)
-    return TableLook(looked=now, files=30, clear=now)
+        return TablePoll(looked=now, files=30, waiting=2, since=now - 60, clear=now - 120)
+    return TablePoll(looked=now, files=30, clear=now)
 
 
 def main() -> None:
@@ -219,7 +219,7 @@ def _client(lake: Lake) -> tuple[Any, dict[str, str]]:
     settings = SnapshotSettings(
         metadata=str(lake.metadata), cache=lake.root / "cache", environ={}, clock=time.time, settle_seconds=0.0
     )
-    source = PageSource(lambda: Snapshot.current(settings), patience=0.0)
+    source = PageSource(lambda: MetadataSnapshot.current(settings), patience=0.0)
     return TestClient(build_app(source)), {"Authorization": f"Bearer {token}"}
 
 

@@ -19,19 +19,19 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.answers import Answers
+from spark_jobs.continuous.desired_state import Stop
 from spark_jobs.continuous.loop import run_continuously
-from spark_jobs.continuous.orders import Stop
-from spark_jobs.file_stream_source import SOURCES
-from spark_jobs.job import Show, exit_status, run_job
-from spark_jobs.json_log import set_up_logging
-from spark_jobs.metrics_publish import Figures, publish
-from spark_jobs.parent import end_with
-from spark_jobs.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
-from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
-from spark_jobs.spread_cluster import ClusterSpread
-from spark_jobs.spread_local import LocalSpread
-from spark_jobs.storage import Storage
+from spark_jobs.discovery.file_stream import SOURCES
+from spark_jobs.job.parent import end_with
+from spark_jobs.job.result_store import ResultStore
+from spark_jobs.job.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
+from spark_jobs.job.spread_cluster import ClusterSpread
+from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.tables import Show, exit_status, run_job
+from spark_jobs.observability.json_log import set_up_logging
+from spark_jobs.observability.metrics_publish import MetricsPublisher, publish
+from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
+from spark_jobs.storage.objects import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     observe = set_up_logging(job.run_id, os.environ)(_progress if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
     runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe), files=files)
-    show = _printer(results, Answers.of(job, runtime.storage) if args.answers else None)
+    show = _printer(results, ResultStore.of(job, runtime.storage) if args.answers else None)
     try:
         if job.options.continuous is not None and job.options.action == "run":
             return _keep(job, runtime, show)
@@ -91,7 +91,7 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
 
 def _keep(job: JobSpec, runtime: Runtime, show: Show) -> int:
     """A job that goes on; its figures are handed on while it does."""
-    stop, figures = Stop(), Figures(job, time.time)
+    stop, figures = Stop(), MetricsPublisher(job, time.time)
     stop.listen()
 
     def tell(result: JobResult) -> None:
@@ -214,7 +214,7 @@ def _spread(spark: LazySpark, observe: Observer) -> Spread:
     return LocalSpread(observe)
 
 
-def _printer(out: TextIO, answers: Answers | None) -> Callable[[JobResult], None]:
+def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:
     def show(result: JobResult) -> None:
         print(codec.to_json(result), file=out, flush=True)
         if answers is not None:

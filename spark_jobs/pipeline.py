@@ -9,29 +9,34 @@ that a run that died is simply run again (docs/design.md, section 7, rule 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs import emptied, notices
-from spark_jobs.claim import Claim
-from spark_jobs.decisions import floors_of, is_small, load_is_whole, overlap_of, require_sound, schema_changes
-from spark_jobs.desk import Desk
-from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.discovery import keep
-from spark_jobs.engines.base import Work
-from spark_jobs.engines.figures import Appended
-from spark_jobs.intake import Intake
-from spark_jobs.ledger import Ledger
-from spark_jobs.ledger_rows import Settled, entries_of, state_of
-from spark_jobs.outcome import Outcome
+from spark_jobs.discovery.listing import keep
+from spark_jobs.engines.base import BatchWork
+from spark_jobs.job.runtime import iso
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.planning import Next, is_emptied, next_plan
-from spark_jobs.runtime import iso
-from spark_jobs.table_run import TableRun
+from spark_jobs.rules.figures import Appended
+from spark_jobs.table import emptied, notices
+from spark_jobs.table.batch_run import Batch, Ingested
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decisions import (
+    generation_low_watermarks_of,
+    is_small,
+    load_is_whole,
+    overlap_of,
+    require_sound,
+    schema_changes,
+)
+from spark_jobs.table.next_batch import is_emptied, next_plan
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.run import TableRun
 
 _BYTES_A_ROW = 50
 
@@ -78,7 +83,7 @@ def finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class PendingWork:
     """A table that has something to do, as a run saw it before it had the claim.
 
     Attributes:
@@ -94,7 +99,7 @@ class Seen:
         return sum(f.size for f in self.found.waiting) + self.state.rows * _BYTES_A_ROW
 
 
-def look(run: TableRun, outcome: Outcome) -> Seen | None:
+def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
     """What there is to do; None when there is nothing."""
     ledger = run.ledger()
     run.tell("discover")
@@ -107,24 +112,26 @@ def look(run: TableRun, outcome: Outcome) -> Seen | None:
     if not (found.waiting or begun or is_emptied(run, found, ledger) or replaying):
         return None
     require_same_identity(run.spec, ledger.state)
-    return Seen(state=ledger.state, found=found)
+    return PendingWork(state=ledger.state, found=found)
 
 
-def _work_off(run: TableRun, claim: Claim, seen: Seen, outcome: Outcome) -> None:
+def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) -> None:
     """Batch after batch until nothing waits.
 
     What was listed before the claim still counts where no other run has come between: a file that was written anew
     since is found by the next listing, as one that is written while the batch runs.
     """
-    ledger, desk = run.ledger(), run.desk()
+    ledger, context = run.ledger(), run.context()
     keep(run.place, ledger)
     if ledger.plan() is None or ledger.state.batch:
-        notices.require_tables(run.spec.table, ledger.state, desk.engine.exists(desk.layout.changes), desk.layout.state)
+        notices.require_tables(
+            run.spec.table, ledger.state, context.engine.exists(context.layout.changes), context.layout.state
+        )
     found = seen.found if ledger.state == seen.state else run.discover(ledger)
     limit = run.job.options.max_batches
     replayed = False
     while limit is None or outcome.batches < limit:
-        coming = next_plan(run, desk, found, ledger, replayed=replayed)
+        coming = next_plan(run, context, found, ledger, replayed=replayed)
         if coming is None:
             break
         plan = coming.plan
@@ -134,114 +141,85 @@ def _work_off(run: TableRun, claim: Claim, seen: Seen, outcome: Outcome) -> None
         run.tell("plan", plan.number)
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
-        run_batch(run, desk, Batch(coming=coming, ledger=ledger, claim=claim, left=found), outcome)
-    if outcome.batches and desk.engine.exists(desk.layout.replica):
+        run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found), outcome)
+    if outcome.batches and context.engine.exists(context.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
-        outcome.version = desk.engine.version(desk.layout.replica)
+        outcome.version = context.engine.version(context.layout.replica)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """A planned batch on its way.
-
-    Attributes:
-        left: what waits after it.
-    """
-
-    coming: Next
-    ledger: Ledger
-    claim: Claim
-    left: Discovery
-
-    @property
-    def plan(self) -> BatchPlan:
-        return self.coming.plan
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ingested:
-    """What of a batch has reached the change table and the quarantine.
-
-    Attributes:
-        work: null when no file could be read.
-        purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
-    """
-
-    work: Work | None = None
-    bad_files: tuple[Unreadable, ...] = ()
-    purged_at: str | None = None
-    appended: Appended = field(default_factory=lambda: Appended(written=0, redelivered=0))
-
-    @property
-    def intake(self) -> Intake | None:
-        return None if self.work is None else self.work.intake
-
-
-def run_batch(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> None:
+def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome) -> None:
     """Carry out one planned batch and commit it."""
     plan, state = batch.plan, batch.ledger.state
     few = is_small(plan, state)
-    desk = replace(desk, engine=desk.engine.suited(few_rows=few), begun=batch.coming.begun)
-    done = resume(desk, batch) if batch.coming.appended else ingest(run, desk, batch, outcome)
+    context = replace(context, engine=context.engine.suited(few_rows=few), begun=batch.coming.begun)
+    done = resume(context, batch) if batch.coming.appended else ingest(run, context, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.work is not None:
         main = apply(run, done.work, batch, outcome, sweeps=sweeps)
         done = replace(done, purged_at=purge(run, done.work, state))
     else:
-        main = emptied.sweep_all(desk, plan, state, floors_of(plan, state)) if sweeps else MainCounts()
+        main = (
+            emptied.sweep_all(context, plan, state, generation_low_watermarks_of(plan, state))
+            if sweeps
+            else MainCounts()
+        )
     if done.work is not None and plan.source == "quarantine":
         done.work.resolve_rows()
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
-    commit(run, desk, batch, done, swept=sweeps, grown=grown)
+    commit(run, context, batch, done, swept=sweeps, grown=grown)
     count(outcome, plan, done)
     outcome.count(main)
     outcome.max_commit_ts = batch.ledger.state.max_commit_ts
 
 
-def ingest(run: TableRun, desk: Desk, batch: Batch, outcome: Outcome) -> Ingested:
+def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome) -> Ingested:
     """From files to change table and quarantine."""
     plan, state = batch.plan, batch.ledger.state
-    work, unreadable = desk.engine.take_in(desk, plan, state)
+    work, unreadable = context.engine.decode_files(context, plan, state)
     outcome.warn(notices.of_files(unreadable))
     bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
     if work is None:
         if bad_files:
-            desk.engine.quarantine_files(desk, plan, bad_files)
+            context.engine.quarantine_files(context, plan, bad_files)
         return Ingested(bad_files=bad_files)
-    intake = work.intake
-    outcome.warn(notices.of_erased(intake.erased))
-    require_sound(run.dialect, intake, state)
+    decoded_batch = work.decoded_batch
+    outcome.warn(notices.of_erased(decoded_batch.erased))
+    require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()
-    if intake.schema.schemas != state.schemas:
-        batch.ledger.write_plan(replace(plan, schemas=intake.schema.schemas))
-    if batch.coming.begun or state.keys is None or schema_changes(intake, state):
+    if decoded_batch.schema.schemas != state.schemas:
+        batch.ledger.write_plan(replace(plan, schemas=decoded_batch.schema.schemas))
+    if batch.coming.begun or state.keys is None or schema_changes(decoded_batch, state):
         work.ensure_tables()
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
-    run.tell("quarantine", plan.number, intake.figures.quarantined)
-    appended = work.append(overlap_of(intake.figures, plan, batch.ledger))
+    run.tell("quarantine", plan.number, decoded_batch.figures.quarantined)
+    appended = work.append(overlap_of(decoded_batch.figures, plan, batch.ledger))
     run.tell("append", plan.number, appended.written)
-    outcome.warn((*intake.schema.warnings, *appended.warnings))
-    outcome.schema_changes += [c for c in intake.schema.plan.changes if c not in outcome.schema_changes]
+    outcome.warn((*decoded_batch.schema.warnings, *appended.warnings))
+    outcome.schema_changes += [c for c in decoded_batch.schema.plan.changes if c not in outcome.schema_changes]
     return Ingested(work=work, bad_files=bad_files, appended=appended)
 
 
-def resume(desk: Desk, batch: Batch) -> Ingested:
+def resume(context: TableContext, batch: Batch) -> Ingested:
     """Go on from the change table with a batch that had appended its changes before its files changed."""
     plan, state = batch.plan, batch.ledger.state
-    work = desk.engine.take_up(desk, plan, state)
-    return Ingested(work=work, appended=Appended(written=work.intake.figures.rows, redelivered=0))
+    work = context.engine.resume_from_changes(context, plan, state)
+    return Ingested(work=work, appended=Appended(written=work.decoded_batch.figures.rows, redelivered=0))
 
 
-def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested, *, swept: bool = False, grown: int = 0) -> None:
+def commit(
+    run: TableRun, context: TableContext, batch: Batch, done: Ingested, *, swept: bool = False, grown: int = 0
+) -> None:
     """Make the batch count: the last of its writes."""
     plan = batch.plan
     run.tell("commit", plan.number)
     batch.claim.check()
     state = batch.ledger.state
-    settled = Settled(spec=run.spec, plan=plan, intake=done.intake, unreadable=done.bad_files, swept=swept)
+    settled = SettledBatch(
+        spec=run.spec, plan=plan, decoded_batch=done.decoded_batch, unreadable=done.bad_files, swept=swept
+    )
     entries = entries_of(settled, state)
-    after = state_of(settled, state, desk.layout.landing, batch.left, desk.dialect.times)
+    after = state_of(settled, state, context.layout.landing, batch.left, context.dialect.times)
     after = replace(
         after, rows=max(0, state.rows + grown), tombstones_purged_at=done.purged_at or after.tombstones_purged_at
     )
@@ -249,10 +227,10 @@ def commit(run: TableRun, desk: Desk, batch: Batch, done: Ingested, *, swept: bo
     run.tell("committed", plan.number)
 
 
-def apply(run: TableRun, work: Work, batch: Batch, outcome: Outcome, *, sweeps: bool) -> MainCounts:
+def apply(run: TableRun, work: BatchWork, batch: Batch, outcome: Outcome, *, sweeps: bool) -> MainCounts:
     """From appended changes to replica and history."""
     plan = batch.plan
-    if not work.intake.schema.shape.keys:
+    if not work.decoded_batch.schema.table_schema.keys:
         applied = work.append_only()
         run.tell("merge", plan.number)
         swept = work.sweep() if sweeps else MainCounts()
@@ -264,7 +242,7 @@ def apply(run: TableRun, work: Work, batch: Batch, outcome: Outcome, *, sweeps: 
     swept = work.sweep() if sweeps else MainCounts()
     run.tell("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
     if run.spec.history:
-        work.history(floors_of(plan, batch.ledger.state), everything=sweeps)
+        work.history(generation_low_watermarks_of(plan, batch.ledger.state), everything=sweeps)
         run.tell("history", plan.number)
     return replace(applied.main, deleted=applied.main.deleted + swept.deleted)
 
@@ -275,7 +253,7 @@ def _known(batch: Batch) -> list[str]:
     return [f.path for f in batch.plan.files if f.path in entries]
 
 
-def purge(run: TableRun, work: Work, state: TableState) -> str | None:
+def purge(run: TableRun, work: BatchWork, state: TableState) -> str | None:
     """Once a day forget tombstones older than their retention; when that was, or None."""
     now = run.runtime.clock()
     last = state.tombstones_purged_at
@@ -292,6 +270,6 @@ def count(outcome: Outcome, plan: BatchPlan, done: Ingested) -> None:
     outcome.bytes_read += sum(file.size for file in plan.files)
     outcome.changes_written += done.appended.written
     outcome.redelivered += done.appended.redelivered
-    if done.intake is not None:
-        outcome.rows_read += done.intake.figures.rows
-        outcome.quarantined += done.intake.figures.quarantined
+    if done.decoded_batch is not None:
+        outcome.rows_read += done.decoded_batch.figures.rows
+        outcome.quarantined += done.decoded_batch.figures.quarantined

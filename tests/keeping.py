@@ -11,9 +11,9 @@ from typing import Self
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.continuous.desired_state import Stop
 from spark_jobs.continuous.loop import Loop
-from spark_jobs.continuous.orders import Stop
-from spark_jobs.runtime import Runtime
+from spark_jobs.job.runtime import Runtime
 
 PATIENCE = 300.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_gddl.contract.dms_names import classify
-from spark_jobs.ledger import Ledger
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.discover import Discovery

@@ -12,15 +12,15 @@ import pytest
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs import storage_local
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.discovery import Place, discover
-from spark_jobs.ledger import Ledger
-from spark_jobs.plan.batching import Limits, next_batch
+from spark_jobs.discovery.listing import LandingLocation, discover
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batching import BatchLimits, next_batch
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import PlannedFile
-from spark_jobs.storage import Storage
+from spark_jobs.storage import local as storage_local
+from spark_jobs.storage.objects import Storage
 from tests.landed import committed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ class Table:
     options: DmsOptions = field(default_factory=DmsOptions)
     now: datetime = START
     storage: Storage = field(default_factory=Storage)
-    limits: Limits = field(default_factory=lambda: Limits(max_files=1000, max_bytes=10**9))
+    limits: BatchLimits = field(default_factory=lambda: BatchLimits(max_files=1000, max_bytes=10**9))
 
     @classmethod
     def below(cls, folder: Path, options: DmsOptions | None = None) -> Table:
@@ -82,8 +82,8 @@ class Table:
         return DmsDialect(TableSpec(table="hr.employee", keys=("id",)), self.options)
 
     @property
-    def place(self) -> Place:
-        return Place(storage=self.storage, landing=self.landing, dialect=self.dialect)
+    def place(self) -> LandingLocation:
+        return LandingLocation(storage=self.storage, landing=self.landing, dialect=self.dialect)
 
     def ledger(self) -> Ledger:
         return Ledger.open(self.storage, self.state)

@@ -198,13 +198,13 @@ def _distinct(items: Sequence[_Item], traits: Traits) -> list[_Item]:
 @st.composite
 def _dealt(draw: st.DrawFn, items: list[_Item], traits: Traits) -> list[DeliveredFile]:
     """Rows into files: LOAD rows to LOAD files, rows with and without `w` apart, otherwise anyhow."""
-    hands: dict[tuple[bool, bool, int], list[Mapping[str, Value]]] = {}
+    executor: dict[tuple[bool, bool, int], list[Mapping[str, Value]]] = {}
     for item in draw(st.permutations(items)):
         hand = draw(st.integers(1, 2 if item.load else traits.max_files))
-        hands.setdefault((item.load, item.wide, hand), []).append(item.row)
+        executor.setdefault((item.load, item.wide, hand), []).append(item.row)
     files = [
         file_of(_name(load=load, number=2 * hand + wide), load, rows, _columns(traits, wide=wide))
-        for (load, wide, hand), rows in hands.items()
+        for (load, wide, hand), rows in executor.items()
     ]
     return draw(st.permutations(sorted(files, key=lambda f: f.name)))
 

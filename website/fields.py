@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.catalog.json_schema import schemas
+from airflow_gddl.metadata.json_schema import schemas
 
 Schema = Mapping[str, Any]
 _HEAD = """# Every field

@@ -22,9 +22,9 @@ _PLUGINS = "/usr/local/airflow/plugins"
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
 DAGS = {
     "gddl.py": '"""Every table of the metadata folder as an Airflow DAG."""\n\n'
-    "from airflow_gddl.dag_factory import build_dags\n\nglobals().update(build_dags(beside=__file__))\n",
+    "from airflow_gddl.dags.factory import build_dags\n\nglobals().update(build_dags(beside=__file__))\n",
     "gddl_metadata_problems.py": '"""Wrong metadata rows as one import error in Airflow\'s UI."""\n\n'
-    "from airflow_gddl.metadata_problems import tell\n\ntell(beside=__file__)\n",
+    "from airflow_gddl.dags.problems import tell\n\ntell(beside=__file__)\n",
     ".airflowignore": "metadata/\n",
 }
 

@@ -9,29 +9,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.cli import exits, metadata, summary
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceWish
 from airflow_gddl.cli.demo_verdict import Ending, conclude
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.next_steps import next_steps
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.cli.text import duration
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
-from airflow_gddl.runners.java import check_java
-from airflow_gddl.simulate import differences
-from airflow_gddl.simulate.replica import read_replica
-from airflow_gddl.standalone.home import Home, HomeSettings
-from airflow_gddl.standalone.ports import free_port
-from airflow_gddl.standalone.runs import Runs
-from airflow_gddl.standalone.stopping import Stopped, stoppable
-from airflow_gddl.standalone.supervisor import Order, Standalone
-from airflow_gddl.state.records import read_records
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.devtools.simulate import differences
+from airflow_gddl.devtools.simulate.replica import read_replica
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.standalone.runs import Runs
+from airflow_gddl.devtools.standalone.stopping import Stopped, stoppable
+from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
+from airflow_gddl.metadata.topology import pipelines, pools
+from airflow_gddl.runtime.runners.java import check_java
+from airflow_gddl.runtime.state.records import read_records
 
 if TYPE_CHECKING:
-    from airflow_gddl.catalog import Catalog
+    from airflow_gddl.metadata import Catalog
 
 _LOOK_BACK = 50
 _OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}
@@ -47,7 +47,7 @@ class AirflowDemonstration:
         stay: keep Airflow up until Ctrl-C.
     """
 
-    around: Surroundings
+    around: CliContext
     place: DemoFolder
     wish: SourceWish
     project: Path | None
@@ -125,7 +125,7 @@ class AirflowDemonstration:
         except Stopped:
             return
 
-    def _order(self) -> Order:
+    def _order(self) -> StartOrder:
         settings = HomeSettings(
             dags=self.place.dags if self.project is None else self.project / "dags",
             port=free_port(self.port),
@@ -133,7 +133,7 @@ class AirflowDemonstration:
             more={"gddl": {**_OPTIONS, "metadata": self._metadata}},
         )
         home = Home(self.place.airflow)
-        return Order(home=home, settings=settings, environ=self.around.environ, own=dict(self._roots()))
+        return StartOrder(home=home, settings=settings, environ=self.around.environ, own=dict(self._roots()))
 
     @property
     def _metadata(self) -> str:
@@ -143,7 +143,7 @@ class AirflowDemonstration:
         yield "GDDL_LANDING", str(self.place.landing)
         yield "GDDL_LAKE", str(self.place.lake)
 
-    def _around(self) -> Surroundings:
+    def _around(self) -> CliContext:
         environ = {name: value for name, value in self.around.environ.items() if not name.startswith("GDDL_")}
         return replace(self.around, environ={**environ, **dict(self._roots())})
 

@@ -11,13 +11,13 @@ import typer
 from airflow_gddl.bundle.archives import EPOCH
 from airflow_gddl.bundle.environment import Target, here
 from airflow_gddl.bundle.platforms import Bundle
-from airflow_gddl.cli import surroundings
+from airflow_gddl.cli import context as surroundings
 from airflow_gddl.contract.errors import MetadataError
 
 _EMR_PYTHON = "/usr/bin/python3.11"
 
 
-class Platform(StrEnum):
+class BundleTarget(StrEnum):
     MWAA = "mwaa"
     DATABRICKS = "databricks"
     EMR_SERVERLESS = "emr_serverless"
@@ -33,7 +33,7 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     ctx: typer.Context,
     *,
     platform: Annotated[
-        Platform | None, typer.Option("--for", help="What is to run it; without it only the wheel is made.")
+        BundleTarget | None, typer.Option("--for", help="What is to run it; without it only the wheel is made.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
     python: Annotated[
@@ -50,7 +50,7 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     """Make the wheel, and what a platform needs beside it; equal code gives equal bytes."""
     around = surroundings.of(ctx)
-    nodes = python or (_EMR_PYTHON if platform is Platform.EMR_SERVERLESS else here())
+    nodes = python or (_EMR_PYTHON if platform is BundleTarget.EMR_SERVERLESS else here())
     made = Bundle(
         out=out,
         target=Target(python=nodes, arch=arch.value) if not no_environment else None,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.snapshot import Directory, Snapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, SnapshotSettings
 
 
-def directory(around: Surroundings, folder: str) -> Directory | None:
+def directory(around: CliContext, folder: str) -> Directory | None:
     """Every table in a short row; compiled now if the metadata has changed since the last time.
 
     Returns:
@@ -25,14 +25,14 @@ def directory(around: Surroundings, folder: str) -> Directory | None:
         metadata=place, cache=cache, environ=around.environ, clock=time.time, refresh_seconds=0.0, settle_seconds=0.0
     )
     try:
-        serving = Snapshot.current(settings)
+        serving = MetadataSnapshot.current(settings)
         good = serving.generation is not None and not serving.state.why and not serving.problems()
         return serving.directory() if good else None
     except (GddlError, OSError):
         return None
 
 
-def _cache(around: Surroundings) -> Path | None:
+def _cache(around: CliContext) -> Path | None:
     """Null where the environment names no place for it."""
     given, home = around.environ.get("XDG_CACHE_HOME"), around.environ.get("HOME")
     if given:

@@ -6,26 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from airflow_gddl.catalog import Catalog
 from airflow_gddl.cli import metadata
-from airflow_gddl.cli.display import Lines, Records
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.display import DisplayRecords, Lines
 from airflow_gddl.cli.exits import of_outcome
 from airflow_gddl.cli.job import Done, Request, runner_of
-from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.contract.standing import StandingOrder
-from airflow_gddl.landing.standing import Standing
-from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
-from airflow_gddl.snapshot.signature import sign
-from airflow_gddl.state.documents import BY_HAND
-from airflow_gddl.state.recording import WRITE_EVERY, StateRecorder
+from airflow_gddl.metadata import Catalog
+from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
+from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
+from airflow_gddl.runtime.snapshot.signature import sign
+from airflow_gddl.runtime.state.documents import BY_HAND
+from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
 
 _HERE = ("local", "spark_submit")
 
 
-def keep(around: Surroundings, request: Request) -> Done:
+def keep(around: CliContext, request: Request) -> Done:
     """Keep the request's tables until Ctrl-C or SIGTERM, which end the job after the batch that it is at.
 
     Raises:
@@ -41,8 +41,10 @@ def keep(around: Surroundings, request: Request) -> Done:
     if not tables:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
     run_id = around.run_id()
-    standing = Standing(catalog.roots, f"by-hand-{run_id}", _Followed(around, request, signature).order, around.environ)
-    standing.put(StandingOrder(tables=tables, tiers=catalog.tiers))
+    standing = DesiredStateKeeper(
+        catalog.roots, f"by-hand-{run_id}", _Followed(around, request, signature).order, around.environ
+    )
+    standing.put(DesiredState(tables=tables, tiers=catalog.tiers))
     spec = JobSpec(
         run_id=run_id,
         roots=catalog.roots,
@@ -71,26 +73,26 @@ def _quiet(outcome: JobOutcome) -> JobOutcome:
 class _Followed:
     """The metadata, read when it has changed; rows that are wrong then keep the job as it is."""
 
-    around: Surroundings
+    around: CliContext
     request: Request
     signature: str
 
-    def order(self) -> StandingOrder | None:
+    def order(self) -> DesiredState | None:
         signature = sign(self.request.metadata, self.around.environ).text
         if signature == self.signature:
             return None
         self.signature = signature
         catalog = metadata.read(self.around, self.request.metadata)
         tables, bad = metadata.choose(self.around, catalog, self.request.tables)
-        return None if bad else StandingOrder(tables=tables, tiers=catalog.tiers)
+        return None if bad else DesiredState(tables=tables, tiers=catalog.tiers)
 
 
 @dataclass
 class _Ticks:
     """What is done beside the job."""
 
-    around: Surroundings
-    standing: Standing
+    around: CliContext
+    standing: DesiredStateKeeper
     recorder: StateRecorder
     _flushed: float = 0.0
 
@@ -119,13 +121,13 @@ class _Live:
 
 
 @contextmanager
-def _listening(around: Surroundings, request: Request, recorder: StateRecorder) -> Iterator[Listener]:
+def _listening(around: CliContext, request: Request, recorder: StateRecorder) -> Iterator[Listener]:
     """A line a turn: there is no end that a bar could show the way to."""
     lines = Lines(around.screen)
     around.screen.warn("the tables are kept until Ctrl-C", "dim")
-    yield _Live(recorder, Records(around.screen, lines) if request.as_json else lines)
+    yield _Live(recorder, DisplayRecords(around.screen, lines) if request.as_json else lines)
 
 
-def _recorder(around: Surroundings, catalog: Catalog) -> StateRecorder:
+def _recorder(around: CliContext, catalog: Catalog) -> StateRecorder:
     known = tuple(row.table for row in catalog.tables)
     return StateRecorder(catalog.roots, BY_HAND, known, lambda: around.now().timestamp(), around.environ)

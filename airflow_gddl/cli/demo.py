@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import exits, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import exits
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.simulate import require_pyarrow
 from airflow_gddl.contract.errors import MetadataError
@@ -38,12 +39,12 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
     wish = SourceWish(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=around.now())
     if airflow:
         _require_airflow()
-        from airflow_gddl.cli.airflow_demonstration import AirflowDemonstration  # noqa: PLC0415 - as above
+        from airflow_gddl.cli.airflow_demonstration import AirflowDemonstration  # noqa: PLC0415 - imported when needed
 
         project = None if project is None else project.absolute()
         shown = AirflowDemonstration(around=around, place=place, wish=wish, project=project, port=port, stay=not check)
         raise typer.Exit(shown.run())
-    from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - as above
+    from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - imported when needed
 
     raise typer.Exit(exits.OK if Demonstration(around=around, place=place, wish=wish).run() else exits.FAILED)
 

@@ -41,14 +41,14 @@ keys:
 _DAGS = '''\
 """Every table of the metadata folder as an Airflow DAG."""
 
-from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.dags.factory import build_dags
 
 globals().update(build_dags(beside=__file__))
 '''
 _PROBLEMS = '''\
 """Wrong metadata rows as one import error in Airflow's UI; a file of its own, so that no DAG goes down with it."""
 
-from airflow_gddl.metadata_problems import tell
+from airflow_gddl.dags.problems import tell
 
 tell(beside=__file__)  # raises when there is something to tell; it defines no DAG
 '''

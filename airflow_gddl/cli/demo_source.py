@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_gddl.simulate import DEMO_SHAPES, SimulateSpec, Simulator, Troubles, demo_spec, prepare
-from airflow_gddl.simulate.clock import in_milliseconds
+from airflow_gddl.devtools.simulate import DEMO_SHAPES, SimulateSpec, Simulator, Troubles, demo_spec, prepare
+from airflow_gddl.devtools.simulate.clock import in_milliseconds
 
 _ROUND_SECONDS = 60
 _LEAST_ROWS = 50

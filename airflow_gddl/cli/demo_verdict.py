@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.cli import summary
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, duration
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.simulate import Differences
+from airflow_gddl.devtools.simulate import Differences
 
 _TITLES = ("rows in source", "rows in replica", "changes", "re-delivered", "quarantined", "lag")
 
@@ -58,7 +58,7 @@ class Ending:
 
 def conclude(screen: Screen, endings: Sequence[Ending]) -> bool:
     """Show a line for each; whether all are right."""
-    columns = [Column("table"), *(Column(title, "right") for title in _TITLES), Column("verdict")]
+    columns = [ScreenColumn("table"), *(ScreenColumn(title, "right") for title in _TITLES), ScreenColumn("verdict")]
     screen.table(columns, [ending.line() for ending in endings])
     for ending in endings:
         if ending.differences:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_gddl.cli import summary
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceWish
 from airflow_gddl.cli.demo_verdict import Ending, conclude, runs_by_table
 from airflow_gddl.cli.job import Done, Request, perform
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.spec import JobOptions
 
 
@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import JobOptions
 class Demonstration:
     """What to show, and where."""
 
-    around: Surroundings
+    around: CliContext
     place: DemoFolder
     wish: SourceWish
 

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import metadata as catalogs
-from airflow_gddl.cli import options, surroundings
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli import options
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.runners.connections import DatabricksAccess
-from airflow_gddl.runners.own import settings_of
+from airflow_gddl.runtime.runners.connections import DatabricksAccess
+from airflow_gddl.runtime.runners.own import settings_of
 
 if TYPE_CHECKING:
-    from airflow_gddl.catalog import Catalog
+    from airflow_gddl.metadata import Catalog
 
 if TYPE_CHECKING:
-    from airflow_gddl.runners.databricks.changes import JobChange
+    from airflow_gddl.runtime.runners.databricks.changes import JobChange
 
 app = typer.Typer(help="Make on a platform what the metadata asks of it.", no_args_is_help=True)
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
@@ -50,9 +51,9 @@ def databricks(
     around = surroundings.of(ctx)
     require_sdk()
     # The SDK takes a second to import: only this command pays for it.
-    from airflow_gddl.runners.databricks import deploy, jobs  # noqa: PLC0415 - as said above
-    from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
-    from airflow_gddl.runners.databricks.workspace import connect  # noqa: PLC0415 - as above
+    from airflow_gddl.runtime.runners.databricks import deploy, jobs  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners.databricks.workspace import connect  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(around, metadata)
     settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
@@ -89,7 +90,16 @@ def _show(screen: Screen, changes: Sequence[JobChange]) -> None:
     for change in changes:
         rows.append((change.name, Cell(change.action, _STYLES[change.action]), "", "", ""))
         rows += [("", "", field.path, _text(field.before), _text(field.after)) for field in change.fields]
-    screen.table([Column("job"), Column("action"), Column("field"), Column("is"), Column("becomes")], rows)
+    screen.table(
+        [
+            ScreenColumn("job"),
+            ScreenColumn("action"),
+            ScreenColumn("field"),
+            ScreenColumn("is"),
+            ScreenColumn("becomes"),
+        ],
+        rows,
+    )
 
 
 def _record(screen: Screen, changes: Sequence[JobChange]) -> None:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import count, duration, safe
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runners.base import Listener, ProgressEvent
+from airflow_gddl.runtime.runners.base import Listener, ProgressEvent
 
 
 @contextmanager
@@ -18,11 +18,11 @@ def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Listener]
     """The listener that fits; with `as_json` every result also goes to standard output the moment it is there."""
     if screen.err.is_terminal:
         with _progress(screen) as progress:
-            bars = Bars(progress, tables)
-            yield Records(screen, bars) if as_json else bars
+            bars = ProgressBars(progress, tables)
+            yield DisplayRecords(screen, bars) if as_json else bars
     else:
         lines = Lines(screen)
-        yield Records(screen, lines) if as_json else lines
+        yield DisplayRecords(screen, lines) if as_json else lines
 
 
 class Lines:
@@ -38,7 +38,7 @@ class Lines:
         self._screen.warn(f"{result.table}: {result.status}{read} in {duration(result.seconds)}")
 
 
-class Bars:
+class ProgressBars:
     """A bar for the job, and one for each table that is at work."""
 
     def __init__(self, progress: Progress, tables: int) -> None:
@@ -63,7 +63,7 @@ class Bars:
         self._progress.update(self._all, advance=1, description="tables")
 
 
-class Records:
+class DisplayRecords:
     """Results as JSON lines on standard output, beside another listener."""
 
     def __init__(self, screen: Screen, beside: Listener) -> None:

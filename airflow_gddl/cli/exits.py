@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.runners.base import JobOutcome
+from airflow_gddl.runtime.runners.base import JobOutcome
 
 OK = 0
 FAILED = 1

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import deploy, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import deploy
 
 
 def fake_databricks(
@@ -20,7 +21,7 @@ def fake_databricks(
     """Serve a Databricks Jobs API on this machine that runs jobs as processes of it, until Ctrl-C."""
     around = surroundings.of(ctx)
     deploy.require_sdk()
-    from airflow_gddl.fakes.databricks.server import TOKEN, serving  # noqa: PLC0415 - imports the SDK, which takes long
+    from airflow_gddl.devtools.fakes.databricks.server import TOKEN, serving  # noqa: PLC0415 - imports the SDK, which takes long
 
     ended = threading.Event()
 

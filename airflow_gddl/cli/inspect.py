@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import exits, options, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import exits, options
 from airflow_gddl.cli.simulate import require_pyarrow
 
 _Landing = Annotated[

@@ -6,25 +6,25 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_gddl.catalog import load
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.screen import Cell, Column, Screen
-from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.inspection.findings import Finding
-from airflow_gddl.inspection.looking import look_into
-from airflow_gddl.inspection.rules import judge
+from airflow_gddl.metadata import load
+from airflow_gddl.onboarding.inspection.findings import Finding
+from airflow_gddl.onboarding.inspection.reading import look_into
+from airflow_gddl.onboarding.inspection.rules import judge
 from airflow_gddl.onboarding.landing_files import Landing
 
 _STYLES = {"error": "red", "warning": "yellow"}
 
 
 def carry_out(
-    around: Surroundings, metadata: str, root: str, tables: frozenset[str], *, as_json: bool
+    around: CliContext, metadata: str, root: str, tables: frozenset[str], *, as_json: bool
 ) -> tuple[Finding, ...]:
     """All findings, shown as they are found.
 
@@ -58,7 +58,7 @@ def carry_out(
     return tuple(found)
 
 
-def _place(around: Surroundings, metadata: str, root: str) -> tuple[str, Mapping[str, TableSpec]]:
+def _place(around: CliContext, metadata: str, root: str) -> tuple[str, Mapping[str, TableSpec]]:
     """The landing root, and the rows that are known; a root of one's own needs no metadata."""
     if root and not is_s3(metadata) and not Path(metadata).is_dir():
         return _absolute(root), {}
@@ -77,6 +77,6 @@ def show(screen: Screen, found: list[Finding], tables: int) -> None:
         screen.say(f"[{code}] {mine[0].message}", _STYLES[mine[0].level])
         screen.say(f"  set: {mine[0].setting}")
         rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
-        screen.table([Column("table"), Column("file"), Column("seen")], rows)
+        screen.table([ScreenColumn("table"), ScreenColumn("file"), ScreenColumn("seen")], rows)
     ends = f"{counted(len(found), 'finding')} in {counted(tables, 'table')}"
     screen.say(ends if found else f"{counted(tables, 'table')}, no findings", "bold" if found else "green")

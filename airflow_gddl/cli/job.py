@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_gddl.cli import metadata
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.display import display
 from airflow_gddl.cli.exits import of_outcome
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from airflow_gddl.runners.attempts import TaskKey
-from airflow_gddl.runners.base import JobOutcome, Runner
-from airflow_gddl.runners.child import nothing
-from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
-from airflow_gddl.runners.remote import RemoteRunner
-from airflow_gddl.state.documents import BY_HAND
-from airflow_gddl.state.recording import StateRecorder
+from airflow_gddl.runtime.runners.attempts import TaskKey
+from airflow_gddl.runtime.runners.base import JobOutcome, Runner
+from airflow_gddl.runtime.runners.child import nothing
+from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.state.documents import BY_HAND
+from airflow_gddl.runtime.state.recording import StateRecorder
 
 if TYPE_CHECKING:
-    from airflow_gddl.catalog import Catalog
+    from airflow_gddl.metadata import Catalog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Done:
     exit_status: int
 
 
-def perform(surroundings: Surroundings, request: Request) -> Done:
+def perform(surroundings: CliContext, request: Request) -> Done:
     """Run the request's tables; bad rows are reported and stop nobody else.
 
     Raises:
@@ -56,7 +56,7 @@ def perform(surroundings: Surroundings, request: Request) -> Done:
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
-def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
+def _run(surroundings: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
     spec = JobSpec(
         run_id=surroundings.run_id(),
         roots=catalog.roots,
@@ -81,7 +81,7 @@ def _run(surroundings: Surroundings, catalog: Catalog, tables: tuple[TableSpec, 
     return outcome
 
 
-def runner_of(surroundings: Surroundings, catalog: Catalog, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
+def runner_of(surroundings: CliContext, catalog: Catalog, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
     """
     Raises:
         GddlError: as `make_runner`.
@@ -90,7 +90,7 @@ def runner_of(surroundings: Surroundings, catalog: Catalog, run_id: str, tick: C
         command=surroundings.job_command,
         environ=surroundings.environ,
         own=catalog.runners.get(catalog.runner, {}),
-        errand=Errand(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
+        errand=SubmissionContext(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
         tick=tick,
     )
     return make_runner(catalog.runner, settings)

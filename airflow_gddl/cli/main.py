@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from airflow_gddl import __version__
-from airflow_gddl.cli import deploy, errors, exits, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import deploy, errors, exits
 from airflow_gddl.cli.bundle import bundle
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo import demo
 from airflow_gddl.cli.erase import erase
 from airflow_gddl.cli.fake_databricks import fake_databricks
@@ -24,7 +26,6 @@ from airflow_gddl.cli.resync import resync
 from airflow_gddl.cli.run import run
 from airflow_gddl.cli.simulate import simulate
 from airflow_gddl.cli.status import status
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.cli.validate import validate
 from airflow_gddl.cli.verify import verify
 from airflow_gddl.contract.errors import GddlError
@@ -64,7 +65,7 @@ def main() -> None:
     sys.exit(invoke(sys.argv[1:], surroundings.real()))
 
 
-def invoke(arguments: Sequence[str], around: Surroundings) -> int:
+def invoke(arguments: Sequence[str], around: CliContext) -> int:
     """Run one command line; returns its exit status and never raises."""
     wanted = [argument for argument in arguments if argument != _DEBUG]
     debug = len(wanted) < len(arguments)
@@ -81,7 +82,7 @@ def invoke(arguments: Sequence[str], around: Surroundings) -> int:
     return exits.OK
 
 
-def _tell(around: Surroundings, error: Exception, debug: bool, text: str) -> None:
+def _tell(around: CliContext, error: Exception, debug: bool, text: str) -> None:
     if debug:
         around.screen.warn("".join(traceback.format_exception(error)))
     around.screen.warn(text, "red")

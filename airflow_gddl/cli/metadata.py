@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.cli import problems
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.selection import select
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 
 if TYPE_CHECKING:
-    from airflow_gddl.catalog import Catalog, Problem
+    from airflow_gddl.metadata import Catalog, Problem
 
 
-def read(around: Surroundings, folder: str) -> Catalog:
+def read(around: CliContext, folder: str) -> Catalog:
     """The folder's catalog.
 
     Raises:
@@ -27,12 +27,12 @@ def read(around: Surroundings, folder: str) -> Catalog:
         remedy = "name it with --metadata or GDDL_METADATA; `gddl demo` makes one to look at"
         raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
     # Checking rows takes pydantic, whose import costs more than all that most commands do themselves.
-    from airflow_gddl.catalog import load  # noqa: PLC0415 - as said above
+    from airflow_gddl.metadata import load  # noqa: PLC0415 - as said above
 
     return load(folder, around.environ)
 
 
-def choose(around: Surroundings, catalog: Catalog, names: Sequence[str]) -> tuple[tuple[TableSpec, ...], list[Problem]]:
+def choose(around: CliContext, catalog: Catalog, names: Sequence[str]) -> tuple[tuple[TableSpec, ...], list[Problem]]:
     """The tables that the names mean (all enabled ones when there is none), and the problems that concern them.
 
     The problems are shown on standard error: they stop nobody else.

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import exits, options, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import exits, options
 from airflow_gddl.cli.simulate import require_pyarrow
 
 _Source = Annotated[
@@ -44,9 +45,9 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if it is left unwritten."""
     if not connection:
         require_pyarrow("landing files are read with")
-    from airflow_gddl.cli.onboarding import Wish, carry_out  # noqa: PLC0415 - needs pyarrow, for landing folders
+    from airflow_gddl.cli.onboarding import OnboardingOptions, carry_out  # noqa: PLC0415 - needs pyarrow, for landing folders
 
-    wish = Wish(
+    wish = OnboardingOptions(
         source=source,
         metadata=metadata,
         connection=connection,

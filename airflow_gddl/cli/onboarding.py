@@ -9,10 +9,8 @@ from typing import Any
 
 import typer
 
-from airflow_gddl.catalog.folder import Folder, open_folder
-from airflow_gddl.catalog.settings import FILE, Settings, read_settings
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.onboarding_report import diff, show_plan
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.cli.verify import require_name
 from airflow_gddl.contract.checks import check_values, table_name_fault
 from airflow_gddl.contract.codec import plain
@@ -20,13 +18,15 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.folder import Folder, open_folder
+from airflow_gddl.metadata.settings import FILE, Settings, read_settings
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.facts import SourceFacts
 from airflow_gddl.onboarding.merging import Absent
 from airflow_gddl.onboarding.plan import OnboardingPlan, Overlay, make_plan
 from airflow_gddl.onboarding.writing import FileChange
 from airflow_gddl.onboarding.yaml_values import flow
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.stores import open_store
 
 _SETTINGS = """\
 # Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.
@@ -36,7 +36,7 @@ lake: {lake}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class OnboardingOptions:
     """The command line as typed; empty: not given."""
 
     source: str
@@ -50,7 +50,7 @@ class Wish:
     as_json: bool = False
 
 
-def carry_out(around: Surroundings, wish: Wish) -> bool:
+def carry_out(around: CliContext, wish: OnboardingOptions) -> bool:
     """Whether nothing is left to be written.
 
     Raises:
@@ -77,7 +77,7 @@ def carry_out(around: Surroundings, wish: Wish) -> bool:
     return write or not files
 
 
-def check(wish: Wish) -> None:
+def check(wish: OnboardingOptions) -> None:
     """
     Raises:
         MetadataError: `CONNECTION_INVALID`, `SOURCE_INVALID`, `TABLE_NAME_INVALID`.
@@ -90,7 +90,7 @@ def check(wish: Wish) -> None:
             raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
 
 
-def _first_settings(folder: Folder, wish: Wish) -> tuple[FileChange, ...]:
+def _first_settings(folder: Folder, wish: OnboardingOptions) -> tuple[FileChange, ...]:
     """A `gddl.yaml` where there is none and its roots were given."""
     if not (wish.landing and wish.lake):
         return ()
@@ -106,11 +106,11 @@ def _absolute(root: str) -> str:
     return root if is_s3(root) else os.path.normpath(Path(root).absolute())
 
 
-def _facts(around: Surroundings, wish: Wish, settings: Settings) -> SourceFacts:
+def _facts(around: CliContext, wish: OnboardingOptions, settings: Settings) -> SourceFacts:
     if wish.connection:
         return Database(wish.connection, around.environ).read(wish.schemas, wish.tables)
     from airflow_gddl.onboarding.landing_files import Landing  # noqa: PLC0415 - needs pyarrow, which a database does not
-    from airflow_gddl.onboarding.landing_source import read_landing  # noqa: PLC0415 - as above
+    from airflow_gddl.onboarding.landing_source import read_landing  # noqa: PLC0415 - imported when needed
 
     root = _absolute(wish.landing) if wish.landing else settings.roots.landing
     facts = read_landing(Landing(root, around.environ), wish.schemas, wish.tables, around.now().timestamp())
@@ -123,14 +123,14 @@ def _facts(around: Surroundings, wish: Wish, settings: Settings) -> SourceFacts:
     return facts
 
 
-def _confirmed(around: Surroundings, wish: Wish) -> bool:
+def _confirmed(around: CliContext, wish: OnboardingOptions) -> bool:
     """What a person at a terminal answers, having seen the diff; no where nobody can be asked."""
     if wish.as_json or not around.screen.out.is_terminal:
         return False
     return typer.confirm("Write this?", default=False)
 
 
-def write_files(around: Surroundings, metadata: str, files: tuple[FileChange, ...]) -> None:
+def write_files(around: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
     """The memory of what was proposed comes last: if it is lost, values count as a person's, and nothing is undone."""
     root = _absolute(metadata)
     store = open_store(root, around.environ)
@@ -138,7 +138,7 @@ def write_files(around: Surroundings, metadata: str, files: tuple[FileChange, ..
         store.write(join(root, change.name), change.new.encode())
 
 
-def _records(around: Surroundings, files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> None:
+def _records(around: CliContext, files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> None:
     for record in records(files, plan, written=written):
         around.screen.record(record)
 

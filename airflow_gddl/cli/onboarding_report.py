@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, counted
 from airflow_gddl.onboarding.facts import Notice
-from airflow_gddl.onboarding.merging import Absent, Kept
+from airflow_gddl.onboarding.merging import Absent, KeptValue
 from airflow_gddl.onboarding.plan import OnboardingPlan
 from airflow_gddl.onboarding.remembering import FOLDER
 from airflow_gddl.onboarding.writing import FileChange
@@ -53,10 +53,10 @@ def shown(value: Any) -> str:
     return repr(value) if isinstance(value, Absent) else flow(value)
 
 
-def _show_kept(screen: Screen, kept: Sequence[Kept]) -> None:
+def _show_kept(screen: Screen, kept: Sequence[KeptValue]) -> None:
     if kept:
         screen.warn("kept as people wrote it:", "bold")
-        columns = [Column(title) for title in ("table", "field", "kept", "proposed", "because")]
+        columns = [ScreenColumn(title) for title in ("table", "field", "kept", "proposed", "because")]
         rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
         screen.table(columns, rows, error=True)
 
@@ -70,7 +70,7 @@ def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
             f"[{code}] {counted(len(found), 'table')}{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}",
             "yellow",
         )
-        columns = [Column("table"), Column("what")]
+        columns = [ScreenColumn("table"), ScreenColumn("what")]
         rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
         more = [["…", f"and {count(len(found) - _MOST)} more; --json lists all"]] if len(found) > _MOST else []
         screen.table(columns, [*rows, *more], error=True)

@@ -9,15 +9,16 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.catalog import Catalog
-from airflow_gddl.cli import exits, options, plan_view, problems, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import exits, options, plan_view, problems
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.contract.errors import GddlError, MetadataError
-from airflow_gddl.planning import AIRFLOW, MWAA, Limits, Metadata, make_plan
-from airflow_gddl.planning.limits import mwaa_limits
-from airflow_gddl.state.facts import TableRecord
-from airflow_gddl.state.reading import StateReader
+from airflow_gddl.metadata import Catalog
+from airflow_gddl.metadata.planning import AIRFLOW, MWAA, Metadata, PlatformLimits, make_plan
+from airflow_gddl.metadata.planning.limits import mwaa_limits
+from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.reading import StateReader
 
 _MwaaClass = Annotated[
     str, typer.Option("--mwaa-class", metavar="CLASS", help=f"Airflow on MWAA: {', '.join(MWAA)}. Default: your own.")
@@ -52,12 +53,12 @@ class _Asked:
     tasks: int | None
     emr_vcpus: int | None
 
-    def limits(self) -> Limits:
+    def limits(self) -> PlatformLimits:
         made = self._of_class() if self.mwaa_class else AIRFLOW
         named = {name: getattr(self, name) for name in ("schedulers", "triggers", "tasks", "emr_vcpus")}
         return replace(made, **{name: value for name, value in named.items() if value is not None})
 
-    def _of_class(self) -> Limits:
+    def _of_class(self) -> PlatformLimits:
         if self.mwaa_class not in MWAA:
             raise _wrong(f"--mwaa-class {self.mwaa_class!r} is none of AWS's classes", f"name one of {', '.join(MWAA)}")
         return mwaa_limits(self.mwaa_class, self.workers, self.schedulers)
@@ -118,7 +119,7 @@ def _planned(catalog: Catalog, records: Mapping[str, TableRecord], given: Mappin
     return made
 
 
-def _records(around: Surroundings, catalog: Catalog) -> Mapping[str, TableRecord]:
+def _records(around: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:
     """What is known of former runs; nothing where the lake can't be read, which is told."""
     now = around.now().timestamp()
     try:

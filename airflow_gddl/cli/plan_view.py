@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, counted, duration
 from airflow_gddl.contract.codec import plain
-from airflow_gddl.planning import Plan
-from airflow_gddl.planning.figures import Figure
-from airflow_gddl.planning.pools import PoolUse
+from airflow_gddl.metadata.planning import Plan
+from airflow_gddl.metadata.planning.figures import Figure
+from airflow_gddl.metadata.planning.pools import PoolUse
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"
@@ -58,7 +58,7 @@ def _tiers(screen: Screen, plan: Plan) -> None:
         )
         for tier in plan.tiers
     ]
-    columns = [Column(head, "right" if 1 <= number <= 5 else "left") for number, head in enumerate(heads)]
+    columns = [ScreenColumn(head, "right" if 1 <= number <= 5 else "left") for number, head in enumerate(heads)]
     screen.say("")
     screen.table(columns, rows)
 
@@ -66,7 +66,7 @@ def _tiers(screen: Screen, plan: Plan) -> None:
 def _table(screen: Screen, heads: Sequence[str], rows: list[list[Cell | str]]) -> None:
     screen.say("")
     last = len(heads) - 1
-    screen.table([Column(head, "right" if 0 < n < last else "left") for n, head in enumerate(heads)], rows)
+    screen.table([ScreenColumn(head, "right" if 0 < n < last else "left") for n, head in enumerate(heads)], rows)
 
 
 def _figure(figure: Figure) -> list[Cell | str]:

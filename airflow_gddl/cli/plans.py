@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.summary import answer, status
 from airflow_gddl.cli.text import count
 from airflow_gddl.contract.result import JobResult
@@ -16,8 +16,13 @@ _RIGHT = ("batch", "files", "bytes")
 
 def show_plans(screen: Screen, results: Sequence[JobResult]) -> None:
     """A row for each batch, or one for a table without any; below them the first files of each batch."""
-    columns = [Column("table"), Column("status"), Column("mode"), *(Column(title, "right") for title in _RIGHT)]
-    screen.table([*columns, Column("note")], [row for result in results for row in _rows(result)])
+    columns = [
+        ScreenColumn("table"),
+        ScreenColumn("status"),
+        ScreenColumn("mode"),
+        *(ScreenColumn(title, "right") for title in _RIGHT),
+    ]
+    screen.table([*columns, ScreenColumn("note")], [row for result in results for row in _rows(result)])
     for result in results:
         for batch in _batches(result):
             paths = batch["files"]

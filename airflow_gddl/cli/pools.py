@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import metadata as catalogs
-from airflow_gddl.cli import options, surroundings
-from airflow_gddl.topology import pipelines
-from airflow_gddl.topology import pools as pools_of
+from airflow_gddl.cli import options
+from airflow_gddl.metadata.topology import pipelines
+from airflow_gddl.metadata.topology import pools as pools_of
 
 
 def pools(ctx: typer.Context, *, metadata: options.Metadata = "metadata") -> None:

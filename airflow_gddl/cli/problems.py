@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 
 if TYPE_CHECKING:
-    from airflow_gddl.catalog import Problem
+    from airflow_gddl.metadata import Problem
 
-_COLUMNS = (Column("where"), Column("table"), Column("field"), Column("value"), Column("problem"), Column("remedy"))
+_COLUMNS = (
+    ScreenColumn("where"),
+    ScreenColumn("table"),
+    ScreenColumn("field"),
+    ScreenColumn("value"),
+    ScreenColumn("problem"),
+    ScreenColumn("remedy"),
+)
 
 
 def show(screen: Screen, problems: Sequence[Problem], *, error: bool) -> None:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import options, summary, surroundings
-from airflow_gddl.cli.carrying_out import carry_out, show_counts
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import options, summary
+from airflow_gddl.cli.execution import carry_out, show_counts
 from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import count

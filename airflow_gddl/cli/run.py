@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import options, summary, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import options, summary
 from airflow_gddl.cli.continuous import keep
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.plans import show_plans

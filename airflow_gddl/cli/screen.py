@@ -32,7 +32,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class ScreenColumn:
     """A heading; numbers stand on the right.
 
     Attributes:
@@ -80,7 +80,9 @@ class Screen:
         """Empty the terminal; a file or a pipe is left as it is."""
         self.out.clear()
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], *, error: bool = False) -> None:
+    def table(
+        self, columns: Sequence[ScreenColumn], rows: Iterable[Sequence[Cell | str]], *, error: bool = False
+    ) -> None:
         """A table on standard output, or on standard error; a terminal that is too narrow is told what is left out."""
         console = self.err if error else self.out
         shown = [[_text(cell) for cell in row] for row in rows]
@@ -104,7 +106,7 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
-def _kept(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
+def _kept(columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
     """Numbers of the columns that fit: those in which nothing stands go first, then those that can be spared."""
     widths = [cell_len(column.title) for column in columns]
     blank = [number > 0 for number in range(len(columns))]

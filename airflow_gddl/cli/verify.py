@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import exits, options, summary, surroundings
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import exits, options, summary
 from airflow_gddl.cli.job import Done, Request, perform
 from airflow_gddl.contract.checks import CONNECTION_NAME
 from airflow_gddl.contract.errors import MetadataError

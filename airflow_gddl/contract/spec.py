@@ -1,6 +1,6 @@
 """What a metadata row says, and what a job is told: frozen, standard library only.
 
-pydantic validates these same classes where it is installed (`airflow_gddl.catalog`), so there is one definition.
+pydantic validates these same classes where it is installed (`airflow_gddl.metadata`), so there is one definition.
 Field docstrings become the descriptions of the generated JSON Schema.
 """
 

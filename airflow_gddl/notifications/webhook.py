@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier, Context
 
-from airflow_gddl import capabilities
+from airflow_gddl import version_compat as capabilities
 
 _TIMEOUT = 15
 _LONGEST = 3000

@@ -147,7 +147,7 @@ def _rows(connection: Any, query: str, schema: str) -> list[Any]:
 
 def _rows_or_none(connection: Any, query: str, schema: str) -> list[Any]:
     """Nothing where the schema of figures is switched off, or closed to this user."""
-    import sqlalchemy as sa  # noqa: PLC0415 - as above
+    import sqlalchemy as sa  # noqa: PLC0415 - imported when needed
 
     try:
         return _rows(connection, query, schema)

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import FileFormat, FileKind, is_temporary
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Found, Store, open_store
-from airflow_gddl.stores.streams import opened
+from airflow_gddl.runtime.stores import ListedFile, Store, open_store
+from airflow_gddl.runtime.stores.streams import opened
 
 MOST_FOOTERS = 25
 """Of each kind and table; more of them tell nothing new."""
@@ -167,7 +167,7 @@ class Landing:
                 continue
 
 
-def _data_file(table: str, below: str, found: Found) -> Iterator[tuple[str, LandedName]]:
+def _data_file(table: str, below: str, found: ListedFile) -> Iterator[tuple[str, LandedName]]:
     known = None if not below or is_temporary(below) else classify(below)
     if known is not None:
         kind, form, order = known

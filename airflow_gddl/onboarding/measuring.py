@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from airflow_gddl.devtools.simulate.source import propose_keys
 from airflow_gddl.onboarding.facts import MEASURED, KeyFact
 from airflow_gddl.onboarding.landing_files import Landing, TableFolder
 from airflow_gddl.onboarding.landing_rules import is_time, key_candidates
-from airflow_gddl.simulate.source import propose_keys
 
 MOST_ROWS = 2_000_000
 """A larger full load is not measured: a part of it proves nothing."""

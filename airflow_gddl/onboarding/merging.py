@@ -44,7 +44,7 @@ class Present:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ProposedChange:
     """One value to write, or to take out. `field` is a path, or `keys`; `old` and `new` may be `ABSENT`."""
 
     table: str
@@ -55,7 +55,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptValue:
     """A person's value that the proposal differs from."""
 
     table: str
@@ -84,8 +84,8 @@ class Merged:
     """What is to be written, what is left as people have it, and what is to be remembered of each table."""
 
     rows: tuple[NewRow, ...] = ()
-    changes: tuple[Change, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    changes: tuple[ProposedChange, ...] = ()
+    kept: tuple[KeptValue, ...] = ()
     remembered: tuple[Proposal, ...] = ()
 
 
@@ -99,14 +99,14 @@ def merge(before: Proposal | None, present: Present | NewRow, today: Proposal) -
     if isinstance(present, NewRow) and before is None:
         return _new(present, today)
     if isinstance(present, NewRow):
-        kept_out = Kept(table=today.table, field="table", value=ABSENT, proposed=today.table)
+        kept_out = KeptValue(table=today.table, field="table", value=ABSENT, proposed=today.table)
         return Merged(kept=(kept_out,), remembered=() if before is None else (before,))
     if present.keys:
         today = _keyed(today)
-    changes: list[Change] = []
-    kept: list[Kept] = []
+    changes: list[ProposedChange] = []
+    kept: list[KeptValue] = []
     for step in (*_fields(before, present, today), *_keys(before, present, today)):
-        (changes if isinstance(step, Change) else kept).append(step)  # type: ignore[arg-type] # by its class
+        (changes if isinstance(step, ProposedChange) else kept).append(step)  # type: ignore[arg-type] # by its class
     return Merged(changes=tuple(changes), kept=tuple(kept), remembered=(_remembered(before, present, today),))
 
 
@@ -114,7 +114,7 @@ def _new(row: NewRow, today: Proposal) -> Merged:
     if row.named is None:
         return Merged(rows=(row,), remembered=(today,))
     today = _keyed(today) if row.named else today
-    kept = Kept(
+    kept = KeptValue(
         table=today.table, field="keys", value=row.named, proposed=today.keys, evidence=today.evidence.get("keys", "")
     )
     return Merged(
@@ -153,7 +153,7 @@ def _written(keys: tuple[str, ...] | None) -> Any:
     return ABSENT if keys is None else keys
 
 
-def _fields(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:
+def _fields(before: Proposal | None, present: Present, today: Proposal) -> Iterator[ProposedChange | KeptValue]:
     base: Mapping[str, Any] = {} if before is None else before.fields
     for name in dict.fromkeys((*today.fields, *base)):
         if not _is_proposed(name, before, present):
@@ -167,26 +167,28 @@ def _is_proposed(name: str, before: Proposal | None, present: Present) -> bool:
     return before is not None if name == "enabled" else name not in present.fixed
 
 
-def _keys(before: Proposal | None, present: Present, today: Proposal) -> Iterator[Change | Kept]:
+def _keys(before: Proposal | None, present: Present, today: Proposal) -> Iterator[ProposedChange | KeptValue]:
     mine, new = _written(present.keys), today.keys
     base = ABSENT if before is None else _written(before.keys)
     if not new:
         return  # that nothing was found takes no key away
     if not present.keys_here and mine != new:
-        yield Kept(table=today.table, field="keys", value=mine, proposed=new, evidence=today.evidence.get("keys", ""))
+        yield KeptValue(
+            table=today.table, field="keys", value=mine, proposed=new, evidence=today.evidence.get("keys", "")
+        )
         return
     yield from _step(today, "keys", (base, mine, new))
 
 
-def _step(today: Proposal, name: str, values: tuple[Any, Any, Any]) -> Iterator[Change | Kept]:
+def _step(today: Proposal, name: str, values: tuple[Any, Any, Any]) -> Iterator[ProposedChange | KeptValue]:
     base, mine, new = values
     evidence = today.evidence.get(name, "")
     if _same(mine, new):
         return
     if _same(mine, base):
-        yield Change(table=today.table, field=name, old=mine, new=new, evidence=evidence)
+        yield ProposedChange(table=today.table, field=name, old=mine, new=new, evidence=evidence)
     else:
-        yield Kept(table=today.table, field=name, value=mine, proposed=new, evidence=evidence)
+        yield KeptValue(table=today.table, field=name, value=mine, proposed=new, evidence=evidence)
 
 
 def _same(one: Any, other: Any) -> bool:

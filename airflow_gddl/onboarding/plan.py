@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_gddl.catalog.folder import Folder
-from airflow_gddl.catalog.loading import Catalog, load_folder
-from airflow_gddl.catalog.problems import Problem, show_name
-from airflow_gddl.catalog.settings import Settings
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.loading import Catalog, load_folder
+from airflow_gddl.metadata.problems import Problem, show_name
+from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.onboarding.facts import Notice, SourceFacts, TableFacts
-from airflow_gddl.onboarding.merging import Absent, Change, Kept, Merged, NewRow, merge
+from airflow_gddl.onboarding.merging import Absent, KeptValue, Merged, NewRow, ProposedChange, merge
 from airflow_gddl.onboarding.present import SourceFiles, read_files
 from airflow_gddl.onboarding.rules import Bounds, Proposal, dropped, kept_key, propose
 from airflow_gddl.onboarding.writing import FileChange, write_out
@@ -167,8 +167,8 @@ def _rekeyed(merged: Merged) -> Iterable[Notice]:
 
 def _all(merges: Iterable[Merged]) -> Merged:
     rows: list[NewRow] = []
-    changes: list[Change] = []
-    kept: list[Kept] = []
+    changes: list[ProposedChange] = []
+    kept: list[KeptValue] = []
     remembered: list[Proposal] = []
     for one in merges:
         rows += one.rows

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_gddl.catalog import reading
-from airflow_gddl.catalog.folder import Folder
-from airflow_gddl.catalog.keys import Keys, KeysEntry, read_keys
-from airflow_gddl.catalog.problems import Problem
-from airflow_gddl.catalog.settings import Settings
-from airflow_gddl.catalog.table_files import table_files
-from airflow_gddl.catalog.values import DocumentError
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.metadata import reading
+from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.keys import Keys, KeysEntry, read_keys
+from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.settings import Settings
+from airflow_gddl.metadata.table_files import table_files
+from airflow_gddl.metadata.values import DocumentError
 from airflow_gddl.onboarding import remembering
 from airflow_gddl.onboarding.merging import Present
 from airflow_gddl.onboarding.rules import Proposal

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.catalog import yaml_file
-from airflow_gddl.catalog.values import DocumentError
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.metadata import yaml_file
+from airflow_gddl.metadata.values import DocumentError
 from airflow_gddl.onboarding import remembering
-from airflow_gddl.onboarding.merging import Absent, Change, Merged, NewRow
+from airflow_gddl.onboarding.merging import Absent, Merged, NewRow, ProposedChange
 from airflow_gddl.onboarding.present import SourceFiles
 from airflow_gddl.onboarding.rules import Proposal
 from airflow_gddl.onboarding.yaml_text import Path, UneditableError, YamlText
@@ -156,7 +156,7 @@ def _removing_empty(value: Any, path: Path) -> None:
     del value[path[-1]]
 
 
-def _renewing(name: str, change: Change, before: Proposal | None) -> Edit:
+def _renewing(name: str, change: ProposedChange, before: Proposal | None) -> Edit:
     def edit(text: YamlText, value: Any) -> None:
         text.set(("keys", name), change.new)
         text.remark(("keys", name), "" if before is None else before.evidence.get("keys", ""), change.evidence)

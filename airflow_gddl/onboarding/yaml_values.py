@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_gddl.catalog import yaml_file
+from airflow_gddl.metadata import yaml_file
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.$-]*")
 # Text to the catalog, but not to every reader of YAML 1.1.

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.alerting import tell
-from airflow_gddl.announcing import add_events
-from airflow_gddl.capabilities import AirflowException
 from airflow_gddl.cli.selection import in_order
+from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.contract.standing import StandingOrder
-from airflow_gddl.keepers import Kept, alert_of, keeping_of
-from airflow_gddl.landing.asked import Asked, from_params
-from airflow_gddl.landing.hint_book import HintBook
-from airflow_gddl.landing.keeping import Keeping
-from airflow_gddl.landing.loading import Loading, Order
-from airflow_gddl.landing.observing import Question, observe
+from airflow_gddl.notifications.alerting import tell
+from airflow_gddl.operators.asset_events import add_events
+from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, alert_of, keeping_of
 from airflow_gddl.operators.execution import Task, begun_of, document_of
 from airflow_gddl.operators.reporting import Reporter, explained, summary
-from airflow_gddl.runners.base import JobOutcome
-from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
+from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
+from airflow_gddl.runtime.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
+from airflow_gddl.runtime.runners.base import JobOutcome
+from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.triggers.tables import utc_now
+from airflow_gddl.version_compat import AirflowException
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.continuous import GddlContinuousOperator
@@ -65,7 +65,7 @@ class _Execution(Task):
         keeping = self._keeping()
         runner = self.runner(tick=keeping.tick)
         if self.begun is None:
-            keeping.standing.put(StandingOrder(tables=self.document.specs, tiers=self.document.tiers))
+            keeping.standing.put(DesiredState(tables=self.document.specs, tiers=self.document.tiers))
         job = self._job(keeping.standing.folder)
         try:
             outcome = runner.run(job, keeping)
@@ -80,14 +80,14 @@ class _Execution(Task):
             runner.settle()
         return self._ended(keeping, outcome)
 
-    def load(self, asked: Asked) -> dict[str, Any]:
+    def load(self, asked: RunRequestForm) -> dict[str, Any]:
         """What this run was asked for, in ordinary jobs."""
         run = self.context["run_id"]
         work = observe(self.document, Question(run=run, now=utc_now(), asked=asked), self.environ)
         book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
         results = []
         for stage in _STAGES:
-            order = Order(
+            order = LoadRequest(
                 document=self.document,
                 work=work,
                 stage=stage,
@@ -108,7 +108,7 @@ class _Execution(Task):
         add_events(self.context, self.operator.pipeline, book.finish("increments", run))
         return summary(results)
 
-    def _ended(self, keeping: Keeping, outcome: JobOutcome) -> dict[str, Any]:
+    def _ended(self, keeping: ContinuousJobMonitor, outcome: JobOutcome) -> dict[str, Any]:
         tell(self.context, self.document, self.operator.log, self.environ)
         results = list(keeping.last.values())
         counts = summary(results)
@@ -123,16 +123,16 @@ class _Execution(Task):
         add_events(self.context, self.operator.pipeline, pending)
         return counts
 
-    def _kept(self) -> Kept:
+    def _kept(self) -> MonitoredPipeline:
         operator = self.operator
-        return Kept(
+        return MonitoredPipeline(
             metadata=operator.metadata,
             pipeline=operator.pipeline,
             run=self.context["run_id"],
             task=operator.task_id,
         )
 
-    def _keeping(self) -> Keeping:
+    def _keeping(self) -> ContinuousJobMonitor:
         kept = self._kept()
         alert = alert_of(kept, self.context, self.operator.log, self.environ)
         return keeping_of(kept, self.document, self.environ, self._reporter(), alert)

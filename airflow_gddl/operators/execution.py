@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.alerting import tell
-from airflow_gddl.announcing import add_events
-from airflow_gddl.capabilities import AirflowException, AirflowFailException, AirflowSkipException
-from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
-from airflow_gddl.keepers import Kept
-from airflow_gddl.landing.hint_book import HintBook
-from airflow_gddl.landing.loading import Loading, Order
-from airflow_gddl.landing.observing import Question, observe
-from airflow_gddl.landing.work import Work
+from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.notifications.alerting import tell
+from airflow_gddl.operators.asset_events import add_events
+from airflow_gddl.operators.continuous_monitor import MonitoredPipeline
 from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.reporting import Reporter, explained, summary
-from airflow_gddl.runners.attempts import TaskKey
-from airflow_gddl.runners.base import Runner, Waiting
-from airflow_gddl.runners.child import nothing
-from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
-from airflow_gddl.runners.remote import RemoteRunner
-from airflow_gddl.snapshot import PipelineDocument
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
+from airflow_gddl.runtime.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.runners.attempts import TaskKey
+from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
+from airflow_gddl.runtime.runners.child import nothing
+from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from airflow_gddl.triggers.tables import utc_now
+from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.jobs import JobOperator
@@ -114,7 +114,7 @@ class Task:
             command=configuration.job_command(),
             environ=self.environ,
             own=self.document.runner_settings,
-            errand=Errand(task=key, roots=self.document.roots, patient=patient, since=since),
+            errand=SubmissionContext(task=key, roots=self.document.roots, patient=patient, since=since),
             connections=FromAirflow(),
             tick=tick,
         )
@@ -127,7 +127,7 @@ class Task:
         since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
         return Begun(tables=tuple(tables), since=since, of_try=self.context["ti"].try_number)
 
-    def wait(self, begun: Begun, runner: Runner, run: Waiting, kept: Kept | None = None) -> None:
+    def wait(self, begun: Begun, runner: Runner, run: WaitPolicy, kept: MonitoredPipeline | None = None) -> None:
         """Leave it to the triggerer; nothing of this process is needed to go on."""
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} left a run to wait for")
@@ -203,14 +203,14 @@ class _Execution(Task):
         if late:
             loading.load(runner, late, marks)
 
-    def _order(self) -> Order:
+    def _order(self) -> LoadRequest:
         operator, context = self.operator, self.context
         answer = context["ti"].xcom_pull(task_ids=operator.sensor)
         if not answer:
             raise AirflowFailException(f"{operator.sensor} gave no answer; clear it to look again")
-        return Order(
+        return LoadRequest(
             document=self.document,
-            work=decode(Work, answer),
+            work=decode(PipelineWork, answer),
             stage=operator.stage,
             run=context["run_id"],
             job_id=self.job_id(operator.task_id),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from airflow.sdk import BaseOperator, Context
 
 from airflow_gddl.assets import alias_of
-from airflow_gddl.links import AssetsLink, JobLogLink
+from airflow_gddl.links.jobs import AssetsLink, JobLogLink
 
 
 class JobOperator(BaseOperator):

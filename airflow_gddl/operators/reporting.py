@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from airflow_gddl.announcing import extra_of
-from airflow_gddl.capabilities import gauge
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.runners.base import ProgressEvent
+from airflow_gddl.operators.asset_events import extra_of
+from airflow_gddl.runtime.runners.base import ProgressEvent
+from airflow_gddl.version_compat import gauge
 
 SHOWN = 20
 _KEPT = 200

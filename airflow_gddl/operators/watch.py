@@ -26,10 +26,10 @@ class GddlWatchOperator(BaseOperator):
         Raises:
             AirflowException: the lake or the metadata can't be read.
         """
-        from airflow_gddl import configuration  # noqa: PLC0415 - only a task that runs needs the rest
-        from airflow_gddl.alerting import watch  # noqa: PLC0415 - as above
-        from airflow_gddl.capabilities import AirflowException  # noqa: PLC0415 - as above
-        from airflow_gddl.contract.errors import GddlError  # noqa: PLC0415 - as above
+        from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.contract.errors import GddlError  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.notifications.alerting import watch  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.version_compat import AirflowException  # noqa: PLC0415 - imported when needed
 
         serving = configuration.snapshot(self.metadata)
         directory = serving.directory()

@@ -52,7 +52,7 @@ def _may(user: Any, method: Any, entity: DagAccessEntity | None, dag_id: str | N
 def _teams(dag_ids: set[str]) -> dict[str, str | None]:
     """The teams of DAGs, where Airflow is told to have any."""
     from airflow.configuration import conf  # noqa: PLC0415 - only the API server comes here
-    from airflow.models.dag import DagModel  # noqa: PLC0415 - as above
+    from airflow.models.dag import DagModel  # noqa: PLC0415 - imported when needed
 
     lookup = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)
     if lookup is None or not conf.getboolean("core", "multi_team", fallback=False):

@@ -17,12 +17,13 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.page import access, answers, detail
+from airflow_gddl.page import access, detail
+from airflow_gddl.page import responses as answers
 from airflow_gddl.page.access import GetUserDep
-from airflow_gddl.page.answers import Page
+from airflow_gddl.page.responses import Page
 from airflow_gddl.page.source import Board, PageSource
-from airflow_gddl.state.board import Order, Standing, Wish
-from airflow_gddl.state.judging import State
+from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
+from airflow_gddl.runtime.state.judging import State
 
 STATIC = Path(__file__).with_name("static")
 # Nothing from elsewhere, nothing inline; only Airflow's own UI may frame it.
@@ -51,8 +52,8 @@ class ListQuery(BaseModel):
     page: int = Field(1, ge=1)
     size: int = Field(50, ge=1, le=200)
 
-    def wish(self) -> Wish:
-        return Wish(
+    def wish(self) -> TableQuery:
+        return TableQuery(
             search=self.search,
             states=tuple(self.state),
             sources=tuple(self.source),
@@ -93,7 +94,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         return detail.in_lake(board, roots, one, data=access.may_read_data(user, one.row.dag_id))
 
 
-def _seen(board: Board, user: Any) -> list[Standing]:
+def _seen(board: Board, user: Any) -> list[BoardRow]:
     """The tables that the user may see: those whose DAG they may read."""
     dag_ids = {one.row.dag_id for one in board.standings if one.row.dag_id is not None}
     allowed = access.readable(user, dag_ids)
@@ -101,7 +102,7 @@ def _seen(board: Board, user: Any) -> list[Standing]:
     return [one for one in board.standings if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
 
 
-def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, Standing]:
+def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, BoardRow]:
     """The one answer for tables that aren't there and those that the user may not see."""
     board = source.board()
     one = board.of(name)

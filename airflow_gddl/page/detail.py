@@ -8,18 +8,19 @@ from typing import Any
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.page import answers, delta, ledger
+from airflow_gddl.page import delta, ledger
+from airflow_gddl.page import responses as answers
 from airflow_gddl.page.source import Board
-from airflow_gddl.state.board import Standing, Wish
-from airflow_gddl.state.records import read_records
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.state.board import BoardRow, TableQuery
+from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.runtime.stores import open_store
 
 _RUNS, _FILES, _SAMPLES = 300, 100, 50
 
 
-def about(board: Board, roots: Roots, one: Standing) -> dict[str, Any]:
+def about(board: Board, roots: Roots, one: BoardRow) -> dict[str, Any]:
     """Its row of the list, and its runs; what can't be read is told in `troubles`."""
-    shown = answers.table_list(board, [one], Wish(), answers.Page())
+    shown = answers.table_list(board, [one], TableQuery(), answers.Page())
     facts = one.record.facts if one.record is not None else ()
     troubles = list(shown["troubles"])
     try:
@@ -33,7 +34,7 @@ def about(board: Board, roots: Roots, one: Standing) -> dict[str, Any]:
     return {"now": board.now, "table": shown["rows"][0], "troubles": troubles, **runs}
 
 
-def in_lake(board: Board, roots: Roots, one: Standing, *, data: bool) -> dict[str, Any]:
+def in_lake(board: Board, roots: Roots, one: BoardRow, *, data: bool) -> dict[str, Any]:
     """Schema, versions, files and quarantine; each part is told, or why it can't be.
 
     Args:

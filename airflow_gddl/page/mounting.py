@@ -26,7 +26,7 @@ class PageApp:
     def _built(self) -> Any:
         with self._lock:
             if self._app is None:
-                from airflow_gddl import configuration  # noqa: PLC0415 - see the module
+                from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
                 from airflow_gddl.page.app import build_app  # noqa: PLC0415 - see the module
                 from airflow_gddl.page.source import PageSource  # noqa: PLC0415 - see the module
 

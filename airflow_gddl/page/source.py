@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.snapshot import Directory, Snapshot
-from airflow_gddl.state.board import Standing, standings
-from airflow_gddl.state.reading import StateReader, Trouble
+from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot
+from airflow_gddl.runtime.state.board import BoardRow, standings
+from airflow_gddl.runtime.state.reading import StateReader, Trouble
 
 PATIENCE = 3.0
 
@@ -25,13 +25,13 @@ class Board:
         environ: tells how S3 is reached.
     """
 
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[BoardRow, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     roots: Roots | None = None
     now: float = 0.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def of(self, table: str) -> Standing | None:
+    def of(self, table: str) -> BoardRow | None:
         """Only what the metadata names is ever found."""
         return next((one for one in self.standings if one.row.table == table), None)
 
@@ -47,7 +47,7 @@ class PageSource:
         patience: seconds for which a board serves.
     """
 
-    snapshot: Callable[[], Snapshot]
+    snapshot: Callable[[], MetadataSnapshot]
     environ_of: Callable[[Directory], Mapping[str, str]] = lambda _: os.environ
     clock: Callable[[], float] = time.time
     patience: float = PATIENCE

@@ -45,8 +45,8 @@ def create_missing_pools() -> list[str]:
     from airflow.models.pool import Pool  # noqa: PLC0415 - as said above
     from airflow.utils.session import create_session  # noqa: PLC0415 - as said above
 
-    from airflow_gddl import configuration  # noqa: PLC0415 - as said above
-    from airflow_gddl.topology import pools  # noqa: PLC0415 - as said above
+    from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.metadata.topology import pools  # noqa: PLC0415 - imported when needed
 
     place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
     wanted = pools(configuration.snapshot(place).pipelines())

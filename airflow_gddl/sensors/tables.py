@@ -10,7 +10,7 @@ from airflow.triggers.base import StartTriggerArgs
 
 from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
-from airflow_gddl.capabilities import STARTS_FROM_TRIGGER
+from airflow_gddl.version_compat import STARTS_FROM_TRIGGER
 
 _TRIGGER = "airflow_gddl.triggers.tables.GddlTablesTrigger"
 
@@ -63,13 +63,13 @@ class GddlTablesSensor(BaseSensorOperator):
             DownstreamTasksSkipped: the task succeeded, and there is nothing for initial_load.
             AirflowSkipException, AirflowException, AirflowFailException.
         """
-        from airflow_gddl.sensors import answer  # noqa: PLC0415 - see the class
+        from airflow_gddl.sensors import decision as answer  # noqa: PLC0415 - imported when needed
 
         answer.answer(self, context, event)
 
     def poke(self, context: Context) -> bool:
         """For `airflow tasks test` and the like: whether any table has work now."""
-        from airflow_gddl.sensors import answer  # noqa: PLC0415 - see the class
+        from airflow_gddl.sensors import decision as answer  # noqa: PLC0415 - imported when needed
 
         return answer.look_here(self, context).is_some
 

@@ -11,8 +11,8 @@ from asgiref.sync import sync_to_async
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.landing.looking import Look, look
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.landing.polling import Poll, look
+from airflow_gddl.runtime.stores import open_store
 
 
 class GddlFilesTrigger(BaseEventTrigger):
@@ -48,7 +48,7 @@ class GddlFilesTrigger(BaseEventTrigger):
                     yield TriggerEvent({"tables": changed})
             before = now or before
 
-    async def _look(self) -> dict[str, Look] | None:
+    async def _look(self) -> dict[str, Poll] | None:
         try:
             store = open_store(self.landing, configuration.environ_for(self.landing, aws_conn_id=self.aws_conn_id))
             return await sync_to_async(look, thread_sensitive=False)(store, self.landing, self.tables)

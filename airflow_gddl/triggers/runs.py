@@ -13,20 +13,20 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
 from airflow_gddl import configuration
-from airflow_gddl.capabilities import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
-from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.desired_state import stop_path
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import standing_folder
-from airflow_gddl.contract.standing import stop_path
-from airflow_gddl.keepers import Kept, RemoteKeeper
-from airflow_gddl.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runners.base import Waiting
-from airflow_gddl.runners.pace import Pace
-from airflow_gddl.runners.platform import Platform, Sight
-from airflow_gddl.runners.registry import make_platform
-from airflow_gddl.runners.remote import cancel, seen
-from airflow_gddl.stores import open_store
+from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
+from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runtime.runners.base import WaitPolicy
+from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.platform import Platform, RunStatus
+from airflow_gddl.runtime.runners.registry import make_platform
+from airflow_gddl.runtime.runners.remote import cancel, seen
+from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
 KEPT_EVERY = 10.0
 """Seconds between two looks after the tables of a job that goes on; at its run it is looked ever less often."""
@@ -50,10 +50,10 @@ class Watch:
     settings: Mapping[str, Any]
     lake: str
     task: TaskKey
-    run: Waiting
+    run: WaitPolicy
     begun: Mapping[str, Any]
     aws_conn_id: str = ""
-    kept: Kept | None = None
+    kept: MonitoredPipeline | None = None
 
 
 class GddlRunTrigger(BaseTrigger):
@@ -103,7 +103,7 @@ class GddlRunTrigger(BaseTrigger):
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
         first, told = configuration.number("run_poll_seconds"), False
         keeper = self._keeper()
-        for pause in Pace.of_runs(first).pauses():
+        for pause in PollInterval.of_runs(first).pauses():
             sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
             if sight is not None and sight.has_ended:
                 return sight.state
@@ -113,7 +113,7 @@ class GddlRunTrigger(BaseTrigger):
             await self._rest(pause, keeper)
         raise AssertionError("pauses have no end")
 
-    async def _rest(self, seconds: float, keeper: RemoteKeeper | None) -> None:
+    async def _rest(self, seconds: float, keeper: RemoteJobMonitor | None) -> None:
         """Until the next look; a job that goes on is kept meanwhile."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0:
@@ -121,7 +121,7 @@ class GddlRunTrigger(BaseTrigger):
                 await sync_to_async(keeper.tick, thread_sensitive=False)()
             await asyncio.sleep(left if keeper is None else min(left, KEPT_EVERY))
 
-    def _look(self, platform: Platform) -> Sight | None:
+    def _look(self, platform: Platform) -> RunStatus | None:
         """Null when the platform is silent: the run goes on without being watched."""
         handle = self._watch.run.handle
         try:
@@ -133,14 +133,14 @@ class GddlRunTrigger(BaseTrigger):
             self.log.info("run %s is started again: %s", handle.run, sight.message)
         return sight
 
-    def _keeper(self) -> RemoteKeeper | None:
+    def _keeper(self) -> RemoteJobMonitor | None:
         watch, kept = self._watch, self._watch.kept
         if kept is None:
             return None
         run = {"dag_id": kept.pipeline, "run_id": kept.run}
         task = self.task_instance
         context: Any = {"run_id": kept.run, "dag_run": run, "ti": task, "task_instance": task, "params": {}}
-        return RemoteKeeper(kept, watch.lake, self._environ(), self.log, context)
+        return RemoteJobMonitor(kept, watch.lake, self._environ(), self.log, context)
 
     def _environ(self) -> Mapping[str, str]:
         return configuration.environ_for(self._watch.lake, aws_conn_id=self._watch.aws_conn_id)

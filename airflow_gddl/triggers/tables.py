@@ -15,16 +15,16 @@ from asgiref.sync import sync_to_async
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.landing.asked import from_params
-from airflow_gddl.landing.observing import Question, observe
-from airflow_gddl.landing.work import Work
+from airflow_gddl.runtime.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.run_request import from_params
+from airflow_gddl.runtime.landing.work import PipelineWork
 
 LOOK_ON_WORKER = {"look": "on_worker"}
 """Payload when this machine has no metadata of the pipeline: the task looks for itself."""
 _FAILURES_BORNE = 3
 
 
-def look_once(metadata: str, dag_id: str, question: Question) -> Work | None:
+def look_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | None:
     """A look at the pipeline as the metadata has it now; None when it has no such pipeline. Blocks.
 
     Raises:
@@ -44,8 +44,8 @@ def utc_now() -> str:
 class GddlTablesTrigger(BaseTrigger):
     """Looks once; with `forever` again and again.
 
-    The event's payload is a `Work` in plain data. When nothing has work, the task ends here, skipped, and no worker is
-    bothered.
+    The event's payload is a `PipelineWork` in plain data. When nothing has work, the task ends here, skipped, without a
+    worker.
 
     Args:
         metadata: folder or `s3://` URL.
@@ -102,7 +102,7 @@ class GddlTablesTrigger(BaseTrigger):
             since = {table: question.since.get(table, moment) for table, moment in first.items()}
             question = replace(question, now=utc_now(), since=since)
 
-    def _look(self, question: Question) -> Work | None:
+    def _look(self, question: Question) -> PipelineWork | None:
         """A look that bears a store which is silent for a moment."""
         for tried in range(1, _FAILURES_BORNE):
             try:

@@ -12,9 +12,9 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from spark_jobs.dialects.registry import dialect_of
-from spark_jobs.discovery import Place, glance, next_glance
-from spark_jobs.runtime import Clock
-from spark_jobs.storage import Storage
+from spark_jobs.discovery.listing import LandingLocation, glance, next_glance
+from spark_jobs.job.runtime import Clock
+from spark_jobs.storage.objects import Storage
 
 _AT_ONCE = 8
 _LOG = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class ListedFiles:
     def _look(self, folder: _Folder) -> bool:
         """Whether a file came or changed since the last look; true also where the folder can't be listed."""
         try:
-            place = Place(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
+            place = LandingLocation(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
             found = list(glance(place, folder.newest, self._clock()))
             folder.newest = next_glance(place, found, folder.newest, self._clock())
         except GddlError as error:  # the table's run meets it again, and tells

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.continuous.agenda import BATCHES_A_TURN, Agenda, is_busy
-from spark_jobs.continuous.crew import Crew
-from spark_jobs.continuous.orders import Orders, Stop
+from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
+from spark_jobs.continuous.executor_pools import ExecutorPools
+from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule, is_busy
 from spark_jobs.continuous.streams import FileStream, open_streams
-from spark_jobs.job import Show, unreachable
-from spark_jobs.runtime import Runtime
-from spark_jobs.table_job import TableOutcome, not_begun
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.table_job import TableOutcome, not_begun
+from spark_jobs.job.tables import Show, unreachable
 
 _LONGEST_WAIT = 1.0
 _BUSY_WAIT = 0.1
 
 OpenStreams = Callable[[JobSpec, Runtime, Callable[[], None]], FileStream]
-OpenCrew = Callable[[JobSpec, Runtime, Callable[[], None]], Crew]
+OpenCrew = Callable[[JobSpec, Runtime, Callable[[], None]], ExecutorPools]
 
 
 def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> list[TableOutcome]:
@@ -63,34 +63,34 @@ class Loop:
     stop: Stop
     now: Callable[[], float] = time.monotonic
     streams: OpenStreams = open_streams
-    crew_of: OpenCrew = Crew
+    crew_of: OpenCrew = ExecutorPools
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
-    agenda: Agenda = field(default_factory=Agenda)
+    schedule: Schedule = field(default_factory=Schedule)
 
     def run(self) -> list[TableOutcome]:
         self.job = turns_of(self.job)
-        orders = Orders(self.job, self.runtime.storage, self.stop, self.now)
+        orders = DesiredStateReader(self.job, self.runtime.storage, self.stop, self.now)
         ends = self._ends()
         self.stream = self.streams(self.job, self.runtime, self.stop.wake)
-        self.crew = self.crew_of(self.job, self.runtime, self.stop.wake)
+        self.executor_pools = self.crew_of(self.job, self.runtime, self.stop.wake)
         try:
             self._follow()
             while not self.stop.is_asked:
                 if orders.look():
                     self._changed(orders.job)
                 self._hear()
-                self.crew.start(self.agenda.begin(self.now()))
+                self.executor_pools.start(self.schedule.begin(self.now()))
                 self._rest(ends)
                 self._collect()
                 if self.now() >= ends:
                     self.stop.ask("its time is over")
-            self.crew.drop()
-            while self.crew.is_busy:
+            self.executor_pools.drop()
+            while self.executor_pools.is_busy:
                 self._wait(_BUSY_WAIT)
                 self._collect()
         finally:
             self.stream.close()
-            self.crew.close()
+            self.executor_pools.close()
         return list(self.outcomes.values())
 
     def _hear(self) -> None:
@@ -100,7 +100,7 @@ class Loop:
         """
         if (fault := self.runtime.spark.end) is not None:
             raise fault
-        self.agenda.news(self.stream.news())
+        self.schedule.news(self.stream.news())
         self.stop.listen_again()  # a stream that ended may have started another Spark
 
     def _ends(self) -> float:
@@ -109,10 +109,10 @@ class Loop:
         return float("inf") if seconds is None else self.now() + seconds
 
     def _follow(self) -> None:
-        self.agenda.keep(self.job.tables, self.now())
+        self.schedule.keep(self.job.tables, self.now())
         self.stream.follow(self.job.tables)
         self.stop.listen_again()
-        self.outcomes = {name: found for name, found in self.outcomes.items() if self.agenda.keeps(name)}
+        self.outcomes = {name: found for name, found in self.outcomes.items() if self.schedule.keeps(name)}
 
     def _changed(self, job: JobSpec) -> None:
         """Other rows, or other meanings of sizes; what was begun goes on, and holds nobody up."""
@@ -120,7 +120,7 @@ class Loop:
         if before.tiers != job.tiers:
             self.stream.close()
             self.stream = self.streams(job, self.runtime, self.stop.wake)
-        self.agenda.undo(self.crew.fit(job))
+        self.schedule.undo(self.executor_pools.fit(job))
         self._follow()
         if not job.tables:
             self.stop.ask("no table is left")
@@ -128,20 +128,20 @@ class Loop:
     def _rest(self, ends: float) -> None:
         """Until something may have happened."""
         looks = [spec.look_seconds for spec in self.job.tables]
-        due = min(self.agenda.next_due(), ends) - self.now()
+        due = min(self.schedule.next_due(), ends) - self.now()
         most = min([_LONGEST_WAIT, *(seconds / 10 for seconds in looks)])
         self._wait(max(0.0, min(due, most)))
 
     def _wait(self, seconds: float) -> None:
         """Not at all where `_collect` waits."""
-        self.stop.wait(0.0 if self.crew.waits else seconds)
+        self.stop.wait(0.0 if self.executor_pools.waits else seconds)
 
     def _collect(self) -> None:
-        for outcome in self.crew.finished(_BUSY_WAIT):
+        for outcome in self.executor_pools.finished(_BUSY_WAIT):
             result = outcome.result
             self.stream.taken(result.table)
-            self.agenda.done(result, self.now())
+            self.schedule.done(result, self.now())
             if not is_busy(result):
                 self.show(result)
-                if self.agenda.keeps(result.table):
+                if self.schedule.keeps(result.table):
                     self.outcomes[result.table] = outcome

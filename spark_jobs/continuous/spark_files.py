@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import Roots, TableSpec
-from spark_jobs.continuous.agenda import ANYWAY_SECONDS
-from spark_jobs.faults import translated
-from spark_jobs.file_stream_source import SPARK_FILES
-from spark_jobs.runtime import SparkSource, spark_gone
+from spark_jobs.continuous.schedule import ANYWAY_SECONDS
+from spark_jobs.discovery.file_stream import SPARK_FILES
+from spark_jobs.job.faults import translated
+from spark_jobs.job.runtime import SparkSource, spark_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,7 +150,7 @@ class SparkFiles:
 
     def _look_again(self) -> None:
         """Take folders that can be listed again into the stream; meanwhile their tables' own turns list, and tell."""
-        from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - as above
+        from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - imported when needed
 
         self._again = self._now() + ANYWAY_SECONDS
         specs = [spec for spec in self._specs if spec.table in self._left_out]

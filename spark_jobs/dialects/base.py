@@ -20,7 +20,7 @@ from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.files import PlannedFile
 
 
-class Opens(Protocol):
+class GenerationOpening(Protocol):
     def open_input(self, path: str) -> BinaryIO: ...
 
 
@@ -55,7 +55,7 @@ class Dialect(ABC):
         """What the path of a file below the landing folder tells; None for what is no data file."""
 
     @abstractmethod
-    def probe(self, storage: Opens, file: PlannedFile) -> Probed:
+    def probe(self, storage: GenerationOpening, file: PlannedFile) -> Probed:
         """What a file holds: parquet and CSV may be left for the engines to read, other forms come as a table.
 
         `I`, `U`, `D` stand in the column of operations. Called from several threads.

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import QuarantinableError
 from spark_jobs.dialects.arrow_types import UnsupportedTypeError, is_nanos, sql_type
-from spark_jobs.dialects.base import Dialect, Opens
+from spark_jobs.dialects.base import Dialect, GenerationOpening
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.plan.files import PlannedFile
 
@@ -25,7 +25,7 @@ _THREADS = 8
 
 
 def probe_all(
-    storage: Opens,
+    storage: GenerationOpening,
     files: Iterable[PlannedFile],
     dialect: Dialect,
     keep: Callable[[Probed], Probed] = lambda found: found,
@@ -72,7 +72,7 @@ def reading(file: PlannedFile) -> Iterator[None]:
         ) from error
 
 
-def probe(storage: Opens, file: PlannedFile, options: DmsOptions) -> Probed:
+def probe(storage: GenerationOpening, file: PlannedFile, options: DmsOptions) -> Probed:
     """Read one parquet file's footer, or one CSV file's first line.
 
     Raises:

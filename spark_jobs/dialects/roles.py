@@ -10,7 +10,7 @@ from spark_jobs.dialects.base import Dialect
 
 
 @dataclass(frozen=True)
-class Order:
+class SortOrder:
     """How a table's changes are ordered.
 
     Attributes:
@@ -34,7 +34,7 @@ def match(names: Iterable[str], wanted: str | None) -> str | None:
 
 def resolve_sequence(
     dialect: Dialect, change_columns: Sequence[Iterable[str]], load_columns: Sequence[Iterable[str]]
-) -> Order | None:
+) -> SortOrder | None:
     """The columns that order changes: the row's own, else the dialect's choice.
 
     Args:
@@ -49,13 +49,13 @@ def resolve_sequence(
     """
     spec = dialect.spec
     if spec.sequence_by:
-        return Order(spec.sequence_by, total=True)
+        return SortOrder(spec.sequence_by, total=True)
     usual = (*dialect.total_order, *dialect.commit_times)
     for groups in (change_columns, load_columns):
         for candidates, total in ((dialect.total_order, True), (dialect.commit_times, False)):
             for wanted in candidates:
                 if any(match(names, wanted) for names in groups):
-                    return Order((wanted,), total)
+                    return SortOrder((wanted,), total)
         if groups is change_columns and change_columns:
             raise FatalError(
                 "SEQUENCE_MISSING",

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
-from spark_jobs.desk import Desk
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Verdict
-from spark_jobs.engines.shape import Shape
-from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Verdict
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decoded_batch import DecodedBatch
+from spark_jobs.table.table_schema import TableSchema
 
 
 class DeclinedError(Exception):
@@ -31,11 +31,11 @@ class DeclinedError(Exception):
         super().__init__(reason)
 
 
-class Work(Protocol):
+class BatchWork(Protocol):
     """A planned batch in an engine's hands, decoded. Every write happens once, however often the batch is run."""
 
     @property
-    def intake(self) -> Intake: ...
+    def decoded_batch(self) -> DecodedBatch: ...
 
     def ensure_tables(self) -> None:
         """Create or evolve change table, replica and history."""
@@ -73,7 +73,7 @@ class Work(Protocol):
         """Rows of older generations vanish, or are marked deleted."""
         ...
 
-    def history(self, floors: tuple[str | None, ...], *, everything: bool) -> None:
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
         """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`)."""
         ...
 
@@ -83,26 +83,26 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RebuildOrder:
+class RebuildRequest:
     """What the swap of a full refresh needs; the tables of `living` are replaced by what `beside` folds to.
 
     Attributes:
-        floors: greatest sequence ingested before each generation.
+        generation_low_watermarks: greatest sequence ingested before each generation.
         landed: paths of all files that are there now.
         read: those of them that could be read, whether or not any of their rows was kept.
     """
 
-    living: Desk
+    living: TableContext
     beside: Layout
     plan: BatchPlan
-    shape: Shape
-    floors: tuple[str | None, ...]
+    table_schema: TableSchema
+    generation_low_watermarks: tuple[str | None, ...]
     generation: int
     landed: tuple[str, ...]
     read: tuple[str, ...]
 
 
-class Upkeep(Protocol):
+class Maintenance(Protocol):
     """What keeps tables small and quick. Rows stay as they are but where it is said; repeated, nothing is left to do.
 
     `dry_run`: only tell.
@@ -124,7 +124,9 @@ class Upkeep(Protocol):
         """Remove deletes applied before a time; how many."""
         ...
 
-    def cut_changes(self, desk: Desk, shape: Shape, before: datetime, swept: int, *, dry_run: bool) -> int:
+    def cut_changes(
+        self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
+    ) -> int:
         """Remove changes applied before a time on which the state of no key depends; how many.
 
         Args:
@@ -136,12 +138,12 @@ class Upkeep(Protocol):
 class Eraser(Protocol):
     """Takes one key out of tables. Repeated, it finds nothing; counts are of rows.
 
-    `key`: its parts as `erased_keys.key_text` writes them, in the order of `shape.keys`.
+    `key`: its parts as `erased_keys.key_text` writes them, in the order of `table_schema.keys`.
     """
 
-    def remove_key(self, path: str, shape: Shape, key: tuple[str, ...]) -> int: ...
+    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int: ...
 
-    def remove_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> ChangesErased:
+    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
         """The same of the change table, in one commit.
 
         An update that moved a row to this key becomes the delete of its old key, which it was too: without it the old
@@ -176,19 +178,21 @@ class Engine(Protocol):
         """Columns but `_gddl`, as the table has them."""
         ...
 
-    def take_in(self, desk: Desk, plan: BatchPlan, state: TableState) -> tuple[Work | None, tuple[Unreadable, ...]]:
+    def decode_files(
+        self, context: TableContext, plan: BatchPlan, state: TableState
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
         """Decode a plan's files; with them, those that can't be read. None when no file can."""
         ...
 
-    def take_up(self, desk: Desk, plan: BatchPlan, state: TableState) -> Work:
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> BatchWork:
         """The batch as its rows in the change table tell it, for its files no longer do."""
         ...
 
-    def without_rows(self, desk: Desk, plan: BatchPlan, state: TableState) -> Work:
+    def without_rows(self, context: TableContext, plan: BatchPlan, state: TableState) -> BatchWork:
         """A batch that only sweeps."""
         ...
 
-    def quarantine_files(self, desk: Desk, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
+    def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
         """Write files that can't be read to the errors table, creating it."""
         ...
 
@@ -196,27 +200,27 @@ class Engine(Protocol):
         """Remove what a batch that is dropped has left in the errors table."""
         ...
 
-    def upkeep(self) -> Upkeep: ...
+    def maintenance(self) -> Maintenance: ...
 
     def eraser(self) -> Eraser: ...
 
-    def drops_changes(self, order: RebuildOrder) -> bool:
+    def drops_changes(self, order: RebuildRequest) -> bool:
         """Whether `swap` would have to drop changes of files that are gone, since types or order part; only looks."""
         ...
 
-    def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+    def swap(self, order: RebuildRequest, tell: Callable[[str], None]) -> Rebuilt:
         """Carry out the swap of a full refresh; `tell` hears of each durable step. Repeated, it gives the same."""
         ...
 
-    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """As `live_rows`, of the replica that `swap` would make; nothing is written."""
         ...
 
-    def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
+    def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         """Compare the replica with the fold of its change table; rows of generations before `swept` have vanished."""
         ...
 
-    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text."""
         ...
 

@@ -8,7 +8,7 @@ from spark_jobs.engines.delta_commits import DeltaCommits
 
 if TYPE_CHECKING:
     from spark_jobs.engines.base import Engine
-    from spark_jobs.table_run import TableRun
+    from spark_jobs.table.run import TableRun
 
 
 def engine_of(run: TableRun) -> Engine:

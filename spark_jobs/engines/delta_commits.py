@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.layout import join
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _LOOK_BACK = 50

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from spark_jobs.engines.shape import GDDL, RESCUED, Shape
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import ScalarType, parse_type
+from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
 START, END = "__start_at", "__end_at"
 _FORCED = f"{GDDL}__forced"
 _INDEXABLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string")
 
 
-def replica_columns(shape: Shape) -> tuple[Column, ...]:
-    deleted = ",deleted:boolean" if shape.spec.delete == "soft" else ""
-    return (*data_columns(shape), Column(GDDL, parse_type(shape.gddl_type[:-1] + deleted + ">")))
+def replica_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    deleted = ",deleted:boolean" if table_schema.spec.delete == "soft" else ""
+    return (*data_columns(table_schema), Column(GDDL, parse_type(table_schema.gddl_type[:-1] + deleted + ">")))
 
 
-def change_columns(shape: Shape) -> tuple[Column, ...]:
-    return (*data_columns(shape), *shape.before, _gddl(shape))
+def change_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    return (*data_columns(table_schema), *table_schema.before, _gddl(table_schema))
 
 
-def tombstone_columns(shape: Shape) -> tuple[Column, ...]:
+def tombstone_columns(table_schema: TableSchema) -> tuple[Column, ...]:
     """Keys, the delete's `_gddl`, and under `force_update` whether it was forced."""
-    columns = {c.name: c for c in shape.data}
-    forced = (Column(_FORCED, ScalarType("boolean")),) if shape.spec.force_update else ()
-    return (*(columns[key] for key in shape.keys), _gddl(shape), *forced)
+    columns = {c.name: c for c in table_schema.data}
+    forced = (Column(_FORCED, ScalarType("boolean")),) if table_schema.spec.force_update else ()
+    return (*(columns[key] for key in table_schema.keys), _gddl(table_schema), *forced)
 
 
-def history_columns(shape: Shape) -> tuple[Column, ...]:
-    kind = parse_type(shape.sequence_type)
-    return (*data_columns(shape), _gddl(shape), Column(START, kind), Column(END, kind))
+def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    kind = parse_type(table_schema.sequence_type)
+    return (*data_columns(table_schema), _gddl(table_schema), Column(START, kind), Column(END, kind))
 
 
-def data_columns(shape: Shape) -> tuple[Column, ...]:
-    return (*shape.data, Column(RESCUED, ScalarType("string"))) if shape.rescues else shape.data
+def data_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    return (*table_schema.data, Column(RESCUED, ScalarType("string"))) if table_schema.rescues else table_schema.data
 
 
-def skipping_columns(shape: Shape) -> str:
+def skipping_columns(table_schema: TableSchema) -> str:
     """Columns whose statistics are wanted, wherever they stand in a wide table; as Delta's property takes them."""
-    kinds = {c.name: str(c.type) for c in shape.data}
-    keys = [k for k in shape.keys if kinds[k] in _INDEXABLE or kinds[k].startswith("decimal")]
+    kinds = {c.name: str(c.type) for c in table_schema.data}
+    keys = [k for k in table_schema.keys if kinds[k] in _INDEXABLE or kinds[k].startswith("decimal")]
     ours = [f"{GDDL}.{f}" for f in ("sequence", "op", "source_file", "batch_id", "generation")]
     return ",".join([*(f"`{k}`" for k in keys), *ours])
 
 
-def _gddl(shape: Shape) -> Column:
-    return Column(GDDL, parse_type(shape.gddl_type))
+def _gddl(table_schema: TableSchema) -> Column:
+    return Column(GDDL, parse_type(table_schema.gddl_type))

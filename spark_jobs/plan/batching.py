@@ -14,14 +14,16 @@ from spark_jobs.plan.files import PlannedFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class BatchLimits:
     """Most files and bytes of a batch, from the tier."""
 
     max_files: int
     max_bytes: int
 
 
-def next_batch(waiting: Sequence[PlannedFile], *, limits: Limits, state: TableState, now: datetime) -> BatchPlan | None:
+def next_batch(
+    waiting: Sequence[PlannedFile], *, limits: BatchLimits, state: TableState, now: datetime
+) -> BatchPlan | None:
     """The batch after the last committed one; None when nothing waits.
 
     It holds loads or changes of one generation, from the head of `waiting` (ordered by `discover.find`), within
@@ -42,7 +44,7 @@ def next_batch(waiting: Sequence[PlannedFile], *, limits: Limits, state: TableSt
     )
 
 
-def _within(files: Sequence[PlannedFile], limits: Limits) -> list[PlannedFile]:
+def _within(files: Sequence[PlannedFile], limits: BatchLimits) -> list[PlannedFile]:
     taken, size = [files[0]], files[0].size
     for file in files[1:]:
         size += file.size

@@ -93,7 +93,7 @@ def newest(times: FileTimes, names: Iterable[str], now: datetime, cursor: str | 
 
 
 @dataclass(frozen=True)
-class Aging:
+class FileAging:
     """Which rows of a ledger are old.
 
     Attributes:

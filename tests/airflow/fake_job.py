@@ -21,7 +21,7 @@ def main() -> int:
     spec = json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())
     if "--parent" in sys.argv:
         parent = int(sys.argv[sys.argv.index("--parent") + 1])
-        importlib.import_module("spark_jobs.parent").end_with(parent)
+        importlib.import_module("spark_jobs.job.parent").end_with(parent)
     names = [table["table"] for table in spec["tables"]]
     line = {"run_id": spec["run_id"], "tables": names, "options": spec["options"], "roots": spec["roots"]}
     with Path(orders["record"]).open("a") as file:
@@ -44,7 +44,7 @@ def keep(orders: dict, spec: dict) -> int:
     told: dict[str, bool] = {}
     stops: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
-    layout = importlib.import_module("airflow_gddl.contract.standing")
+    layout = importlib.import_module("airflow_gddl.contract.desired_state")
     folder, deadline = spec["options"]["continuous"]["folder"], time.monotonic() + orders.get("lasts", 0.5)
     order, stop = Path(layout.order_path(folder)), Path(layout.stop_path(folder, spec["run_id"]))
     while not stops and not stop.exists() and time.monotonic() < deadline:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.landing import hints
-from airflow_gddl.landing.hints import Hints
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.hints import Hints
+from airflow_gddl.runtime.stores import open_store
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.connections import FromAirflow
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.hooks.platforms import FromAirflow
 
 DATABRICKS = {"conn_type": "databricks", "host": "adb-1.azuredatabricks.net", "password": "s3cr3t-token"}
 AWS = {"conn_type": "aws", "login": "AKIDEXAMPLE", "password": "s3cr3t-key"}

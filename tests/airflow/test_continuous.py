@@ -18,14 +18,14 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.standing import StandingOrder, order_path, stop_path
-from airflow_gddl.dag_factory import build_dags
-from airflow_gddl.keepers import Kept, order_now
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.metadata.topology.rows import row_of
 from airflow_gddl.operators.continuous import GddlContinuousOperator
-from airflow_gddl.state.board import Standing, standings
-from airflow_gddl.state.reading import read_pipeline
-from airflow_gddl.topology.rows import row_of
+from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, order_now
+from airflow_gddl.runtime.state.board import BoardRow, standings
+from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import events
@@ -58,11 +58,11 @@ def folder(stage: Stage) -> Path:
     return stage.lake / "_gddl" / "continuous" / PACK
 
 
-def order(stage: Stage) -> StandingOrder:
-    return decode(StandingOrder, json.loads(Path(order_path(str(folder(stage)))).read_text()))
+def order(stage: Stage) -> DesiredState:
+    return decode(DesiredState, json.loads(Path(order_path(str(folder(stage)))).read_text()))
 
 
-def states(stage: Stage) -> dict[str, Standing]:
+def states(stage: Stage) -> dict[str, BoardRow]:
     document = configuration.snapshot(str(stage.metadata)).pipeline(PACK)
     assert document is not None
     known = read_pipeline(str(stage.lake), (PACK,))
@@ -102,7 +102,7 @@ def test_the_job_goes_on_for_its_hours_and_its_results_are_kept(pack: Stage) -> 
 
 
 def test_a_row_that_is_added_while_it_runs_reaches_the_job(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_gddl.landing.standing.FRESH_SECONDS", 0.1)
+    monkeypatch.setattr("airflow_gddl.runtime.landing.desired_state.FRESH_SECONDS", 0.1)
     pack.order(lasts=6)
 
     def later() -> None:
@@ -159,24 +159,24 @@ def test_a_run_that_asks_for_something_does_that_alone(
 
 
 def test_a_pipeline_that_is_gone_or_scheduled_again_leaves_its_job_without_tables(pack: Stage) -> None:
-    kept = Kept(metadata=str(pack.metadata), pipeline=PACK, run="r", task="continuous_load")
+    kept = MonitoredPipeline(metadata=str(pack.metadata), pipeline=PACK, run="r", task="continuous_load")
     now = order_now(kept)
     assert now is not None
     assert [spec.table for spec in now.tables] == ["shop.a", "shop.b"]
     pack.rows("{table: shop.a, keys: [id]}")
-    assert order_now(kept) == StandingOrder(tables=())
+    assert order_now(kept) == DesiredState(tables=())
     pack.write("gddl.yaml", "landing: ../landing\nlake: 7\n")  # can't be read: the last good copy serves
-    assert order_now(kept) == StandingOrder(tables=())
+    assert order_now(kept) == DesiredState(tables=())
 
 
 WORKER = """
 import os, sys
 from airflow_gddl import configuration
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.contract.standing import StandingOrder
-from airflow_gddl.keepers import Kept, keeping_of
+from airflow_gddl.contract.desired_state import StandingOrder
+from airflow_gddl.operators.continuous_monitor import Kept, keeping_of
 from airflow_gddl.operators.reporting import Reporter
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
 import logging
 document = configuration.snapshot(sys.argv[1]).pipeline(sys.argv[2])
 kept = Kept(metadata=sys.argv[1], pipeline=sys.argv[2], run="r1", task="continuous_load")
@@ -217,6 +217,6 @@ def test_a_killed_worker_s_job_ends_too(worker: subprocess.Popen[str], pack: Sta
 
 
 def test_kept_is_plain_data() -> None:
-    kept = Kept(metadata="/m", pipeline=PACK, run="r", task="t", job="j-1")
-    assert decode(Kept, json.loads(json.dumps(plain(kept)))) == kept
+    kept = MonitoredPipeline(metadata="/m", pipeline=PACK, run="r", task="t", job="j-1")
+    assert decode(MonitoredPipeline, json.loads(json.dumps(plain(kept)))) == kept
     assert stop_path("/f", "j-1") != stop_path("/f", "j-2")

@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 
 from airflow_gddl import configuration
-from airflow_gddl.dag_factory import build_dags
-from airflow_gddl.metadata_problems import MetadataProblems, metadata_state, tell
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.problems import MetadataProblems, metadata_state, tell
 from tests.airflow.bag import parse, serialised
 from tests.airflow.stage import Stage
 

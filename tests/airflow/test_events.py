@@ -20,14 +20,14 @@ from moto import mock_aws
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.landing import following as following_module
-from airflow_gddl.landing import news
-from airflow_gddl.landing import queue as queue_module
-from airflow_gddl.landing.events import NotAnEventError, objects_of, tables_of
-from airflow_gddl.landing.following import Following
-from airflow_gddl.landing.looking import look
-from airflow_gddl.landing.queue import Message, SqsQueue
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.landing import pending_tables as news
+from airflow_gddl.runtime.landing import queue as queue_module
+from airflow_gddl.runtime.landing import queue_polling as following_module
+from airflow_gddl.runtime.landing.events import NotAnEventError, objects_of, tables_of
+from airflow_gddl.runtime.landing.polling import look
+from airflow_gddl.runtime.landing.queue import Message, SqsQueue
+from airflow_gddl.runtime.landing.queue_polling import Following
+from airflow_gddl.runtime.stores import open_store
 from airflow_gddl.triggers.tables import GddlTablesTrigger
 from tests.airflow.stage import Stage
 from tests.airflow.test_triggers import PACK, fired

@@ -12,16 +12,17 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
-from airflow_gddl.landing import hints, looking
-from airflow_gddl.landing.asked import Asked, from_params
-from airflow_gddl.landing.hint_book import WRITE_EVERY, HintBook
-from airflow_gddl.landing.hints import Hints, TableHint
-from airflow_gddl.landing.loading import waves
-from airflow_gddl.landing.looking import Look, Window, look
-from airflow_gddl.landing.work import Seen, Work, decide, mark
-from airflow_gddl.snapshot import Dependency, PipelineDocument
-from airflow_gddl.stores import Found, Store, open_store
-from airflow_gddl.topology import pipelines
+from airflow_gddl.metadata.topology import pipelines
+from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing import polling as looking
+from airflow_gddl.runtime.landing.hint_book import WRITE_EVERY, HintBook
+from airflow_gddl.runtime.landing.hints import Hints, TableHint
+from airflow_gddl.runtime.landing.loading import waves
+from airflow_gddl.runtime.landing.polling import Poll, PollWindow, look
+from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
+from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
+from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
+from airflow_gddl.runtime.stores import ListedFile, Store, open_store
 from tests.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))
@@ -39,13 +40,13 @@ class Shelf:
     listed: list[str] = field(default_factory=list)
     returned: int = 0
 
-    def list(self, folder: str, after: str = "") -> Iterator[Found]:
+    def list(self, folder: str, after: str = "") -> Iterator[ListedFile]:
         self.listed.append(folder)
         for name in sorted(self.names):
             below = name.removeprefix(f"{folder}/")
             if below != name and below > after:
                 self.returned += 1
-                yield Found(below, len(name), "t", 0.0)
+                yield ListedFile(below, len(name), "t", 0.0)
 
     def read(self, path: str) -> bytes:
         raise FileNotFoundError(path)
@@ -59,9 +60,9 @@ def files(table: str, count: int = 1) -> list[str]:
 
 
 def test_one_listing_serves_a_schema_s_tables() -> None:
-    shelf = Shelf([*files("s.a", 2), *files("s.b"), *files("s.ab"), *files("other.a")])
-    looks = look(shelf, "/l", ["s.a", "s.b", "s.none"])
-    assert shelf.listed == ["/l/s"]
+    result_store = Shelf([*files("s.a", 2), *files("s.b"), *files("s.ab"), *files("other.a")])
+    looks = look(result_store, "/l", ["s.a", "s.b", "s.none"])
+    assert result_store.listed == ["/l/s"]
     assert {name: found.files for name, found in looks.items()} == {"s.a": 2, "s.b": 1, "s.none": 0}
     assert looks["s.none"].digest == ""
 
@@ -69,11 +70,11 @@ def test_one_listing_serves_a_schema_s_tables() -> None:
 def test_folders_of_others_cost_no_more_than_a_page_for_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_PAGE", 10)
     names = [*files("s.a", 3), *files("s.m", 500), *files("s.y", 2), *files("s.z", 4)]
-    shelf = Shelf(names)
-    looks = look(shelf, "/l", ["s.a", "s.y", "s.z"])
+    result_store = Shelf(names)
+    looks = look(result_store, "/l", ["s.a", "s.y", "s.z"])
     assert {name: found.files for name, found in looks.items()} == {"s.a": 3, "s.y": 2, "s.z": 4}
-    assert shelf.returned < 50
-    assert shelf.listed == ["/l/s", "/l/s/y", "/l/s/z"]
+    assert result_store.returned < 50
+    assert result_store.listed == ["/l/s", "/l/s/y", "/l/s/z"]
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
@@ -87,21 +88,21 @@ def test_both_ways_of_listing_see_the_same(page: int, monkeypatch: pytest.Monkey
 
 def test_unfinished_and_hidden_files_don_t_count() -> None:
     noise = ("x.parquet.tmp", ".x.parquet", "_tmp/x.parquet", "x.crc", "_SUCCESS", "x.parquet~", "a/.b/c.csv")
-    shelf = Shelf([f"/l/s/a/{name}" for name in noise])
-    assert look(shelf, "/l", ["s.a"]) == {"s.a": Look()}
-    shelf.names += ["/l/s/a/LOAD00000001.csv.gz", "/l/s/a/2024/01/31/20240131-000000000.PARQUET"]
-    assert look(shelf, "/l", ["s.a"])["s.a"].files == 2
+    result_store = Shelf([f"/l/s/a/{name}" for name in noise])
+    assert look(result_store, "/l", ["s.a"]) == {"s.a": Poll()}
+    result_store.names += ["/l/s/a/LOAD00000001.csv.gz", "/l/s/a/2024/01/31/20240131-000000000.PARQUET"]
+    assert look(result_store, "/l", ["s.a"])["s.a"].files == 2
 
 
 def test_files_of_every_dialect_count() -> None:
     names = ("partition=0/a+0+0000000042.json.gz", "a-0-12", "x.ndjson", "x.pipe", "LOAD00000001.parquet")
-    shelf = Shelf([f"/l/s/a/{name}" for name in (*names, "folder/")])
-    assert look(shelf, "/l", ["s.a"])["s.a"].files == len(names)
+    result_store = Shelf([f"/l/s/a/{name}" for name in (*names, "folder/")])
+    assert look(result_store, "/l", ["s.a"])["s.a"].files == len(names)
 
 
 def test_local_files_that_change_change_the_digest(tmp_path: Path) -> None:
     store, path = open_store(str(tmp_path)), tmp_path / "s" / "a" / "LOAD1.parquet"
-    assert look(store, str(tmp_path), ["s.a"]) == {"s.a": Look()}
+    assert look(store, str(tmp_path), ["s.a"]) == {"s.a": Poll()}
     seen = set()
     path.parent.mkdir(parents=True)
     for content in ("x", "y", "longer"):
@@ -127,7 +128,11 @@ def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> N
     path.write_text("x")
     at = path.stat().st_mtime
     store = open_store(str(tmp_path))
-    for window, expected in ((Window(at, None), True), (Window(None, at), False), (Window(at - 1, at + 1), True)):
+    for window, expected in (
+        (PollWindow(at, None), True),
+        (PollWindow(None, at), False),
+        (PollWindow(at - 1, at + 1), True),
+    ):
         assert look(store, str(tmp_path), ["s.a"], window)["s.a"].in_window is expected
 
 
@@ -190,7 +195,7 @@ class World:
 
     specs: tuple[TableSpec, ...]
     dependencies: tuple[Dependency, ...] = ()
-    looks: dict[str, Look] = field(default_factory=dict)
+    looks: dict[str, Poll] = field(default_factory=dict)
     hints: Hints = field(default_factory=Hints)
     others: dict[str, Hints] = field(default_factory=dict)
     replicas: set[str] = field(default_factory=set)
@@ -207,8 +212,8 @@ class World:
             dependencies=self.dependencies,
         )
 
-    def look(self, table: str) -> Look:
-        return self.looks.get(table, Look())
+    def look(self, table: str) -> Poll:
+        return self.looks.get(table, Poll())
 
     def taken(self, *tables: str, run: str = "before") -> None:
         """These tables are loaded as they lie there now."""
@@ -217,9 +222,11 @@ class World:
                 hint = TableHint(mark=mark(each, self.look(each.table)), looked_at=T1, run=run)
                 self.hints = self.hints.taken(each.table, hint)
 
-    def decide(self, asked: Asked | None = None, run: str = "now", since: dict[str, str] | None = None) -> Work:
+    def decide(
+        self, asked: RunRequestForm | None = None, run: str = "now", since: dict[str, str] | None = None
+    ) -> PipelineWork:
         names = [each.table for each in self.specs] + [other.table for other in self.dependencies]
-        seen = Seen(
+        seen = ListingSnapshot(
             looked_at=T2,
             looks={name: self.look(name) for name in names},
             hints=self.hints,
@@ -227,22 +234,22 @@ class World:
             exists=lambda each: each.table in self.replicas,
             since=since or {},
         )
-        return decide(self.document, asked or Asked(), run, seen)
+        return decide(self.document, asked or RunRequestForm(), run, seen)
 
 
 def test_tables_with_files_that_were_not_taken_have_work() -> None:
-    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.a": Look(1, "x"), "s.b": Look(1, "y")})
+    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.b")
     work = world.decide()
     assert (sorted(work.initial), sorted(work.increments)) == (["s.a"], [])
-    world.looks["s.b"] = Look(2, "z")
+    world.looks["s.b"] = Poll(2, "z")
     world.replicas = {"s.a"}
     work = world.decide()
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a", "s.b"])
 
 
 def test_a_changed_row_is_shown_to_the_job_without_new_files() -> None:
-    world = World((spec("s.a"),), looks={"s.a": Look(1, "x")})
+    world = World((spec("s.a"),), looks={"s.a": Poll(1, "x")})
     world.taken("s.a")
     assert not world.decide().is_some
     world.specs = (replace(world.specs[0], history=True),)
@@ -250,7 +257,7 @@ def test_a_changed_row_is_shown_to_the_job_without_new_files() -> None:
 
 
 def test_a_folder_that_vanished_is_for_the_job_to_judge_once() -> None:
-    world = World((spec("s.a"),), looks={"s.a": Look(1, "x")})
+    world = World((spec("s.a"),), looks={"s.a": Poll(1, "x")})
     world.taken("s.a")
     world.looks.clear()
     assert sorted(world.decide().increments) == ["s.a"]
@@ -259,7 +266,7 @@ def test_a_folder_that_vanished_is_for_the_job_to_judge_once() -> None:
 
 
 def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
-    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Look(1, "x"), "s.b": Look(1, "y")})
+    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.a", run="now")
     world.taken("s.b", run="before")
     world.hints = world.hints.after("initial", "now")
@@ -270,20 +277,20 @@ def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
 
 
 def test_what_is_asked_for_runs_and_nothing_else() -> None:
-    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.b": Look(1, "y"), "s.c": Look(1, "z", True)})
+    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.b": Poll(1, "y"), "s.c": Poll(1, "z", True)})
     world.taken("s.a", "s.b")
-    work = world.decide(Asked(tables=("s.a",)))
+    work = world.decide(RunRequestForm(tables=("s.a",)))
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a"])
-    work = world.decide(Asked(full_refresh=True))
+    work = world.decide(RunRequestForm(full_refresh=True))
     assert (sorted(work.initial), sorted(work.increments)) == (["s.a", "s.b", "s.c"], [])
-    assert sorted(world.decide(Asked(start="2024-01-01")).initial) == ["s.c"]
-    assert not world.decide(Asked(tables=("s.a",), start="2024-01-01")).is_some
+    assert sorted(world.decide(RunRequestForm(start="2024-01-01")).initial) == ["s.c"]
+    assert not world.decide(RunRequestForm(tables=("s.a",), start="2024-01-01")).is_some
     with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*s\.x"):
-        world.decide(Asked(tables=("s.x", "s.a")))
+        world.decide(RunRequestForm(tables=("s.x", "s.a")))
 
 
 def test_a_first_load_that_failed_moves_to_the_other_task() -> None:
-    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Look(1, "x"), "s.b": Look(1, "y")})
+    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.hints = world.hints.not_taken("s.a", "before")
     work = world.decide()
     assert (sorted(work.initial), sorted(work.increments)) == (["s.b"], ["s.a"])
@@ -294,7 +301,7 @@ def test_a_first_load_that_failed_moves_to_the_other_task() -> None:
 def test_a_dependency_in_the_pack_comes_first() -> None:
     world = World(
         (spec("s.a", "s.b"), spec("s.b", "s.c"), spec("s.c"), spec("s.d")),
-        looks={name: Look(1, name) for name in ("s.a", "s.b", "s.c", "s.d")},
+        looks={name: Poll(1, name) for name in ("s.a", "s.b", "s.c", "s.d")},
         replicas={"s.c"},
     )
     work = world.decide()
@@ -309,11 +316,11 @@ OTHER = Dependency(table="o.y", dag_id="other", spec=TableSpec(table="o.y", keys
 def waiting() -> World:
     """s.x has news and depends on o.y of another pipeline, which has news too."""
     return World(
-        (spec("s.x", "o.y"), spec("s.z")), (OTHER,), {"s.x": Look(1, "x"), "s.z": Look(1, "z"), "o.y": Look(1, "y")}
+        (spec("s.x", "o.y"), spec("s.z")), (OTHER,), {"s.x": Poll(1, "x"), "s.z": Poll(1, "z"), "o.y": Poll(1, "y")}
     )
 
 
-def loaded(seen: Look, looked_at: str) -> dict[str, Hints]:
+def loaded(seen: Poll, looked_at: str) -> dict[str, Hints]:
     assert OTHER.spec is not None
     return {"other": Hints(tables={"o.y": TableHint(mark=mark(OTHER.spec, seen), looked_at=looked_at, run="r")})}
 
@@ -322,21 +329,21 @@ def test_a_table_waits_for_one_of_another_pipeline_and_holds_nobody_else() -> No
     world = waiting()
     work = world.decide()
     assert (dict(work.held), sorted(work.initial)) == ({"s.x": ("o.y",)}, ["s.z"])
-    world.others = loaded(Look(1, "older"), T1)
+    world.others = loaded(Poll(1, "older"), T1)
     assert list(world.decide().held) == ["s.x"]
 
 
 def test_it_goes_once_nothing_waits_there() -> None:
     world = waiting()
-    world.others = loaded(Look(1, "y"), T1)
+    world.others = loaded(Poll(1, "y"), T1)
     assert sorted(world.decide().initial) == ["s.x", "s.z"]
 
 
 def test_it_goes_once_all_that_was_there_at_its_first_look_is_loaded() -> None:
     world = waiting()
-    world.others = loaded(Look(1, "older than now, newer than the first look"), T3)
+    world.others = loaded(Poll(1, "older than now, newer than the first look"), T3)
     assert list(world.decide(since={"s.x": T2}).held) == []
-    world.others = loaded(Look(1, "older than the first look"), T1)
+    world.others = loaded(Poll(1, "older than the first look"), T1)
     assert list(world.decide(since={"s.x": T2}).held) == ["s.x"]
 
 
@@ -349,7 +356,7 @@ def test_it_does_not_wait_for_what_nobody_loads(why: str) -> None:
 
 
 def test_asking_for_a_table_does_not_wait() -> None:
-    assert dict(waiting().decide(Asked(tables=("s.x",))).held) == {}
+    assert dict(waiting().decide(RunRequestForm(tables=("s.x",))).held) == {}
 
 
 # The form
@@ -358,10 +365,10 @@ def test_asking_for_a_table_does_not_wait() -> None:
 def test_params_become_what_is_asked() -> None:
     given = {"tables": ["a.b"], "full_refresh": True, "from": "2024-01-31T00:00:00Z", "to": None, "theirs": 1}
     asked = from_params(json.dumps(given))
-    assert asked == Asked(tables=("a.b",), full_refresh=True, start="2024-01-31T00:00:00Z")
-    assert asked.window == Window(1706659200.0, None)
-    assert from_params({}) == Asked()
-    assert not Asked().is_some
+    assert asked == RunRequestForm(tables=("a.b",), full_refresh=True, start="2024-01-31T00:00:00Z")
+    assert asked.window == PollWindow(1706659200.0, None)
+    assert from_params({}) == RunRequestForm()
+    assert not RunRequestForm().is_some
 
 
 @pytest.mark.parametrize(

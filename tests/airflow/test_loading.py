@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.announcing import extra_of
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
-from airflow_gddl.landing import hints
-from airflow_gddl.landing.asked import Asked, What
-from airflow_gddl.landing.hint_book import HintBook
-from airflow_gddl.landing.hints import Hints
-from airflow_gddl.landing.loading import Loading, Order, Stage
-from airflow_gddl.landing.work import Work
+from airflow_gddl.metadata.topology import pipelines
+from airflow_gddl.operators.asset_events import extra_of
 from airflow_gddl.operators.reporting import explained, summary
-from airflow_gddl.runners.base import JobOutcome, Listener, ProgressEvent
-from airflow_gddl.snapshot import PipelineDocument
-from airflow_gddl.state.facts import TableRecord
-from airflow_gddl.state.reading import StateReader
-from airflow_gddl.state.records import read_records
-from airflow_gddl.stores import open_store
-from airflow_gddl.topology import pipelines
+from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.hints import Hints
+from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
+from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
+from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
+from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.reading import StateReader
+from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.runtime.stores import open_store
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
 BAD = ("s.t07", "s.t21", "s.t42")
@@ -71,17 +71,21 @@ def document(lake: Path, *specs: TableSpec) -> PipelineDocument:
 
 
 def attempt(
-    made: PipelineDocument, runner: ListRunner, run: str = "r1", stage: Stage = "initial", asked: Asked | None = None
+    made: PipelineDocument,
+    runner: ListRunner,
+    run: str = "r1",
+    stage: Stage = "initial",
+    asked: RunRequestForm | None = None,
 ) -> Loading:
     """One try of a task whose sensor found every table."""
     marks = {spec.table: "m" for spec in made.specs}
-    work = Work(
+    work = PipelineWork(
         looked_at="2024-01-01T00:00:00.000000+00:00",
         initial=marks if stage == "initial" else {},
         increments=marks if stage == "increments" else {},
-        asked=asked or Asked(),
+        asked=asked or RunRequestForm(),
     )
-    order = Order(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5)
+    order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5)
     loading = Loading(order, HintBook(made.roots, made.pipeline.dag_id), Quiet())
     specs = loading.todo()
     if specs:
@@ -117,7 +121,7 @@ def test_a11_clearing_a_task_that_had_succeeded_does_all_of_it_again(tmp_path: P
 
 def test_a02_a_full_refresh_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
-    asked = Asked(full_refresh=True)
+    asked = RunRequestForm(full_refresh=True)
     attempt(made, ListRunner(), run="before")
     attempt(made, runner, asked=asked)
     attempt(made, runner, asked=asked)
@@ -128,7 +132,7 @@ def test_a02_a_full_refresh_that_failed_goes_on_where_it_stopped(tmp_path: Path)
 
 def test_a02_a_window_lists_in_full(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner()
-    attempt(made, runner, stage="increments", asked=Asked(start="2024-01-01"))
+    attempt(made, runner, stage="increments", asked=RunRequestForm(start="2024-01-01"))
     assert [job.options.full_listing for job in runner.jobs] == [True]
 
 
@@ -229,7 +233,7 @@ def test_verifying_and_replaying_load_nothing_and_are_not_taken_for_it(tmp_path:
     made, runner = document(tmp_path), ListRunner(set(BAD))
     attempt(made, ListRunner(), run="before")
     hints_before, records_before = stored(made), kept(tmp_path)
-    asked = Asked(action=what)
+    asked = RunRequestForm(action=what)
     loading = attempt(made, runner, stage="increments", asked=asked)
     assert [result.table for result in loading.failed] == sorted(BAD)
     assert [job.options.action for job in runner.jobs] == [{"verify": "verify", "replay": "errors_replay"}[what]]

@@ -17,10 +17,10 @@ from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCo
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page.app import HEADERS, build_app
 from airflow_gddl.page.source import PageSource
-from airflow_gddl.snapshot import Snapshot, SnapshotSettings
-from airflow_gddl.state.recording import StateRecorder
-from airflow_gddl.state.records import write_record
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.runtime.stores import open_store
 from tests.airflow.stage import Stage
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ class Site:
         settings = SnapshotSettings(
             metadata=str(stage.metadata), cache=stage.root / "page", environ={}, clock=lambda: self.now[0]
         )
-        source = PageSource(lambda: Snapshot.current(settings), clock=lambda: self.now[0], patience=0.0)
+        source = PageSource(lambda: MetadataSnapshot.current(settings), clock=lambda: self.now[0], patience=0.0)
         self.client: Any = testing.TestClient(build_app(source))
 
     def ran(self, table: str, *results: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select, update
 
-from airflow_gddl.dag_factory import build_dags
+from airflow_gddl.dags.factory import build_dags
 from tests.airflow.stage import Stage
 
 PRIORITIES = ("low", "normal", "high", "critical")

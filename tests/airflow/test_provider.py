@@ -20,15 +20,16 @@ import pytest
 from airflow.models.pool import Pool
 from airflow.utils.session import create_session
 
-from airflow_gddl import capabilities, configuration
-from airflow_gddl.cli.surroundings import real
+from airflow_gddl import configuration
+from airflow_gddl import version_compat as capabilities
+from airflow_gddl.cli.context import real
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.dag_factory import build_dags
-from airflow_gddl.links import AssetsLink, JobLogLink
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.links.jobs import AssetsLink, JobLogLink
 from airflow_gddl.notifications.webhook import GddlNotifier, message_of, url_of
 from airflow_gddl.plugins.pools import GddlPlugin, create_missing_pools
 from airflow_gddl.provider import DEFAULTS, get_provider_info
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
 from tests.airflow.stage import Stage
 
 ROOT = Path(__file__).parents[2]

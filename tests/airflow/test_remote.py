@@ -21,24 +21,25 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
-from airflow_gddl import capabilities, configuration
+from airflow_gddl import configuration
+from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.spec import DEFAULT_TIERS
-from airflow_gddl.contract.standing import StandingOrder
-from airflow_gddl.dag_factory import build_dags
-from airflow_gddl.fakes.databricks.run import LIVE, FakeRun
-from airflow_gddl.fakes.databricks.server import TOKEN, FakeServer, serving
-from airflow_gddl.keepers import Kept, standing_of
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.maintenance import build_upkeep_dags
+from airflow_gddl.devtools.fakes.databricks.run import LIVE, FakeRun
+from airflow_gddl.devtools.fakes.databricks.server import TOKEN, FakeServer, serving
+from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, standing_of
 from airflow_gddl.operators.load import LoadOperator
-from airflow_gddl.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runners.base import Waiting
-from airflow_gddl.runners.databricks.jobs import jobs_of
-from airflow_gddl.runners.databricks.settings import DatabricksSettings
-from airflow_gddl.runners.platform import Handle
-from airflow_gddl.state.reading import read_pipeline
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runtime.runners.base import WaitPolicy
+from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
+from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runtime.runners.platform import Handle
+from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.runtime.stores import open_store
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
-from airflow_gddl.upkeep_dags import build_upkeep_dags
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
 
@@ -143,7 +144,7 @@ def test_upkeep_runs_there_too(stage: Stage, fake: FakeServer) -> None:
 
 
 def going(
-    stage: Stage, fake: FakeServer, kept: Kept | None = None, options: dict[str, Any] | None = None
+    stage: Stage, fake: FakeServer, kept: MonitoredPipeline | None = None, options: dict[str, Any] | None = None
 ) -> tuple[GddlRunTrigger, FakeRun, Attempts]:
     """A run that takes its time, and the trigger that watches it, as a triggerer makes one."""
     if kept is None:
@@ -157,7 +158,7 @@ def going(
     (job,) = fake.workspace.jobs
     started = fake.workspace.run_now({"job_id": job, "job_parameters": {"spec": str(spec)}})
     handle = Handle(run=str(started.run_id), group=str(job))
-    run_ = Waiting(number=1, handle=handle)
+    run_ = WaitPolicy(number=1, handle=handle)
     watch = Watch(runner="databricks", settings=OWN, lake=lake, task=task, run=run_, begun=BEGUN, kept=kept)
     path, arguments = GddlRunTrigger(watch=plain(watch)).serialize()
     module, _, name = path.rpartition(".")
@@ -218,11 +219,13 @@ def test_a_job_that_goes_on_elsewhere_is_kept_from_the_triggerer(stage: Stage, f
 def kept_job(stage: Stage, fake: FakeServer, **orders: Any) -> tuple[GddlRunTrigger, FakeRun]:
     stage.rows(ROWS[0])
     stage.order(lasts=300, **orders)
-    kept = Kept(metadata=str(stage.metadata), pipeline=CONTINUOUS, run="r", task="continuous_load", job="j")
+    kept = MonitoredPipeline(
+        metadata=str(stage.metadata), pipeline=CONTINUOUS, run="r", task="continuous_load", job="j"
+    )
     document = configuration.snapshot(str(stage.metadata)).pipeline(CONTINUOUS)
     assert document is not None
     standing = standing_of(kept, document, os.environ)
-    standing.put(StandingOrder(tables=document.specs, tiers=document.tiers))
+    standing.put(DesiredState(tables=document.specs, tiers=document.tiers))
     trigger, started, _ = going(stage, fake, kept, {"continuous": {"folder": standing.folder}})
     return trigger, started
 
@@ -239,7 +242,7 @@ def test_stopping_a_job_that_goes_on_elsewhere_asks_it_to_finish(stage: Stage, f
 
 
 def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage: Stage, fake: FakeServer) -> None:
-    stage.monkeypatch.setattr("airflow_gddl.landing.standing.FRESH_SECONDS", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.desired_state.FRESH_SECONDS", 0.1)
     trigger, started = kept_job(stage, fake)
     stage.rows(*ROWS)
     asyncio.run(watched(trigger, 4.0, stop="user"))
@@ -248,7 +251,7 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
 
 
 def test_rows_reach_a_job_elsewhere_soon_however_seldom_its_run_is_looked_at(stage: Stage, fake: FakeServer) -> None:
-    stage.monkeypatch.setattr("airflow_gddl.landing.standing.FRESH_SECONDS", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.desired_state.FRESH_SECONDS", 0.1)
     stage.monkeypatch.setattr("airflow_gddl.triggers.runs.KEPT_EVERY", 0.1)
     stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
     trigger, started = kept_job(stage, fake)
@@ -265,8 +268,8 @@ def test_people_are_told_of_tables_of_a_job_elsewhere_while_it_goes_on(stage: St
         {"notifier": f"{ListNotifier.__module__}.ListNotifier", "arguments": {"text": "{{ run_id }} {{ gddl_text }}"}}
     ]
     stage.monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(given))
-    stage.monkeypatch.setattr("airflow_gddl.landing.keeping.FLUSH_SECONDS", 0.2)
-    stage.monkeypatch.setattr("airflow_gddl.landing.keeping.ALERT_SECONDS", 0.2)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FLUSH_SECONDS", 0.2)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.ALERT_SECONDS", 0.2)
     trigger, started = kept_job(stage, fake, fail={"shop.a": ["SCHEMA_REFUSED", "a column is text now"]})
     asyncio.run(watched(trigger, 5.0))
     assert started.is_going

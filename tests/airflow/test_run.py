@@ -14,8 +14,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import delete, select
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.dag_factory import build_dags
-from airflow_gddl.landing.hints import Hints, TableHint, place
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.runtime.landing.hints import Hints, TableHint, place
 from tests.airflow.stage import Stage
 
 PACK = "gddl_pack.shop.small.hourly.normal.all"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.snapshot import Snapshot, SnapshotSettings
-from airflow_gddl.snapshot.bounded import bounded
+from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.snapshot.bounded import bounded
 from tests.s3_server import Bucket
 
 LATER = 1000.0
@@ -51,8 +51,8 @@ class Place:
             metadata=str(self.metadata), cache=self.root / "cache", environ=self.environ, clock=lambda: self.now
         )
 
-    def current(self) -> Snapshot:
-        return Snapshot.current(self.settings)
+    def current(self) -> MetadataSnapshot:
+        return MetadataSnapshot.current(self.settings)
 
     def names(self) -> list[str]:
         """Every table that serves."""
@@ -95,7 +95,7 @@ def test_an_environment_variable_changes_the_snapshot(place: Place) -> None:
 def test_reading_needs_no_pydantic_and_no_yaml(place: Place) -> None:
     place.current()
     code = (
-        "import sys, pathlib; from airflow_gddl.snapshot import Snapshot, SnapshotSettings as S\n"
+        "import sys, pathlib; from airflow_gddl.runtime.snapshot import Snapshot, SnapshotSettings as S\n"
         f"s = Snapshot.current(S(metadata={str(place.metadata)!r}, cache=pathlib.Path({str(place.root / 'cache')!r}),"
         f" environ={{}}, clock=lambda: {place.now}))\n"
         "print(len(s.pipelines()), s.entry('gddl_pack.shop.small.hourly.normal.all') is not None,"
@@ -277,9 +277,9 @@ def test_metadata_in_a_bucket_is_listed_once_an_interval_and_outlives_the_bucket
     )
 
     def rows() -> int:
-        return len(Snapshot.current(settings).pipelines())
+        return len(MetadataSnapshot.current(settings).pipelines())
 
-    assert rows() == 1, Snapshot.current(settings).state
+    assert rows() == 1, MetadataSnapshot.current(settings).state
     asked = len(bucket.requests)
     place.now += 5
     assert rows() == 1
@@ -290,4 +290,4 @@ def test_metadata_in_a_bucket_is_listed_once_an_interval_and_outlives_the_bucket
     bucket.fail = 403
     place.now += 60
     assert rows() == 2
-    assert Snapshot.current(settings).state.stale_since is not None
+    assert MetadataSnapshot.current(settings).state.stale_since is not None

@@ -17,12 +17,12 @@ PACK = "gddl_pack.shop.small.hourly.normal.all"
 # What a worker does with a task, without the supervisor around it.
 WORKER = """
 import sys
-from airflow_gddl.landing.asked import Asked
-from airflow_gddl.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.run_request import Asked
+from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl import configuration
-from airflow_gddl.landing.hint_book import HintBook
-from airflow_gddl.landing.loading import Loading, Order
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.loading import Loading, Order
+from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
 from airflow_gddl.operators.reporting import Reporter
 import logging, os
 document = configuration.snapshot(sys.argv[1]).pipeline(sys.argv[2])
@@ -91,7 +91,7 @@ def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_takes_over(
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_job_ends_with_its_parent_also_behind_a_wrapper(tmp_path: Path, wrapped: bool) -> None:
-    job = "import os, sys, time; from spark_jobs.parent import end_with; end_with(int(sys.argv[1]));"
+    job = "import os, sys, time; from spark_jobs.job.parent import end_with; end_with(int(sys.argv[1]));"
     job += " open(sys.argv[2], 'w').write(str(os.getpid())); time.sleep(300)"
     starter = (
         "import os, subprocess, sys, time\n"

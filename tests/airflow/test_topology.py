@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
-from airflow_gddl.topology import Pipeline, pipelines, pools
-from airflow_gddl.topology.packing import pack
+from airflow_gddl.metadata.topology import Pipeline, pipelines, pools
+from airflow_gddl.metadata.topology.packing import pack
 
 SCHEDULES = ("@hourly", "@daily", "*/15 * * * *", "*/5 * * * *", "continuous", None)
 TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4), "medium": TierSpec(tables_per_job=1, pool="shared")}

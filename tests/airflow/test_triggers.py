@@ -13,17 +13,22 @@ from typing import Any
 import pytest
 from airflow.triggers.base import TaskSkippedEvent, TriggerEvent
 
-from airflow_gddl.capabilities import STARTS_FROM_TRIGGER, AirflowException, AirflowFailException, AirflowSkipException
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.dag_factory import build_dags
-from airflow_gddl.landing.work import Work
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.runtime.stores import open_store
 from airflow_gddl.sensors.tables import GddlTablesSensor
-from airflow_gddl.state.records import write_record
-from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.files import GddlFilesTrigger
 from airflow_gddl.triggers.tables import LOOK_ON_WORKER, GddlTablesTrigger
+from airflow_gddl.version_compat import (
+    STARTS_FROM_TRIGGER,
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 
@@ -56,7 +61,7 @@ def test_a06_nothing_to_do_ends_the_task_in_the_triggerer(stage: Stage) -> None:
 def test_a06_work_is_told_in_plain_data(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     stage.land("shop.b")
-    work = decode(Work, json.loads(json.dumps(fired(trigger(stage)).payload)))
+    work = decode(PipelineWork, json.loads(json.dumps(fired(trigger(stage)).payload)))
     assert list(work.initial) == ["shop.b"]
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow.timetables.base import TimeRestriction
 
-from airflow_gddl.capabilities import AirflowException, AirflowSkipException
-from airflow_gddl.operators.upkeep import GddlUpkeepOperator
-from airflow_gddl.upkeep_dags import build_upkeep_dags
+from airflow_gddl.dags.maintenance import build_upkeep_dags
+from airflow_gddl.operators.maintenance import GddlUpkeepOperator
+from airflow_gddl.version_compat import AirflowException, AirflowSkipException
 from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage
 

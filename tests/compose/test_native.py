@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.simulate import differences
-from airflow_gddl.simulate.replica import read_replica
-from spark_jobs.storage import Storage
+from airflow_gddl.devtools.simulate import differences
+from airflow_gddl.devtools.simulate.replica import read_replica
+from spark_jobs.storage.objects import Storage
 from tests.compose.native import Native, s3_program, server_programs, until
 
 BUCKET = "gddl"

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_gddl.catalog import load
+from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.surroundings import real
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.metadata import load
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.database_statistics import Statistics, with_rows
 from airflow_gddl.onboarding.facts import SourceFacts, TableFacts

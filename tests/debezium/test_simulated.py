@@ -14,7 +14,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.simulate import (
+from airflow_gddl.devtools.simulate import (
     Delivery,
     SchemaEvent,
     SimulateSpec,
@@ -24,7 +24,7 @@ from airflow_gddl.simulate import (
     prepare,
     simulate,
 )
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 from tests.engine_port import EnginePort
 from tests.scenarios import delta_log
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.catalog import validation
-from airflow_gddl.catalog.checks import check_spec
 from airflow_gddl.contract import dialects
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from airflow_gddl.metadata import validation
+from airflow_gddl.metadata.checks import check_spec
 from spark_jobs.dialects.registry import dialect_of
 from tests.engine_port import EnginePort
 from tests.unit.pages import ROOT

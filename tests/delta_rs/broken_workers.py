@@ -9,9 +9,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs import worker
-from spark_jobs.runtime import Runtime
-from spark_jobs.worker import Answer, Task, Work
+from spark_jobs.job import worker
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.worker import Answer, TableTask, Task
 
 _answer = worker.answer
 
@@ -23,7 +23,7 @@ def serve(orders: Connection, job: JobSpec, memory: int) -> None:
 
 
 def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
-    name = task.specs[0].name if isinstance(task, Work) else ""
+    name = task.specs[0].name if isinstance(task, TableTask) else ""
     if name == "dies" or (name == "dies_once" and _first_time(job, name)):
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "hangs":

@@ -15,18 +15,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
-from airflow_gddl.contract.standing import StandingOrder
-from airflow_gddl.landing.standing import Standing
-from spark_jobs.claim import Claim
-from spark_jobs.job import run_job
-from spark_jobs.ledger import Ledger
-from spark_jobs.runtime import Runtime, utc_now
-from spark_jobs.spread_local import LocalSpread
-from spark_jobs.storage import Storage
-from spark_jobs.worker import NoSpark
+from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
+from spark_jobs.job.runtime import Runtime, utc_now
+from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.tables import run_job
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.storage.objects import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.keeping import Kept
 from tests.landing import write_bytes
@@ -139,18 +139,18 @@ def test_a_new_row_is_picked_up_and_one_that_went_is_left_alone(tmp_path: Path) 
     a, b = specs_of("a", "b")
     source = Source(SmallLake(tmp_path), [a, b])
     source.load()
-    standing = Standing(source.lake.roots, "pack", lambda: None)
+    standing = DesiredStateKeeper(source.lake.roots, "pack", lambda: None)
     options = JobOptions(continuous=Continuous(folder=standing.folder))
     with kept(source.lake, [a], options) as job:
         job.until(lambda: source.is_taken(a))
-        standing.put(StandingOrder(tables=(a, b), tiers=job.job.tiers))
+        standing.put(DesiredState(tables=(a, b), tiers=job.job.tiers))
         job.until(source.is_taken)
-        standing.put(StandingOrder(tables=(b,), tiers=job.job.tiers))
+        standing.put(DesiredState(tables=(b,), tiers=job.job.tiers))
         time.sleep(7)
         source.change()
         job.until(lambda: source.is_taken(b))
         assert not source.is_taken(a)
-        standing.put(StandingOrder(tables=()))
+        standing.put(DesiredState(tables=()))
         job.until(lambda: job.stop.is_asked)
     assert job.stop.why == "no table is left"
 
@@ -159,7 +159,7 @@ def test_a_failing_table_stops_no_other_and_heals(source: Source) -> None:
     a, b = source.specs
     folder = Path(source.lake.layout(a).landing)
     strange = replace(a, keys=("nothing",))
-    standing = Standing(source.lake.roots, "pack", lambda: None)
+    standing = DesiredStateKeeper(source.lake.roots, "pack", lambda: None)
     options = JobOptions(continuous=Continuous(folder=standing.folder))
     with kept(source.lake, [strange, b], options) as job:
         job.until(lambda: job.told(a.table, "failed") >= 1)
@@ -168,7 +168,7 @@ def test_a_failing_table_stops_no_other_and_heals(source: Source) -> None:
             job.until(lambda: source.is_taken(b))
         failures = job.told(a.table, "failed")
         assert failures <= 3
-        standing.put(StandingOrder(tables=(a, b), tiers=job.job.tiers))
+        standing.put(DesiredState(tables=(a, b), tiers=job.job.tiers))
         job.until(lambda: source.is_taken(a))
     assert folder.exists()
     source.check()

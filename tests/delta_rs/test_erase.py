@@ -20,13 +20,13 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import answer_name, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.answers import Answers
-from spark_jobs.maintain import tables_of
-from spark_jobs.runtime import Runtime
-from spark_jobs.storage import Storage
-from spark_jobs.table_job import TableOutcome, attempt, totals_of
-from spark_jobs.table_run import TableRun
-from spark_jobs.worker import NoSpark
+from spark_jobs.job.result_store import ResultStore
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.maintenance.maintain import tables_of
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.run import TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 from tests.spark.children import killed_child
@@ -405,7 +405,7 @@ def test_answers_of_comparisons_and_lists_lose_it_too(tmp_path: Path) -> None:
     compared = lake.run(row, VERIFY)
     assert isinstance(compared, TableOutcome)
     for number, result in enumerate((listed, compared.result)):
-        answers = Answers(Storage(), join(lake.roots.lake, "_gddl", "answers", f"r{number}"))
+        answers = ResultStore(Storage(), join(lake.roots.lake, "_gddl", "answers", f"r{number}"))
         answers.put(result)
     lake.done(row, erasing(id="7"))
     read = [Path(lake.roots.lake, "_gddl", "answers", f"r{n}", answer_name("s.t")).read_text() for n in (0, 1)]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.runtime import Step
-from spark_jobs.table_job import TableOutcome, attempt, totals_of
-from spark_jobs.table_run import TableRun
+from spark_jobs.job.runtime import Step
+from spark_jobs.job.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.table.run import TableRun
 from tests.conftest import LocalPort
 from tests.oracle import Outcome, Value, replay
 from tests.spark.lake import Lake, read

@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, Roots
-from spark_jobs.runtime import Runtime
-from spark_jobs.storage import Storage
-from spark_jobs.table_job import TableOutcome, attempt, totals_of
-from spark_jobs.table_run import TableRun
-from spark_jobs.worker import NoSpark
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.run import TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.s3_server import Bucket, serving
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.claim import Claim
-from spark_jobs.runtime import utc_now
-from spark_jobs.spread_cluster import Found, Shelf, once, shelf_of
-from spark_jobs.storage import Storage
-from spark_jobs.table_job import TableOutcome
+from spark_jobs.job.runtime import utc_now
+from spark_jobs.job.spread_cluster import Found, TaskResultStore, once, shelf_of
+from spark_jobs.job.table_job import TableOutcome
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.storage.objects import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of()
@@ -58,7 +58,7 @@ def test_another_jobs_table_is_busy(tmp_path: Path) -> None:
 def test_the_shelf_is_cleared(tmp_path: Path) -> None:
     _, job = landed(tmp_path)
     once(job, SPEC)
-    shelf = Shelf(Storage(), shelf_of(job))
-    assert len(shelf.all()) == 1
-    shelf.clear()
-    assert shelf.all() == []
+    result_store = TaskResultStore(Storage(), shelf_of(job))
+    assert len(result_store.all()) == 1
+    result_store.clear()
+    assert result_store.all() == []

@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import RetriableError
-from spark_jobs.engines.delta_rs import log_upkeep
+from spark_jobs.engines.delta_rs import checkpoints as log_upkeep
 from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.job.runtime import utc_now
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
-from spark_jobs.runtime import utc_now
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.catalog import load
-from airflow_gddl.standalone import processes
-from airflow_gddl.standalone.supervisor import Standalone
-from airflow_gddl.topology import pipelines, pools
+from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.standalone.supervisor import Standalone
+from airflow_gddl.metadata import load
+from airflow_gddl.metadata.topology import pipelines, pools
 from tests.e2e.site import Site, order
 from tests.e2e.webhook import Webhook, listening
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.standalone.home import Home, HomeSettings
-from airflow_gddl.standalone.ports import free_port
-from airflow_gddl.standalone.runs import RunRef, Runs
-from airflow_gddl.standalone.supervisor import Order, Standalone
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.standalone.runs import RunRef, Runs
+from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 
 ROOT = Path(__file__).parents[2]
 _OPTIONS = {"poll_seconds": "1", "retry_delay_seconds": "1", "retries": "3", "dependency_wait_seconds": "120"}
@@ -81,7 +81,7 @@ class Site:
         return errors
 
 
-def order(root: Path, webhook: str | None = None) -> Order:
+def order(root: Path, webhook: str | None = None) -> StartOrder:
     """An Airflow that looks often, and loses patience with dead parts soon.
 
     Args:
@@ -105,4 +105,4 @@ def order(root: Path, webhook: str | None = None) -> Order:
     own = {"E2E_JOB": str(root)}
     if webhook is not None:
         own |= {"AIRFLOW_CONN_OPS": webhook, "AIRFLOW__GDDL__NOTIFY_CONNECTION": "ops"}
-    return Order(home=Home(root / "airflow"), settings=settings, environ=environ, own=own)
+    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=environ, own=own)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.simulate import SimulateSpec, TableShape, differences, prepare
-from airflow_gddl.simulate.replica import read_replica
-from airflow_gddl.standalone import processes
+from airflow_gddl.devtools.simulate import SimulateSpec, TableShape, differences, prepare
+from airflow_gddl.devtools.simulate.replica import read_replica
+from airflow_gddl.devtools.standalone import processes
 from tests.e2e.site import Site
 
 # On Spark, whose job takes long enough to be killed in its middle.

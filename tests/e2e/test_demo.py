@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_gddl.standalone import processes
-from airflow_gddl.standalone.home import Home
-from airflow_gddl.standalone.supervisor import Standalone
+from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.standalone.home import Home
+from airflow_gddl.devtools.standalone.supervisor import Standalone
 from tests.e2e.site import ROOT, order
 
 SECONDS = 180

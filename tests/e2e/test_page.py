@@ -13,9 +13,9 @@ from playwright.sync_api import Page, expect
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page.source import PATIENCE
-from airflow_gddl.state.recording import StateRecorder
-from airflow_gddl.state.records import write_record
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.runtime.stores import open_store
 from tests.e2e import browser
 from tests.e2e.browser import picture
 from tests.e2e.site import Site

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.oracle.casting import cast_text, masked, naive_utc
 from tests.oracle.model import Change, DeliveredFile, Key, Op, Quarantined, Sequence, Value
-from tests.oracle.shape import Shape
+from tests.oracle.table_schema import Shape
 
 _OPS: dict[str, Op] = {"I": "I", "U": "U", "D": "D"}
 
@@ -31,36 +31,36 @@ class Arrival:
     ordinal: int
 
 
-def decode_file(shape: Shape, arrival: Arrival) -> tuple[list[Change], list[Quarantined]]:
+def decode_file(table_schema: Shape, arrival: Arrival) -> tuple[list[Change], list[Quarantined]]:
     changes, faults = [], []
     for number, row in enumerate(arrival.file.rows):
         try:
-            changes.append(_change(shape, arrival, number, row))
+            changes.append(_change(table_schema, arrival, number, row))
         except FaultError as fault:
             faults.append(Quarantined(arrival.file.name, number, fault.code, fault.column))
     return changes, faults
 
 
-def _change(shape: Shape, arrival: Arrival, number: int, delivered: Mapping[str, Value]) -> Change:
+def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mapping[str, Value]) -> Change:
     load = arrival.file.kind == "load"
-    op = _op(shape, load, delivered)
-    if not shape.keys and op in ("U", "D"):
+    op = _op(table_schema, load, delivered)
+    if not table_schema.keys and op in ("U", "D"):
         raise FaultError("APPEND_ONLY_CHANGE")
-    values = _cast(shape, load, arrival.file, delivered)
-    for column in shape.keys:
+    values = _cast(table_schema, load, arrival.file, delivered)
+    for column in table_schema.keys:
         if values.get(column) is None:
             raise FaultError("KEY_NULL", column)
-    sequence = None if load else _sequence(shape, values)
-    row = _visible(shape, values)
-    key = tuple(row[column] for column in shape.keys)
+    sequence = None if load else _sequence(table_schema, values)
+    row = _visible(table_schema, values)
+    key = tuple(row[column] for column in table_schema.keys)
     return Change(
         op=op,
         key=key,
         sequence=sequence,
         row=row,
-        carried=_carried(shape, values, row),
-        forced=not load and _forced(shape, values),
-        old_key=_old_key(shape, row, key) if op == "U" else None,
+        carried=_carried(table_schema, values, row),
+        forced=not load and _forced(table_schema, values),
+        old_key=_old_key(table_schema, row, key) if op == "U" else None,
         generation=arrival.generation,
         run=arrival.run,
         source_file=arrival.file.name,
@@ -68,96 +68,101 @@ def _change(shape: Shape, arrival: Arrival, number: int, delivered: Mapping[str,
     )
 
 
-def _op(shape: Shape, load: bool, delivered: Mapping[str, Value]) -> Op:
-    name = shape.options.op_column
+def _op(table_schema: Shape, load: bool, delivered: Mapping[str, Value]) -> Op:
+    name = table_schema.options.op_column
     came = next((value for column, value in delivered.items() if column.lower() == name.lower()), None)
     came = came.strip().upper() if isinstance(came, str) else came
     if load:
         if came not in (None, "", "I", "R"):
             raise FaultError("OP_UNKNOWN", name)
         return "R"
-    if came in (None, "") and shape.options.missing_op == "insert":
+    if came in (None, "") and table_schema.options.missing_op == "insert":
         return "I"
     if came not in _OPS:
         raise FaultError("OP_UNKNOWN", name)
     return _OPS[came]
 
 
-def _cast(shape: Shape, load: bool, file: DeliveredFile, delivered: Mapping[str, Value]) -> dict[str, Value]:
+def _cast(table_schema: Shape, load: bool, file: DeliveredFile, delivered: Mapping[str, Value]) -> dict[str, Value]:
     """Every column of the file under the table's spelling; columns that the table does not take are left out."""
-    wanted = {name.lower(): kind for name, kind in shape.options.types.items()}
+    wanted = {name.lower(): kind for name, kind in table_schema.options.types.items()}
     values: dict[str, Value] = {}
     for column in file.columns:
-        name = shape.names.get(column.lower())
+        name = table_schema.names.get(column.lower())
         if name is None:
             continue
         value = delivered.get(column)
-        kind = "timestamp" if name in shape.times and name in shape.sequence else wanted.get(column.lower())
-        if name in shape.sequence and value == "":
+        kind = (
+            "timestamp" if name in table_schema.times and name in table_schema.sequence else wanted.get(column.lower())
+        )
+        if name in table_schema.sequence and value == "":
             value = None
         if isinstance(value, str) and kind is not None:
             try:
                 value = cast_text(value, kind)
             except ValueError as error:
-                unparsable = name in shape.sequence and not load
+                unparsable = name in table_schema.sequence and not load
                 raise FaultError("SEQUENCE_UNPARSABLE" if unparsable else "CAST_FAILED", name) from error
         values[name] = value
     return values
 
 
-def _sequence(shape: Shape, values: Mapping[str, Value]) -> Sequence:
-    for column in shape.sequence or ("",):
+def _sequence(table_schema: Shape, values: Mapping[str, Value]) -> Sequence:
+    for column in table_schema.sequence or ("",):
         if values.get(column) is None:
             raise FaultError("SEQUENCE_NULL", column or None)
-    parts = (values[column] for column in shape.sequence)
+    parts = (values[column] for column in table_schema.sequence)
     return tuple(naive_utc(part) if hasattr(part, "tzinfo") else part for part in parts)
 
 
-def _visible(shape: Shape, values: Mapping[str, Value]) -> dict[str, Value]:
+def _visible(table_schema: Shape, values: Mapping[str, Value]) -> dict[str, Value]:
     """What reaches the lake: selected and masked; a before image is masked like its column."""
-    methods = {name.lower(): method for name, method in shape.spec.mask.items()}
+    methods = {name.lower(): method for name, method in table_schema.spec.mask.items()}
     row = {}
-    for column in shape.changes:
+    for column in table_schema.changes:
         if column in values:
-            method = methods.get(shape.image_of(column).lower())
+            method = methods.get(table_schema.image_of(column).lower())
             row[column] = values[column] if method is None else masked(values[column], method)
     return row
 
 
-def _carried(shape: Shape, values: Mapping[str, Value], row: Mapping[str, Value]) -> frozenset[str]:
-    columns = set(shape.replica)
-    if shape.spec.schema_evolution.dropped_column == "keep":
-        columns &= set(row) | shape.technical
-    listed = _listed(shape, values)
+def _carried(table_schema: Shape, values: Mapping[str, Value], row: Mapping[str, Value]) -> frozenset[str]:
+    columns = set(table_schema.replica)
+    if table_schema.spec.schema_evolution.dropped_column == "keep":
+        columns &= set(row) | table_schema.technical
+    listed = _listed(table_schema, values)
     if listed is not None:
         columns &= listed
-    if shape.spec.ignore_null_updates:
+    if table_schema.spec.ignore_null_updates:
         columns -= {column for column in columns if row.get(column) is None}
-    return frozenset(columns | set(shape.keys))
+    return frozenset(columns | set(table_schema.keys))
 
 
-def _listed(shape: Shape, values: Mapping[str, Value]) -> set[str] | None:
-    if shape.spec.columns_to_update is None:
+def _listed(table_schema: Shape, values: Mapping[str, Value]) -> set[str] | None:
+    if table_schema.spec.columns_to_update is None:
         return None
-    value = values.get(shape.names.get(shape.spec.columns_to_update.lower(), ""))
+    value = values.get(table_schema.names.get(table_schema.spec.columns_to_update.lower(), ""))
     if value is None:
         return None
     names = value.split(",") if isinstance(value, str) else value
-    return {shape.names.get(name.strip().lower(), name.strip()) for name in (*names, shape.spec.columns_to_update)}
+    return {
+        table_schema.names.get(name.strip().lower(), name.strip())
+        for name in (*names, table_schema.spec.columns_to_update)
+    }
 
 
-def _forced(shape: Shape, values: Mapping[str, Value]) -> bool:
-    if shape.spec.force_update is None:
+def _forced(table_schema: Shape, values: Mapping[str, Value]) -> bool:
+    if table_schema.spec.force_update is None:
         return False
-    value = values.get(shape.names.get(shape.spec.force_update.lower(), ""))
+    value = values.get(table_schema.names.get(table_schema.spec.force_update.lower(), ""))
     return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "t", "y", "yes", "1"))
 
 
-def _old_key(shape: Shape, row: Mapping[str, Value], key: Key) -> Key | None:
+def _old_key(table_schema: Shape, row: Mapping[str, Value], key: Key) -> Key | None:
     """Null when there is no before image, or it names the same key."""
     parts = []
-    for column, new in zip(shape.keys, key, strict=True):
-        before = shape.before(column)
+    for column, new in zip(table_schema.keys, key, strict=True):
+        before = table_schema.before(column)
         old = row.get(before) if before else None
         parts.append(new if old is None else old)
     return tuple(parts) if tuple(parts) != key else None

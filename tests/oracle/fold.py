@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract.spec import TieBreak
 from tests.oracle.model import Change, Key, Op, Sequence, Value, rank
-from tests.oracle.shape import Shape
+from tests.oracle.table_schema import Shape
 
 State = dict[str, Value] | None
 
@@ -58,21 +58,21 @@ def _order(event: Event, tie_break: TieBreak) -> tuple[Value, ...]:
     return (*first, event.op == "D", change.source_file, change.position, change.run)
 
 
-def states(shape: Shape, events: Listing[Event]) -> list[State]:
+def states(table_schema: Shape, events: Listing[Event]) -> list[State]:
     """The row after each of the events of one generation; null where there is none."""
     found: list[State] = []
     row: State = None
     for event in events:
-        row = _step(shape, row, event)
+        row = _step(table_schema, row, event)
         found.append(row)
     return found
 
 
-def _step(shape: Shape, row: State, event: Event) -> State:
+def _step(table_schema: Shape, row: State, event: Event) -> State:
     change = event.change
     if event.op == "D":
         return None
     if event.op == "U":
-        base = row or dict.fromkeys(shape.replica)
+        base = row or dict.fromkeys(table_schema.replica)
         return {**base, **{column: change.row.get(column) for column in change.carried}}
-    return {column: change.row.get(column) for column in shape.replica}
+    return {column: change.row.get(column) for column in table_schema.replica}

@@ -8,28 +8,32 @@ from collections.abc import Sequence as Listing
 from tests.oracle.fold import Event, State, states
 from tests.oracle.ingest import Ledger
 from tests.oracle.model import Key, Sequence, Value, Version, rank
-from tests.oracle.shape import SERVICE_COLUMNS, Shape
+from tests.oracle.table_schema import SERVICE_COLUMNS, Shape
 
 Moment = tuple[Sequence, State]
 """From this sequence on the key has this state."""
 
 
-def history(shape: Shape, ledger: Ledger, events: dict[Key, list[Event]]) -> list[Version]:
+def history(table_schema: Shape, ledger: Ledger, events: dict[Key, list[Event]]) -> list[Version]:
     """Empty unless the table keeps one."""
-    if not shape.spec.history:
+    if not table_schema.spec.history:
         return []
-    return [version for found in events.values() for version in _versions(shape, _moments(shape, ledger, found))]
+    return [
+        version
+        for found in events.values()
+        for version in _versions(table_schema, _moments(table_schema, ledger, found))
+    ]
 
 
-def _moments(shape: Shape, ledger: Ledger, events: Listing[Event]) -> list[Moment]:
+def _moments(table_schema: Shape, ledger: Ledger, events: Listing[Event]) -> list[Moment]:
     """The key's states over all generations: a generation starts empty at its floor, and nothing in it is earlier."""
     moments: list[Moment] = []
     for generation in range(1, ledger.generation + 1):
-        floor = ledger.floors[generation - 1]
+        floor = ledger.generation_low_watermarks[generation - 1]
         own = [e for e in events if e.change.generation == generation]
         if own or generation <= ledger.swept:
             moments.append((floor, None))
-        for event, state in zip(own, states(shape, own), strict=True):
+        for event, state in zip(own, states(table_schema, own), strict=True):
             moments.append((max(event.sequence, floor, key=rank), state))
     return _collapsed(moments)
 
@@ -40,14 +44,14 @@ def _collapsed(moments: Listing[Moment]) -> list[Moment]:
     return [now for now, later in zip(moments, after, strict=True) if later is None or later[0] != now[0]]
 
 
-def _versions(shape: Shape, moments: Listing[Moment]) -> list[Version]:
+def _versions(table_schema: Shape, moments: Listing[Moment]) -> list[Version]:
     versions: list[Version] = []
     start: Sequence = None
     current: State = None
     for at, state in moments:
-        if current is not None and not _same(shape, current, state):
+        if current is not None and not _same(table_schema, current, state):
             versions.append(Version(columns=current, start=start, end=at))
-        if not _same(shape, current, state):
+        if not _same(table_schema, current, state):
             start = at
         current = state
     if current is not None:
@@ -55,16 +59,17 @@ def _versions(shape: Shape, moments: Listing[Moment]) -> list[Version]:
     return versions
 
 
-def _same(shape: Shape, one: State, other: State) -> bool:
+def _same(table_schema: Shape, one: State, other: State) -> bool:
     if one is None or other is None:
         return one is other
-    return _tracked(shape, one) == _tracked(shape, other)
+    return _tracked(table_schema, one) == _tracked(table_schema, other)
 
 
-def _tracked(shape: Shape, row: Mapping[str, Value]) -> dict[str, Value]:
-    control = [c for c in (shape.spec.columns_to_update, shape.spec.force_update) if c is not None]
+def _tracked(table_schema: Shape, row: Mapping[str, Value]) -> dict[str, Value]:
+    control = [c for c in (table_schema.spec.columns_to_update, table_schema.spec.force_update) if c is not None]
     untracked = {
-        name.lower() for name in (*shape.sequence, *shape.spec.track_history_except, *control, *SERVICE_COLUMNS)
+        name.lower()
+        for name in (*table_schema.sequence, *table_schema.spec.track_history_except, *control, *SERVICE_COLUMNS)
     }
     return {
         name: value

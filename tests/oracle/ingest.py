@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.oracle.decode import Arrival, decode_file
 from tests.oracle.model import Change, Counts, DeliveredFile, Quarantined, Run, Sequence, Value, rank
-from tests.oracle.shape import Shape, arrival_order
+from tests.oracle.table_schema import Shape, arrival_order
 
 
 @dataclass
@@ -19,13 +19,13 @@ class Ledger:
         read: name to the last version that could be read, and its generation.
         seen: name to the last version, readable or not.
         again: LOAD files written again as they were; a newer full load takes them along.
-        floors: greatest sequence ingested before each generation, from generation 1.
+        generation_low_watermarks: greatest sequence ingested before each generation, from generation 1.
         swept: generations below this one have vanished.
     """
 
     generation: int = 0
     swept: int = 0
-    floors: list[Sequence] = field(default_factory=list)
+    generation_low_watermarks: list[Sequence] = field(default_factory=list)
     read: dict[str, tuple[DeliveredFile, int]] = field(default_factory=dict)
     seen: dict[str, DeliveredFile] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
@@ -35,23 +35,23 @@ class Ledger:
     counts: list[Counts] = field(default_factory=list)
 
 
-def ingest(shape: Shape, runs: Listing[Run]) -> Ledger:
+def ingest(table_schema: Shape, runs: Listing[Run]) -> Ledger:
     ledger = Ledger()
     for number, run in enumerate(runs):
-        _ingest_run(shape, ledger, number, run)
+        _ingest_run(table_schema, ledger, number, run)
     return ledger
 
 
-def _ingest_run(shape: Shape, ledger: Ledger, number: int, run: Run) -> None:
+def _ingest_run(table_schema: Shape, ledger: Ledger, number: int, run: Run) -> None:
     """Change files written before a rewritten LOAD file belong to the generation that it ends."""
     before = len(ledger.changes), len(ledger.quarantined)
     opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file)]
     early = [file for file in run.files[: min(opening, default=0)] if file.kind == "change"]
-    read = _ingest_files(shape, ledger, number, early, 0)
+    read = _ingest_files(table_schema, ledger, number, early, 0)
     if run.files and (opening or ledger.generation == 0):
         _open(ledger)
     late = [file for file in run.files if file not in early] + (_along(ledger, run) if opening else [])
-    read += _ingest_files(shape, ledger, number, late, len(early))
+    read += _ingest_files(table_schema, ledger, number, late, len(early))
     appended = len(ledger.changes) - before[0]
     faults = sum(fault.position is not None for fault in ledger.quarantined[before[1] :])
     ledger.counts.append(Counts(read, appended, read - faults - appended, faults))
@@ -69,7 +69,7 @@ def _reloads(ledger: Ledger, file: DeliveredFile) -> bool:
 
 def _open(ledger: Ledger) -> None:
     ledger.generation += 1
-    ledger.floors.append(max((c.sequence for c in ledger.changes), key=rank, default=None))
+    ledger.generation_low_watermarks.append(max((c.sequence for c in ledger.changes), key=rank, default=None))
 
 
 def _along(ledger: Ledger, run: Run) -> list[DeliveredFile]:
@@ -77,7 +77,7 @@ def _along(ledger: Ledger, run: Run) -> list[DeliveredFile]:
     return [ledger.read[name][0] for name in sorted(ledger.again - {file.name for file in run.files})]
 
 
-def _ingest_files(shape: Shape, ledger: Ledger, number: int, files: Iterable[DeliveredFile], first: int) -> int:
+def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Iterable[DeliveredFile], first: int) -> int:
     """Rows read."""
     read = 0
     ordered = arrival_order(files)
@@ -91,8 +91,8 @@ def _ingest_files(shape: Shape, ledger: Ledger, number: int, files: Iterable[Del
             continue
         ledger.read[file.name] = (file, ledger.generation)
         arrival = Arrival(file=file, generation=ledger.generation, run=number, ordinal=ordinal)
-        changes, bad = decode_file(shape, arrival)
-        _append(shape, ledger, changes)
+        changes, bad = decode_file(table_schema, arrival)
+        _append(table_schema, ledger, changes)
         ledger.quarantined.extend(bad)
         read += len(file.rows)
     return read
@@ -106,18 +106,18 @@ def _waits(ledger: Ledger, file: DeliveredFile) -> bool:
     return file.kind == "load" and last is not None and last[1] < ledger.generation
 
 
-def _append(shape: Shape, ledger: Ledger, changes: list[Change]) -> None:
+def _append(table_schema: Shape, ledger: Ledger, changes: list[Change]) -> None:
     for change in changes:
-        identity = _identity(shape, change)
+        identity = _identity(table_schema, change)
         if identity is None or identity not in ledger.identities:
             ledger.changes.append(change)
             ledger.identities.add(identity)
 
 
-def _identity(shape: Shape, change: Change) -> Hashable | None:
+def _identity(table_schema: Shape, change: Change) -> Hashable | None:
     """Null: the row is always one of its own."""
     generation = change.generation if change.op == "R" else None
-    if not shape.keys and change.op == "R":
+    if not table_schema.keys and change.op == "R":
         return None
     return (change.key, change.sequence, change.op, generation, content(change.row))
 

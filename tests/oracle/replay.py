@@ -11,7 +11,7 @@ from tests.oracle.history import history
 from tests.oracle.ingest import Ledger, ingest
 from tests.oracle.model import Key, Outcome, Run, Sequence
 from tests.oracle.replica import replica
-from tests.oracle.shape import Shape
+from tests.oracle.table_schema import Shape
 
 
 def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
@@ -20,23 +20,23 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
     Raises:
         NotModelledError: for policies that refuse or rescue, which scenarios state themselves.
     """
-    shape = Shape.of(spec, runs)
-    ledger = ingest(shape, runs)
+    table_schema = Shape.of(spec, runs)
+    ledger = ingest(table_schema, runs)
     events = events_by_key(ledger.changes, spec.tie_break)
     return Outcome(
-        columns=shape.replica,
-        replica=tuple(replica(shape, ledger, events)),
+        columns=table_schema.replica,
+        replica=tuple(replica(table_schema, ledger, events)),
         changes=tuple(ledger.changes),
-        history=tuple(history(shape, ledger, events)),
+        history=tuple(history(table_schema, ledger, events)),
         quarantined=tuple(sorted(ledger.quarantined, key=lambda q: (q.file, q.position or 0))),
-        ties=_ties(shape, ledger),
+        ties=_ties(table_schema, ledger),
         counts=tuple(ledger.counts),
     )
 
 
-def _ties(shape: Shape, ledger: Ledger) -> frozenset[tuple[Key, Sequence]]:
+def _ties(table_schema: Shape, ledger: Ledger) -> frozenset[tuple[Key, Sequence]]:
     """Full-load rows are compared inside their generation only; rows without a key are never tied."""
-    if not shape.keys:
+    if not table_schema.keys:
         return frozenset()
     met = Counter((c.key, c.sequence, c.generation if c.op == "R" else 0) for c in ledger.changes)
     return frozenset((key, sequence) for (key, sequence, _), times in met.items() if times > 1)

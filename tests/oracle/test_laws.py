@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.oracle import DeliveredFile, Outcome, Run, replay
 from tests.oracle.ingest import content
-from tests.oracle.shape import arrival_order
+from tests.oracle.table_schema import arrival_order
 from tests.strategies import EVERYTHING, ORDER_FREE, ORDER_FREE_TIES, Case, Traits, cases
 
 quick = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

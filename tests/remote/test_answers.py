@@ -13,12 +13,12 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import answer_name, answers_folder, join, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.runners.answers import Answers as Read
-from airflow_gddl.runners.pace import Pace
-from airflow_gddl.stores import open_store
-from spark_jobs.answers import Answers as Put
+from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.results import ResultReader as Read
+from airflow_gddl.runtime.stores import open_store
+from spark_jobs.job.result_store import ResultStore as Put
 from spark_jobs.main import read_spec
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 from tests.s3_server import Bucket, serving
 
 
@@ -104,8 +104,8 @@ def test_a_lake_that_can_t_be_written_stops_no_job(tmp_path: Path) -> None:
 
 
 def test_pauses_grow_to_a_limit_and_differ_by_chance() -> None:
-    pauses = Pace(first=5, longest=20, growth=2, spread=0.5, chance=lambda: 0.5).pauses()
+    pauses = PollInterval(first=5, longest=20, growth=2, spread=0.5, chance=lambda: 0.5).pauses()
     assert [next(pauses) for _ in range(5)] == [5, 10, 20, 20, 20]
-    least = Pace(first=10, spread=0.2, chance=lambda: 0.0).pauses()
-    most = Pace(first=10, spread=0.2, chance=lambda: 1.0).pauses()
+    least = PollInterval(first=10, spread=0.2, chance=lambda: 0.0).pauses()
+    most = PollInterval(first=10, spread=0.2, chance=lambda: 1.0).pauses()
     assert (next(least), next(most)) == pytest.approx((8.0, 12.0))

@@ -11,16 +11,16 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.fakes.databricks.checking import Refusal, arguments_of, settings_of
-from airflow_gddl.fakes.databricks.server import FakeServer, serving
-from airflow_gddl.runners.connections import DatabricksAccess
-from airflow_gddl.runners.databricks.jobs import job_of
-from airflow_gddl.runners.databricks.platform import DatabricksPlatform
-from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
-from airflow_gddl.runners.databricks.workspace import Workspace, connect
-from airflow_gddl.runners.platform import Handle, Order
+from airflow_gddl.devtools.fakes.databricks.checking import Refusal, arguments_of, settings_of
+from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
+from airflow_gddl.runtime.runners.connections import DatabricksAccess
+from airflow_gddl.runtime.runners.databricks.jobs import job_of
+from airflow_gddl.runtime.runners.databricks.platform import DatabricksPlatform
+from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings, DatabricksTier
+from airflow_gddl.runtime.runners.databricks.workspace import Workspace, connect
+from airflow_gddl.runtime.runners.platform import Handle, RunRequest
 from spark_jobs import main as job_main
-from spark_jobs.file_stream_source import SOURCES
+from spark_jobs.discovery.file_stream import SOURCES
 from tests.remote.conftest import OWN
 
 SMALL = DEFAULT_TIERS["small"]
@@ -52,8 +52,8 @@ def platform(fake: FakeServer, **own: Any) -> DatabricksPlatform:
     return DatabricksPlatform(settings, Workspace(connect(DatabricksAccess()).jobs, lambda _: None))
 
 
-def order(spec: str = GOOD, asked: str = "t1") -> Order:
-    return Order(run_id="j", spec=spec, size="small", tier=SMALL, token=asked)
+def order(spec: str = GOOD, asked: str = "t1") -> RunRequest:
+    return RunRequest(run_id="j", spec=spec, size="small", tier=SMALL, token=asked)
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -9,22 +9,22 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
-from airflow_gddl.fakes.databricks.server import FakeServer
-from airflow_gddl.runners.attempts import TaskKey
-from airflow_gddl.runners.connections import DatabricksAccess
-from airflow_gddl.runners.databricks import deploy
-from airflow_gddl.runners.databricks.jobs import jobs_of
-from airflow_gddl.runners.databricks.settings import DatabricksSettings
-from airflow_gddl.runners.databricks.workspace import connect
-from airflow_gddl.runners.own import settings_of
-from airflow_gddl.runners.pace import Pace
-from airflow_gddl.runners.registry import Errand, RunnerSettings, make_runner
-from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.devtools.fakes.databricks.server import FakeServer
+from airflow_gddl.runtime.runners.attempts import TaskKey
+from airflow_gddl.runtime.runners.connections import DatabricksAccess
+from airflow_gddl.runtime.runners.databricks import deploy
+from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
+from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runtime.runners.databricks.workspace import connect
+from airflow_gddl.runtime.runners.own import settings_of
+from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runtime.runners.remote import RemoteRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.conftest import OWN
 from tests.remote.heard import Heard
 
-QUICK = Pace(first=0.05, longest=0.2)
+QUICK = PollInterval(first=0.05, longest=0.2)
 
 
 def deployed(**own: Any) -> list[str]:
@@ -42,7 +42,7 @@ def runner(spec: JobSpec, run: str = "r1", **errand: Any) -> RemoteRunner:
     made = make_runner(
         "databricks",
         RunnerSettings(
-            command=(), environ={}, own=OWN, errand=Errand(task=task, roots=spec.roots, **errand), pace=QUICK
+            command=(), environ={}, own=OWN, errand=SubmissionContext(task=task, roots=spec.roots, **errand), pace=QUICK
         ),
     )
     assert isinstance(made, RemoteRunner)

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from databricks.sdk.service.jobs import JobSettings
 
+from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.surroundings import real
-from airflow_gddl.fakes.databricks.checking import settings_of
-from airflow_gddl.fakes.databricks.server import FakeServer
+from airflow_gddl.devtools.fakes.databricks.checking import settings_of
+from airflow_gddl.devtools.fakes.databricks.server import FakeServer
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SETTINGS = """landing: {root}/landing

@@ -19,14 +19,14 @@ from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableErr
 from airflow_gddl.contract.layout import answer_name, answers_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runners.connections import FromEnvironment
-from airflow_gddl.runners.emr_serverless.platform import EmrPlatform, make
-from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
-from airflow_gddl.runners.emr_serverless.submission import request_of
-from airflow_gddl.runners.platform import ENDED, Handle, Order
-from airflow_gddl.runners.remote import RemoteRunner
-from airflow_gddl.stores.local import LocalStore
+from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runtime.runners.connections import FromEnvironment
+from airflow_gddl.runtime.runners.emr_serverless.platform import EmrPlatform, make
+from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.runtime.runners.emr_serverless.submission import request_of
+from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
+from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.stores.local import LocalStore
 from tests.remote.heard import Heard
 
 ROLE = "arn:aws:iam::123456789012:role/gddl"
@@ -49,8 +49,8 @@ def application(client: Any) -> str:
     return str(made)
 
 
-def order(asked: str = "gddl-abc-1") -> Order:
-    return Order(run_id="j-1", spec="s3://lake/_gddl/specs/j-1.json", size="small", tier=TIER, token=asked)
+def order(asked: str = "gddl-abc-1") -> RunRequest:
+    return RunRequest(run_id="j-1", spec="s3://lake/_gddl/specs/j-1.json", size="small", tier=TIER, token=asked)
 
 
 def platform(application: str, **own: Any) -> EmrPlatform:
@@ -134,7 +134,7 @@ def test_an_application_that_is_not_there_is_a_refusal(client: Any) -> None:
     [(TierSpec(cores=3), {"application_id": "a"}, "1, 2, 4, 8, 16 cores, not 3"), (TIER, {}, "has no application")],
 )
 def test_what_the_service_has_not_is_told_before_it_is_asked(tier: TierSpec, own: dict[str, Any], says: str) -> None:
-    asked = Order(run_id="j", spec="s3://x", size="small", tier=tier, token="")
+    asked = RunRequest(run_id="j", spec="s3://x", size="small", tier=tier, token="")
     with pytest.raises(MetadataError, match=rf"RUNNER_SETTINGS_INVALID.*{says}"):
         request_of(asked, EmrSettings(**OWN, **own))
 

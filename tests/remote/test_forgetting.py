@@ -12,12 +12,12 @@ import pytest
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import answers_folder, order_path
-from airflow_gddl.runners import forgetting
-from airflow_gddl.runners.attempts import Attempts, Submission, TaskKey
-from airflow_gddl.runners.forgetting import DAY, Forgetting
-from airflow_gddl.runners.platform import Handle
-from airflow_gddl.stores.local import LocalStore
-from airflow_gddl.stores.port import Found
+from airflow_gddl.runtime.runners import expiry as forgetting
+from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
+from airflow_gddl.runtime.runners.expiry import DAY, Forgetting
+from airflow_gddl.runtime.runners.platform import Handle
+from airflow_gddl.runtime.stores.local import LocalStore
+from airflow_gddl.runtime.stores.port import ListedFile
 
 NOW = time.time()
 
@@ -117,7 +117,7 @@ class Broken(LocalStore):
         if self.left < 0:
             raise RetriableError("LANDING_UNREACHABLE", "broken off")
 
-    def list(self, folder: str, after: str = "") -> Iterator[Found]:
+    def list(self, folder: str, after: str = "") -> Iterator[ListedFile]:
         self._burn()
         yield from super().list(folder, after)
 

@@ -10,11 +10,11 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import answer_name, answers_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runners.base import Waiting
-from airflow_gddl.runners.platform import ENDED, Handle, Order, Sight, State
-from airflow_gddl.runners.remote import RemoteRunner, cancel
-from airflow_gddl.stores.port import Found
+from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runtime.runners.base import WaitPolicy
+from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest, RunStatus, State
+from airflow_gddl.runtime.runners.remote import RemoteRunner, cancel
+from airflow_gddl.runtime.stores.port import ListedFile
 from tests.remote.heard import Heard
 
 LAKE = "s3://lake"
@@ -52,10 +52,10 @@ class MemoryStore:
     fuse: Fuse = field(default_factory=Fuse)
     listing_spans_folders = True
 
-    def list(self, folder: str, after: str = "") -> Iterator[Found]:
+    def list(self, folder: str, after: str = "") -> Iterator[ListedFile]:
         self.fuse.burn()
         names = [path.removeprefix(f"{folder}/") for path in sorted(self.objects) if path.startswith(f"{folder}/")]
-        yield from (Found(n, 1, str(hash(self.objects[f"{folder}/{n}"])), 0.0) for n in names if n > after)
+        yield from (ListedFile(n, 1, str(hash(self.objects[f"{folder}/{n}"])), 0.0) for n in names if n > after)
 
     def read(self, path: str) -> bytes:
         if path not in self.objects:
@@ -100,7 +100,7 @@ class MemoryPlatform:
     runs: list[MemoryRun] = field(default_factory=list)
     mends_nothing: bool = False
 
-    def submit(self, order: Order) -> Handle:
+    def submit(self, order: RunRequest) -> Handle:
         lost = self.fuse.burn()
         number = next((n for n, run in enumerate(self.runs) if run.token == order.token), None)
         if number is None:
@@ -111,10 +111,10 @@ class MemoryPlatform:
             raise LostError
         return Handle(run=str(number), page=f"https://runs/{number}")
 
-    def look(self, handle: Handle) -> Sight:
+    def look(self, handle: Handle) -> RunStatus:
         self.fuse.burn()
         run = self.runs[int(handle.run)]
-        return Sight(state=run.state, message=run.message, mendable=run.mendable)
+        return RunStatus(state=run.state, message=run.message, mendable=run.mendable)
 
     def cancel(self, handle: Handle) -> None:
         lost = self.fuse.burn()
@@ -155,7 +155,7 @@ class World:
     platform: MemoryPlatform = field(init=False)
     done: set[str] = field(default_factory=set)
     begun: tuple[tuple[str, ...], int] | None = None
-    waiting: Waiting | None = None
+    waiting: WaitPolicy | None = None
     told: list[JobResult] = field(default_factory=list)
     tries: int = 0
 

@@ -10,7 +10,7 @@ import obstore
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.s3 import split
 from airflow_gddl.contract.spec import Roots
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 from tests.s3.conftest import Place
 from tests.scenarios.model import RunStep, Scenario
 from tests.scenarios.staging import land
@@ -21,11 +21,11 @@ class BucketGround:
     """See `Ground`.
 
     Attributes:
-        desk: a local folder in which files are made before they are sent.
+        context: a local folder in which files are made before they are sent.
     """
 
     place: Place
-    desk: Path
+    context: Path
     storage: Storage = field(init=False)
 
     def __post_init__(self) -> None:
@@ -36,7 +36,7 @@ class BucketGround:
         return self.place.roots
 
     def land(self, scenario: Scenario, run: RunStep) -> None:
-        folder = self.desk / scenario.name
+        folder = self.context / scenario.name
         before = set(_names(folder))
         land(scenario, run, folder)
         _, key = split(Layout.of(self.roots, scenario.spec()).landing)

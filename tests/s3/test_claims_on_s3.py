@@ -14,8 +14,8 @@ import pytest
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import Layout
-from spark_jobs.claim import Claim
-from spark_jobs.storage import Storage
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.storage.objects import Storage
 from tests.s3 import delivery
 from tests.s3.conftest import Place
 
@@ -47,8 +47,8 @@ def test_a_claim_is_one_runs_alone(place: Place) -> None:
 HOLDER = """
 import sys, time
 from datetime import UTC, datetime
-from spark_jobs.claim import Claim
-from spark_jobs.storage import Storage
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.storage.objects import Storage
 Claim.acquire(Storage(), sys.argv[1], "killed", lambda: datetime.now(UTC))
 print("held", flush=True)
 time.sleep(600)

@@ -44,9 +44,9 @@ def arranged(scenario: Scenario, variant: Variant) -> Scenario:
         return scenario
     if variant == "one_go":
         return replace(scenario, runs=(RunStep(files=tuple(files)),))
-    hands = max(2, len(scenario.runs))
+    executor = max(2, len(scenario.runs))
     backwards = files[::-1]
-    return replace(scenario, runs=tuple(RunStep(files=tuple(backwards[n::hands])) for n in range(hands)))
+    return replace(scenario, runs=tuple(RunStep(files=tuple(backwards[n::executor])) for n in range(executor)))
 
 
 def fit(scenarios: Iterable[Scenario], variant: Variant) -> list[Scenario]:

@@ -14,7 +14,7 @@ from typing import Any
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec, TierSpec
-from spark_jobs.continuous.agenda import ANYWAY_SECONDS
+from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
 from tests.spark.children import Child

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.spark.erasing import hash_of, text_of
-from spark_jobs.erased_keys import ErasedKeys, key_text, texts_of
+from spark_jobs.maintenance.erased_keys import ErasedKeys, key_text, texts_of
 from spark_jobs.plan.types import parse_type
 from tests.conftest import LocalPort
 

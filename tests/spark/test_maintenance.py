@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
-from spark_jobs.job import run_job
+from spark_jobs.job.tables import run_job
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.job import run_job
-from spark_jobs.runtime import Runtime
-from spark_jobs.spread_cluster import ClusterSpread
-from spark_jobs.storage import Storage
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.spread_cluster import ClusterSpread
+from spark_jobs.job.tables import run_job
+from spark_jobs.storage.objects import Storage
 from tests.conftest import SPARK
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.landing import write_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.catalog import Catalog, Problem, load
+from airflow_gddl.metadata import Catalog, Problem, load
 
 SETTINGS = "landing: landing\nlake: lake\n"
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.batching import Limits, next_batch, state_after
+from spark_jobs.plan.batching import BatchLimits, next_batch, state_after
 from spark_jobs.plan.discover import Discovery, find
 from spark_jobs.plan.files import PlannedFile
 from tests.landed import LANDING, content, landed
 
 NOW = datetime(2024, 2, 1, 12, 30, tzinfo=UTC)
-WIDE = Limits(max_files=100, max_bytes=10_000)
+WIDE = BatchLimits(max_files=100, max_bytes=10_000)
 LOADS = ["LOAD00000001.csv", "LOAD00000002.csv", "LOAD00000003.csv"]
 CHANGES = ["20240101-000000000.csv", "20240102-000000000.csv"]
 
@@ -61,15 +61,24 @@ def test_a_first_load_goes_on_as_initial_however_late() -> None:
 def test_limits_cut_but_leave_one_file() -> None:
     state = TableState()
     assert (
-        names(next_batch(files(LOADS), limits=Limits(max_files=2, max_bytes=10_000), state=state, now=NOW)) == LOADS[:2]
+        names(next_batch(files(LOADS), limits=BatchLimits(max_files=2, max_bytes=10_000), state=state, now=NOW))
+        == LOADS[:2]
     )
-    assert names(next_batch(files(LOADS), limits=Limits(max_files=9, max_bytes=20), state=state, now=NOW)) == LOADS[:2]
-    assert names(next_batch(files(LOADS), limits=Limits(max_files=9, max_bytes=19), state=state, now=NOW)) == LOADS[:1]
-    assert names(next_batch(files(LOADS), limits=Limits(max_files=1, max_bytes=1), state=state, now=NOW)) == LOADS[:1]
+    assert (
+        names(next_batch(files(LOADS), limits=BatchLimits(max_files=9, max_bytes=20), state=state, now=NOW))
+        == LOADS[:2]
+    )
+    assert (
+        names(next_batch(files(LOADS), limits=BatchLimits(max_files=9, max_bytes=19), state=state, now=NOW))
+        == LOADS[:1]
+    )
+    assert (
+        names(next_batch(files(LOADS), limits=BatchLimits(max_files=1, max_bytes=1), state=state, now=NOW)) == LOADS[:1]
+    )
 
 
 def test_only_the_last_load_batch_of_a_later_generation_sweeps() -> None:
-    state, two = TableState(batch=4, generation=1), Limits(max_files=2, max_bytes=10_000)
+    state, two = TableState(batch=4, generation=1), BatchLimits(max_files=2, max_bytes=10_000)
     waiting = (*files(LOADS, generation=2), *files(CHANGES, generation=2))
     first = next_batch(waiting, limits=two, state=state, now=NOW)
     assert first is not None
@@ -103,7 +112,7 @@ def test_batches_partition_what_waits(sizes: list[int], most: int, size: int, lo
     )
     seen: list[PlannedFile] = []
     state, left = TableState(), Discovery(waiting=waiting)
-    while plan := next_batch(left.waiting, limits=Limits(max_files=most, max_bytes=size), state=state, now=NOW):
+    while plan := next_batch(left.waiting, limits=BatchLimits(max_files=most, max_bytes=size), state=state, now=NOW):
         assert len({file.kind for file in plan.files}) == 1
         assert len(plan.files) <= most
         assert len(plan.files) == 1 or sum(file.size for file in plan.files) <= size

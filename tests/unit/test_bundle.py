@@ -21,7 +21,7 @@ from airflow_gddl.bundle import environment
 from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target
 from airflow_gddl.bundle.platforms import DAGS, Bundle, Platform
-from airflow_gddl.cli import surroundings
+from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import MetadataError

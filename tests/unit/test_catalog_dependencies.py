@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.catalog.dependencies import circular
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.dependencies import circular
 from tests.unit.metadata_folder import loaded, row_file
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from airflow_gddl.catalog.json_schema import main, rendered, schemas
+from airflow_gddl.metadata.json_schema import main, rendered, schemas
 from tests.unit.metadata_folder import loaded
 from tests.unit.test_catalog_load import FULL_JSON
 
@@ -24,7 +24,7 @@ def errors(name: str, value: Any) -> list[str]:
 def test_the_files_checked_in_are_what_the_classes_say() -> None:
     expected = {name: rendered(schema) for name, schema in schemas().items()}
     there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
-    assert there == expected, "run: python -m airflow_gddl.catalog.json_schema --write metadata/schema"
+    assert there == expected, "run: python -m airflow_gddl.metadata.json_schema --write metadata/schema"
 
 
 def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.catalog import SettingsError, load
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from airflow_gddl.metadata import SettingsError, load
 from tests.unit.metadata_folder import SETTINGS, loaded, row_file, write
 
 

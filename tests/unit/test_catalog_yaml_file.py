@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_gddl.catalog import yaml_file
-from airflow_gddl.catalog.values import DocumentError, Refused, line_of, refusals
+from airflow_gddl.metadata import yaml_file
+from airflow_gddl.metadata.values import DocumentError, Refused, line_of, refusals
 
 TEXT = """
 a: 1

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl import __version__
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.surroundings import Surroundings
 
 FAKE = Path(__file__).with_name("fake_job.py")
 KEYS = [
@@ -60,7 +60,7 @@ class Shop:
         self.write("metadata/tables/sales.yaml", GOOD)
         java = self.write("java/bin/java", "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
         java.chmod(0o755)
-        self.around = Surroundings(
+        self.around = CliContext(
             environ={"PATH": os.environ["PATH"], "JAVA_HOME": str(folder / "java")},
             now=lambda: datetime(2024, 1, 2, 12, tzinfo=UTC),
             new_id=lambda: "aa",

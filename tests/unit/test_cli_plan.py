@@ -9,21 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.plan_view import histogram
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.planning.advice import advice
-from airflow_gddl.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.state.facts import TableRecord
-from airflow_gddl.stores import open_store
+from airflow_gddl.metadata.planning.advice import advice
+from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.stores import open_store
 from tests.unit.metadata_folder import row_file, write
 from tests.unit.pages import section
 
-AROUND = Surroundings(
-    environ={}, now=lambda: datetime(2026, 11, 1, 12, tzinfo=UTC), new_id=lambda: "aa", job_command=()
-)
+AROUND = CliContext(environ={}, now=lambda: datetime(2026, 11, 1, 12, tzinfo=UTC), new_id=lambda: "aa", job_command=())
 MANY = [f"{{table: shop.t{n:03d}, keys: [id], size: large, schedule: '0 6 * * *'}}" for n in range(60)]
 
 

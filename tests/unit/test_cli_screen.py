@@ -12,14 +12,19 @@ from rich.console import Console
 from rich.text import Text
 
 from airflow_gddl.cli.errors import show_quarantine
-from airflow_gddl.cli.screen import Column, Screen, _kept
+from airflow_gddl.cli.screen import Screen, ScreenColumn, _kept
 from airflow_gddl.contract.result import JobResult
 
-COLUMNS = [Column("table"), Column("state", spare=1), Column("rows", "right"), Column("last success", spare=2)]
+COLUMNS = [
+    ScreenColumn("table"),
+    ScreenColumn("state", spare=1),
+    ScreenColumn("rows", "right"),
+    ScreenColumn("last success", spare=2),
+]
 ROW = ["shop.a_rather_long_name", "fresh", "12", "2026-11-20T21:42:37+00:00"]
 
 
-def shown(width: int, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, terminal: bool = True) -> str:
+def shown(width: int, columns: Sequence[ScreenColumn], rows: Sequence[Sequence[str]], *, terminal: bool = True) -> str:
     screen = Screen()
     kept = io.StringIO()
     screen.out = Console(file=kept, width=width, force_terminal=terminal, color_system=None, highlight=False)
@@ -41,7 +46,7 @@ def test_a_narrow_terminal_does_without_what_can_be_spared(width: int, left_out:
 
 
 def test_columns_in_which_nothing_stands_go_first() -> None:
-    columns = [*COLUMNS, Column("waiting", "right"), Column("errors", "right")]
+    columns = [*COLUMNS, ScreenColumn("waiting", "right"), ScreenColumn("errors", "right")]
     answer = shown(80, columns, [[*ROW, "", "0"], [*ROW, "", "3"]])
     assert answer.splitlines()[-1] == "left out, for the terminal is narrow: waiting"
     assert "errors" in answer
@@ -56,7 +61,9 @@ def test_a_pipe_gets_all() -> None:
     width=st.integers(1, 200),
 )
 def test_no_more_is_left_out_than_has_to_be(table: list[tuple[int, int, bool]], width: int) -> None:
-    columns = [Column("c" * size, spare=0 if number == 0 else spare) for number, (size, spare, _) in enumerate(table)]
+    columns = [
+        ScreenColumn("c" * size, spare=0 if number == 0 else spare) for number, (size, spare, _) in enumerate(table)
+    ]
     row = [Text("" if number and blank else "v") for number, (_, _, blank) in enumerate(table)]
     kept = _kept(columns, [row], width)
 

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.catalog import load
 from airflow_gddl.cli import sim_settings
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.surroundings import Surroundings
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
+from airflow_gddl.devtools.simulate import Delivery, OpMix, SchemaEvent, Troubles
+from airflow_gddl.metadata import load
 from tests.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
@@ -36,13 +36,13 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def around(tmp_path: Path, **job: Any) -> Surroundings:
+def around(tmp_path: Path, **job: Any) -> CliContext:
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
     java.chmod(0o755)
     environ = {"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path / "java"), "FAKE_JOB": json.dumps(job)}
-    return Surroundings(
+    return CliContext(
         environ={**environ, "GDDL_LAKE": str(tmp_path / "production")},
         now=lambda: datetime(2024, 1, 2, 12, tzinfo=UTC),
         new_id=lambda: "aa",

@@ -19,7 +19,7 @@ import pytest
 FAKE = Path(__file__).with_name("fake_job.py")
 DRIVER = """
 import dataclasses, sys
-from airflow_gddl.cli import surroundings
+from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli.main import invoke
 around = dataclasses.replace(surroundings.real(), job_command=(sys.executable, sys.argv[1]))
 sys.exit(invoke(sys.argv[2:], around))
@@ -74,7 +74,7 @@ def test_progress_shows_table_step_and_rows(shop: Path) -> None:
         {"table": "evil[red]\x1b[2J", "step": "read", "batch": 1, "batches": 1, "rows": 1},
     ]
     status, shown = on_a_terminal(shop, "run", progress=events, results={"sales.orders": {"rows_read": 5}}, sleep=0.5)
-    assert status == 0
+    assert status == 0, shown
     assert "merge, 1,234,567 rows" in shown
     assert "1/3" in shown
     assert "evil[red]\\x1b[2J" in shown

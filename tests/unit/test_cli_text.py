@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.cli.screen import Cell, Column, Screen
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, duration, safe
 
 
@@ -68,7 +68,10 @@ def test_counts(number: int | None, shown: str) -> None:
 def test_markup_and_emoji_codes_are_text(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     screen.say("[bold]x[/bold] [/nothing] :smile: \x1b[2J")
-    screen.table([Column("[red]title[/red]"), Column("n", "right")], [("[link=evil]a[/link]", Cell("[/]\x1b]0;t\x07"))])
+    screen.table(
+        [ScreenColumn("[red]title[/red]"), ScreenColumn("n", "right")],
+        [("[link=evil]a[/link]", Cell("[/]\x1b]0;t\x07"))],
+    )
     screen.warn("[dim]w[/dim]")
     shown = capsys.readouterr()
     for text in (
@@ -84,7 +87,7 @@ def test_markup_and_emoji_codes_are_text(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_long_cells_are_folded_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    Screen().table([Column("a"), Column("b")], [("x" * 70, "y" * 50)])
+    Screen().table([ScreenColumn("a"), ScreenColumn("b")], [("x" * 70, "y" * 50)])
     shown = capsys.readouterr().out
     assert (shown.count("x"), shown.count("y")) == (70, 50)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 
 
 def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> None:

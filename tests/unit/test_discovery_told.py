@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from spark_jobs.discovery_told import discover_told
-from spark_jobs.file_stream_source import ToldFile
+from spark_jobs.discovery.file_stream import NotifiedFile
+from spark_jobs.discovery.notified import discover_told
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.storage import Storage, StoredObject
+from spark_jobs.storage.objects import Storage, StoredObject
 from tests.landed import committed
 from tests.landing_folder import START, Table
 from tests.s3_server import Bucket, serving
@@ -41,7 +41,7 @@ class Watched(Storage):
         yield from super().list(prefix, start_after)
 
 
-def told(table: Table, *names: str, scheme: str = "file:") -> list[ToldFile]:
+def told(table: Table, *names: str, scheme: str = "file:") -> list[NotifiedFile]:
     """As Spark's file source writes it."""
     found = []
     for name in names:
@@ -49,11 +49,11 @@ def told(table: Table, *names: str, scheme: str = "file:") -> list[ToldFile]:
         assert seen is not None
         ago = datetime.fromisoformat(seen.modified) - datetime(1970, 1, 1, tzinfo=UTC)
         path = scheme + seen.path.removeprefix("s3:")
-        found.append(ToldFile(path=path, size=seen.size, modified=ago // timedelta(milliseconds=1)))
+        found.append(NotifiedFile(path=path, size=seen.size, modified=ago // timedelta(milliseconds=1)))
     return found
 
 
-def discovered(table: Table, files: Iterable[ToldFile]) -> Discovery:
+def discovered(table: Table, files: Iterable[NotifiedFile]) -> Discovery:
     return discover_told(table.place, table.ledger(), table.now, files)
 
 
@@ -174,4 +174,4 @@ def test_in_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_path_from_elsewhere_is_a_fault_of_the_stream(table: Table) -> None:
     with pytest.raises(RetriableError, match=r"FILE_STREAM_FAILED.*not below"):
-        discovered(table, [ToldFile(path="file:/elsewhere/20240101-000000001.csv", size=1, modified=1)])
+        discovered(table, [NotifiedFile(path="file:/elsewhere/20240101-000000001.csv", size=1, modified=1)])

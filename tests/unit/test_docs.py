@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 import typer.main
 
-from airflow_gddl.catalog import yaml_file
-from airflow_gddl.catalog.settings import FIELDS as SETTINGS
 from airflow_gddl.cli.main import app
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
-from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
-from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
-from airflow_gddl.runners.spark_submit_settings import SparkSubmitCompute, SparkSubmitSettings
-from spark_jobs.engines.shape import Shape
+from airflow_gddl.metadata import yaml_file
+from airflow_gddl.metadata.settings import FIELDS as SETTINGS
+from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings, DatabricksTier
+from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitCompute, SparkSubmitSettings
+from spark_jobs.table.table_schema import TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
-CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "Bundle")
+CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "JarSet")
 CARRIERS += ("Notice", "Finding", "advice")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata|benchmarks|website)/[\w./-]*)`")
@@ -313,8 +313,8 @@ def test_every_key_of_a_result_is_documented() -> None:
 
 def test_the_struct_and_the_errors_table_are_documented() -> None:
     found = [bare(row[0]) for row in rows(section("semantics.md", "1. A change"))]
-    shape = Shape(spec=TableSpec(table="s.t", keys=("id",)), keys=("id",), data=())
-    assert found == [*(name for name, _ in shape.gddl_fields), "deleted"]
+    table_schema = TableSchema(spec=TableSpec(table="s.t", keys=("id",)), keys=("id",), data=())
+    assert found == [*(name for name, _ in table_schema.gddl_fields), "deleted"]
     tree = ast.parse((ROOT / "spark_jobs/engines/errors_table.py").read_text(encoding="utf-8"))
     columns = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.AnnAssign) and n.value)
     named = [bare(name) for row in rows(section("semantics.md", "12. Quarantine")) for name in row[0].split(", ")]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.erased_keys import ErasedKeys, key_text, message_of
-from spark_jobs.erasure_book import Erasure, ErasureBook
+from spark_jobs.maintenance.erased_keys import ErasedKeys, key_text, message_of
+from spark_jobs.maintenance.erasures import Erasure, ErasureRegister
 from spark_jobs.plan.types import parse_type
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_no_two_keys_are_hashed_alike() -> None:
 
 
 def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:
-    books = [ErasureBook(Storage(), str(tmp_path / "erased" / "s" / name), f"s.{name}") for name in ("a", "b")]
+    books = [ErasureRegister(Storage(), str(tmp_path / "erased" / "s" / name), f"s.{name}") for name in ("a", "b")]
     assert not books[0].keys()
     salts = {book.salted().salt for book in (*books, *books)}
     assert len(salts) == 1
@@ -52,7 +52,7 @@ def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:
 
 
 def test_a_book_knows_what_was_written_and_nothing_without_its_salt(tmp_path: Path) -> None:
-    book = ErasureBook(Storage(), str(tmp_path / "erased" / "s" / "a"), "s.a")
+    book = ErasureRegister(Storage(), str(tmp_path / "erased" / "s" / "a"), "s.a")
     key_hash = book.salted().hash_of(["1"])
     when = datetime(2024, 1, 1).isoformat()  # noqa: DTZ001 - any text
     erasure = Erasure(hash=key_hash, table="s.a", asked_at=when, by="me", run_id="r", removed={"changes": 1})

@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
-from spark_jobs import ledger as ledgers
-from spark_jobs.plan.batching import Limits
+from spark_jobs.ledger import ledger as ledgers
+from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage import Storage, StoredObject
+from spark_jobs.storage.objects import Storage, StoredObject
 from tests.landing_folder import START, Table
 
 LAYOUTS = [
@@ -87,7 +87,7 @@ class Ingestion(RuleBasedStateMachine):
     @initialize(options=st.sampled_from(LAYOUTS), files=st.integers(1, 4))
     def begin(self, options: DmsOptions, files: int) -> None:
         self.table.options = options
-        self.table.limits = Limits(max_files=files, max_bytes=10**9)
+        self.table.limits = BatchLimits(max_files=files, max_bytes=10**9)
 
     def _write(self, name: str) -> None:
         text = f"{name} version {len(self.versions[name]) + 1}"

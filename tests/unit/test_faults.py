@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from spark_jobs.faults import translated
+from spark_jobs.job.faults import translated
 
 
 def test_our_own_errors_stay() -> None:

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
-from spark_jobs import ledger as ledgers
 from spark_jobs.continuous.listing import ListedFiles
-from spark_jobs.discovery import discover
-from spark_jobs.discovery_told import discover_told
-from spark_jobs.file_stream_source import ToldFile
-from spark_jobs.looking_back import EVERY, LookingBack
-from spark_jobs.plan.batching import Limits
+from spark_jobs.discovery.file_stream import NotifiedFile
+from spark_jobs.discovery.listing import discover
+from spark_jobs.discovery.lookback import EVERY, LookingBack
+from spark_jobs.discovery.notified import discover_told
+from spark_jobs.ledger import ledger as ledgers
+from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.storage import Storage
+from spark_jobs.storage.objects import Storage
 from tests.landing_folder import START, counted_stats
 from tests.s3_server import Bucket, serving
 from tests.sunk_folder import FORMATS, HOURLY, Sunk
@@ -67,7 +67,7 @@ def test_idle_listings_do_not_grow_with_old_files(any_table: Sunk, monkeypatch: 
 
 
 def test_old_rows_go_to_archives_and_are_taken_once(any_table: Sunk) -> None:
-    any_table.limits = Limits(max_files=10, max_bytes=10**9)
+    any_table.limits = BatchLimits(max_files=10, max_bytes=10**9)
     names = any_table.sink_on(600, HOUR)
     beside = any_table.land("beside.json")
     assert Counter(any_table.run()) == Counter([*names, beside])
@@ -102,7 +102,7 @@ def test_a_later_file_is_found_at_the_daily_listing_and_only_once(any_table: Sun
 def test_folders_are_looked_at_whole(tmp_path: Path, text: str) -> None:
     """The newest folder, and the one before while the look-back reaches into it, however late in them files come."""
     table = Sunk.told(tmp_path, text, lookback="1h")
-    table.limits = Limits(max_files=1, max_bytes=10**9)
+    table.limits = BatchLimits(max_files=1, max_bytes=10**9)
     table.sink_on(100, DAY)
     table.run()
     assert table.ledger().archived_before is not None
@@ -160,7 +160,7 @@ def test_a_part_of_what_waits_leaves_what_is_newer(table: Sunk) -> None:
     table.run()
     table.now = START + 20 * HOUR
     names = [table.sunk(START + number * HOUR, offset=1000 - number) for number in range(1, 20)]
-    table.limits = Limits(max_files=1, max_bytes=10**9)
+    table.limits = BatchLimits(max_files=1, max_bytes=10**9)
     done: list[str] = []
     while taken := table.run(batches=1):
         done += taken
@@ -188,7 +188,7 @@ def test_an_idle_table_that_learns_of_its_folders_begins_with_its_next_file(tabl
 
 @pytest.mark.parametrize("then", [None, DAILY, "'year'=YYYY", "yyyy/MM"])
 def test_archives_of_another_rule_are_made_anew(table: Sunk, then: str | None) -> None:
-    table.limits = Limits(max_files=10, max_bytes=10**9)
+    table.limits = BatchLimits(max_files=10, max_bytes=10**9)
     table.sink_on(600, HOUR)
     table.run()
     assert table.ledger().archived_before is not None
@@ -209,11 +209,11 @@ def test_archives_of_another_rule_are_made_anew(table: Sunk, then: str | None) -
 
 
 def test_files_that_a_stream_tells_of_are_known_by_the_archives(table: Sunk) -> None:
-    table.limits = Limits(max_files=10, max_bytes=10**9)
+    table.limits = BatchLimits(max_files=10, max_bytes=10**9)
     names = table.sink_on(600, HOUR)
     table.run()
     late = table.sunk(START)
-    files = [ToldFile(path=f"file:{table.landing}/{name}", size=1, modified=0) for name in (names[0], late)]
+    files = [NotifiedFile(path=f"file:{table.landing}/{name}", size=1, modified=0) for name in (names[0], late)]
     for sink in (table.sink, replace(table.sink, path_format=DAILY), DebeziumOptions()):
         table.sink = sink
         found = discover_told(table.place, table.ledger(), table.now, files)
@@ -227,7 +227,7 @@ def test_on_s3_an_idle_run_is_few_requests(monkeypatch: pytest.MonkeyPatch) -> N
         for name, value in {**told, "SECRET_ACCESS_KEY": "s"}.items():
             monkeypatch.setenv(f"AWS_{name}", value)
         table = Sunk("s3://bucket/landing/public/orders", "s3://bucket/lake/_gddl/ledger/public/orders")
-        table.limits = Limits(max_files=500, max_bytes=10**9)
+        table.limits = BatchLimits(max_files=500, max_bytes=10**9)
         for number in range(12_000):
             time = START + number * timedelta(minutes=12)
             key = f"landing/public/orders/{table.folder(time)}/orders+0+{number:010d}.json"
@@ -375,7 +375,7 @@ def test_each_file_is_taken_once_whatever_folders_lateness_and_order(said: str |
 
 
 def _play(table: Sunk, said: str | None, steps: list[Step]) -> None:
-    table.now, table.limits = START + 12 * HOUR, Limits(max_files=2, max_bytes=10**9)
+    table.now, table.limits = START + 12 * HOUR, BatchLimits(max_files=2, max_bytes=10**9)
     table.sink, table.made = replace(table.sink, path_format=said), said or HOURLY
     job, landed = Job(table), Landed()
     for half_days in range(-10, 1):

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from spark_jobs.continuous.hands import Hands, light_hands
+from spark_jobs.continuous.desired_state import Stop
+from spark_jobs.continuous.executor import Executor, light_hands
 from spark_jobs.continuous.loop import Loop
-from spark_jobs.continuous.orders import Stop
-from spark_jobs.runtime import Runtime
-from spark_jobs.storage import Storage
-from spark_jobs.table_job import TableOutcome
-from spark_jobs.worker import NoSpark
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.table_job import TableOutcome
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.storage.objects import Storage
 
 SPECS = [TableSpec(table=f"s.t{n:02d}", keys=("id",)) for n in range(20)]
 JOB = JobSpec(run_id="r", roots=Roots(landing="/l", lake="/k"), tables=tuple(SPECS))
@@ -38,26 +38,26 @@ class Cluster:
         self.tidied += [spec.table for spec in specs]
 
 
-def hands_of(cluster: Cluster, stop: Stop) -> Hands:
+def hands_of(cluster: Cluster, stop: Stop) -> Executor:
     return light_hands(JOB, Runtime(storage=Storage(), spark=NoSpark(), spread=cluster), SPECS, stop.wake)
 
 
-def all_of(hands: Hands, stop: Stop) -> dict[str, JobResult]:
+def all_of(executor: Executor, stop: Stop) -> dict[str, JobResult]:
     found: dict[str, JobResult] = {}
-    while hands.is_busy:
+    while executor.is_busy:
         stop.wait(0.1)
-        results = [one.result for one in hands.finished(0.1) if isinstance(one, TableOutcome)]
+        results = [one.result for one in executor.finished(0.1) if isinstance(one, TableOutcome)]
         found |= {result.table: result for result in results}
     return found
 
 
 def test_each_table_has_an_outcome_and_the_cluster_is_left_tidy() -> None:
     cluster, stop = Cluster(broken=frozenset({"s.t07"})), Stop()
-    hands = hands_of(cluster, stop)
+    executor = hands_of(cluster, stop)
     cluster.go.set()
-    hands.start(SPECS)
-    found = all_of(hands, stop)
-    hands.close()
+    executor.start(SPECS)
+    found = all_of(executor, stop)
+    executor.close()
     assert {table for table, result in found.items() if result.status == "succeeded"} == set(cluster.tidied)
     failed = [result for result in found.values() if result.status == "failed"]
     assert [(result.table, result.error.code if result.error else "") for result in failed] == [
@@ -68,13 +68,13 @@ def test_each_table_has_an_outcome_and_the_cluster_is_left_tidy() -> None:
 
 def test_what_was_not_begun_can_be_dropped() -> None:
     cluster, stop = Cluster(), Stop()
-    hands = hands_of(cluster, stop)
-    hands.start(SPECS)
-    dropped = hands.drop()
-    assert hands.is_busy
+    executor = hands_of(cluster, stop)
+    executor.start(SPECS)
+    dropped = executor.drop()
+    assert executor.is_busy
     cluster.go.set()
-    found = all_of(hands, stop)
-    hands.close()
+    found = all_of(executor, stop)
+    executor.close()
     assert 0 < len(found) < len(SPECS)
     assert sorted(found) == sorted(cluster.tidied)
     assert sorted([*found, *dropped]) == [spec.table for spec in SPECS]

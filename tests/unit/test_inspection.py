@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.surroundings import real
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.inspection.findings import Finding
-from airflow_gddl.inspection.looking import look_into
-from airflow_gddl.inspection.rules import judge
+from airflow_gddl.devtools.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
+from airflow_gddl.onboarding.inspection.findings import Finding
+from airflow_gddl.onboarding.inspection.reading import look_into
+from airflow_gddl.onboarding.inspection.rules import judge
 from airflow_gddl.onboarding.landing_files import Landing
-from airflow_gddl.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
 
 ROWS = pa.table(
     {
@@ -186,9 +186,9 @@ def test_keys_are_not_followed_through_more_rows_than_are_said(tmp_path: Path, m
     put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"], "id": [1]})
     for number in range(40):
         put(tmp_path, f"20240101-0000{number:05}.parquet", {"Op": ["U"] * 4, "id": [2] * 4, "transact_seq": ["1"] * 4})
-    monkeypatch.setattr("airflow_gddl.inspection.looking.MOST_KEYED_ROWS", 120)
+    monkeypatch.setattr("airflow_gddl.onboarding.inspection.reading.MOST_KEYED_ROWS", 120)
     assert findings(tmp_path) == [], "25 footers tell of 100 rows, the files have 161"
-    monkeypatch.setattr("airflow_gddl.inspection.looking.MOST_KEYED_ROWS", 200)
+    monkeypatch.setattr("airflow_gddl.onboarding.inspection.reading.MOST_KEYED_ROWS", 200)
     assert only(tmp_path, "INSPECT_NO_BEFORE_IMAGES").evidence.startswith("update of 2, which no row had")
 
 

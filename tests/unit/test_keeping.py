@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.contract.standing import StandingOrder
-from airflow_gddl.landing import hints
-from airflow_gddl.landing.hint_book import HintBook
-from airflow_gddl.landing.keeping import FLUSH_SECONDS, Keeping
-from airflow_gddl.landing.standing import Standing
-from airflow_gddl.runners.base import ProgressEvent
-from airflow_gddl.state.reading import read_pipeline
-from airflow_gddl.state.recording import StateRecorder
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJobMonitor
+from airflow_gddl.runtime.runners.base import ProgressEvent
+from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.stores import open_store
 
 PIPELINE = "gddl_pack.s"
 
@@ -41,7 +41,7 @@ class Log:
 @dataclass
 class Desk:
     roots: Roots
-    keeping: Keeping
+    keeping: ContinuousJobMonitor
     log: Log
     now: float = 1_700_000_000.0
 
@@ -51,15 +51,15 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def context(tmp_path: Path) -> Desk:
     roots, log = Roots(landing=str(tmp_path), lake=str(tmp_path / "lake")), Log()
     made: list[Desk] = []
 
     def now() -> float:
         return made[0].now if made else 0.0
 
-    keeping = Keeping(
-        standing=Standing(roots, PIPELINE, lambda: None, now=now),
+    keeping = ContinuousJobMonitor(
+        standing=DesiredStateKeeper(roots, PIPELINE, lambda: None, now=now),
         state=StateRecorder(roots, PIPELINE, ("s.a",), clock=now),
         book=HintBook(roots, PIPELINE, clock=now),
         hearer=log,
@@ -79,59 +79,59 @@ def told(status: Status, second: int, rows: int = 0) -> JobResult:
     )
 
 
-def hint_of(desk: Desk) -> hints.TableHint | None:
-    return hints.read(open_store(desk.roots.lake), desk.roots.lake, PIPELINE).tables.get("s.a")
+def hint_of(context: Desk) -> hints.TableHint | None:
+    return hints.read(open_store(context.roots.lake), context.roots.lake, PIPELINE).tables.get("s.a")
 
 
-def test_idle_looks_are_kept_but_not_heard_and_the_event_of_before_waits(desk: Desk) -> None:
-    desk.keeping.on_result(told("succeeded", 1, 5))
-    desk.keeping.on_result(told("skipped", 9))
-    desk.later()
-    assert [result.status for result in desk.log.heard] == ["succeeded"]
-    hint = hint_of(desk)
+def test_idle_looks_are_kept_but_not_heard_and_the_event_of_before_waits(context: Desk) -> None:
+    context.keeping.on_result(told("succeeded", 1, 5))
+    context.keeping.on_result(told("skipped", 9))
+    context.later()
+    assert [result.status for result in context.log.heard] == ["succeeded"]
+    hint = hint_of(context)
     assert hint is not None
     assert (hint.looked_at, hint.announce) == ("2023-11-14T22:13:09.000000+00:00", {"rows": 5})
-    record = read_pipeline(desk.roots.lake, (PIPELINE,)).records["s.a"]
+    record = read_pipeline(context.roots.lake, (PIPELINE,)).records["s.a"]
     assert (record.complete or 0) - (record.succeeded or 0) == 8
     assert len(record.facts) == 1
 
 
-def test_a_table_that_fails_is_failing_until_it_goes_well(desk: Desk) -> None:
-    desk.keeping.on_result(told("failed", 1))
-    assert [result.table for result in desk.keeping.failing] == ["s.a"]
-    desk.later()
-    assert hints.read(open_store(desk.roots.lake), desk.roots.lake, PIPELINE).failed == {"s.a": "r"}
-    desk.keeping.on_result(told("skipped", 2))
-    assert desk.keeping.failing == []
-    assert [result.status for result in desk.log.heard] == ["failed", "skipped"]
+def test_a_table_that_fails_is_failing_until_it_goes_well(context: Desk) -> None:
+    context.keeping.on_result(told("failed", 1))
+    assert [result.table for result in context.keeping.failing] == ["s.a"]
+    context.later()
+    assert hints.read(open_store(context.roots.lake), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
+    context.keeping.on_result(told("skipped", 2))
+    assert context.keeping.failing == []
+    assert [result.status for result in context.log.heard] == ["failed", "skipped"]
 
 
-def test_a_table_whose_row_was_taken_away_because_it_failed_fails_nothing_any_more(desk: Desk) -> None:
+def test_a_table_whose_row_was_taken_away_because_it_failed_fails_nothing_any_more(context: Desk) -> None:
     rows = {name: TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab"}
-    desk.keeping.standing.put(StandingOrder(tables=tuple(rows.values())))
-    desk.keeping.on_result(told("failed", 1))
-    assert [result.table for result in desk.keeping.failing] == ["s.a"]
-    desk.keeping.standing.put(StandingOrder(tables=(rows["b"],)))
-    assert desk.keeping.failing == []
+    context.keeping.standing.put(DesiredState(tables=tuple(rows.values())))
+    context.keeping.on_result(told("failed", 1))
+    assert [result.table for result in context.keeping.failing] == ["s.a"]
+    context.keeping.standing.put(DesiredState(tables=(rows["b"],)))
+    assert context.keeping.failing == []
 
 
-def test_nothing_is_written_more_often_than_needed(desk: Desk) -> None:
-    desk.later()
-    desk.keeping.on_result(told("succeeded", 1, 5))
-    desk.later(1)
-    assert hint_of(desk) is None
-    desk.later()
-    assert hint_of(desk) is not None
+def test_nothing_is_written_more_often_than_needed(context: Desk) -> None:
+    context.later()
+    context.keeping.on_result(told("succeeded", 1, 5))
+    context.later(1)
+    assert hint_of(context) is None
+    context.later()
+    assert hint_of(context) is not None
 
 
-def test_a_store_that_can_t_be_written_stops_nothing_and_is_written_later(desk: Desk) -> None:
-    blocked = Path(desk.roots.lake, "_gddl", "airflow")
+def test_a_store_that_can_t_be_written_stops_nothing_and_is_written_later(context: Desk) -> None:
+    blocked = Path(context.roots.lake, "_gddl", "airflow")
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder belongs")
-    desk.keeping.on_result(told("succeeded", 1, 5))
-    desk.later()
+    context.keeping.on_result(told("succeeded", 1, 5))
+    context.later()
     blocked.unlink()
-    desk.later()
-    hint = hint_of(desk)
+    context.later()
+    hint = hint_of(context)
     assert hint is not None
     assert hint.announce == {"rows": 5}

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from spark_jobs.runtime import LazySpark
+from spark_jobs.job.runtime import LazySpark
 
 
 class Session:
@@ -54,7 +54,7 @@ class Cluster:
 
 
 def lazy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> LazySpark:
-    monkeypatch.setattr("spark_jobs.session.open_session", cluster.open)
+    monkeypatch.setattr("spark_jobs.spark.session.open_session", cluster.open)
     return LazySpark(now=lambda: cluster.now)
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.name_times import change_time
-from spark_jobs.ledger import COMMITS_PER_SNAPSHOT, Ledger
-from spark_jobs.ledger_files import decode_files
+from spark_jobs.ledger.documents import decode_files
+from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage import Storage, StoredObject
+from spark_jobs.storage.objects import Storage, StoredObject
 from tests.landed import LANDING, change, committed, grow, plan_of
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dms import DmsOptions
-from spark_jobs.discovery import GLANCE_BACK, discover
-from spark_jobs.looking_back import EVERY, LookingBack
+from spark_jobs.discovery.listing import GLANCE_BACK, discover
+from spark_jobs.discovery.lookback import EVERY, LookingBack
 from spark_jobs.plan.discover import Discovery
 from tests.landing_folder import START, Table
 

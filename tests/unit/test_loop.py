@@ -12,19 +12,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.desired_state import DesiredState, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.contract.standing import StandingOrder, order_path
-from spark_jobs.continuous.agenda import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
-from spark_jobs.continuous.crew import Crew
-from spark_jobs.continuous.hands import Found
+from spark_jobs.continuous.desired_state import LOOK_SECONDS, Stop
+from spark_jobs.continuous.executor import Found
+from spark_jobs.continuous.executor_pools import ExecutorPools
 from spark_jobs.continuous.loop import Loop
-from spark_jobs.continuous.orders import LOOK_SECONDS, Stop
-from spark_jobs.runtime import Runtime
-from spark_jobs.spread_local import LocalSpread
-from spark_jobs.storage import Storage
-from spark_jobs.table_job import Declined, TableOutcome
-from spark_jobs.worker import NoSpark
+from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.table_job import Declined, TableOutcome
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.storage.objects import Storage
 
 TABLES = {
     spec.table: spec
@@ -120,7 +120,7 @@ class World:
         self.write()
 
     def write(self) -> None:
-        order = StandingOrder(tables=tuple(self.order.values()), tiers=self.tiers)
+        order = DesiredState(tables=tuple(self.order.values()), tiers=self.tiers)
         Storage().write(order_path(self.folder), to_json(order).encode())
 
     def turn(self) -> Turn:
@@ -261,8 +261,8 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
         roots = Roots(landing=f"{folder}/landing", lake=f"{folder}/lake")
         job = JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values()), tiers=dict(world.tiers), options=options)
 
-        def crew(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Crew:
-            return Crew(
+        def executor_pools(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> ExecutorPools:
+            return ExecutorPools(
                 job,
                 runtime,
                 wake,
@@ -277,7 +277,7 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
             stop,
             now=lambda: world.now,
             streams=lambda _job, _runtime, _wake: Files(world),
-            crew_of=crew,
+            crew_of=executor_pools,
         )
         return world, loop.run(), told
 
@@ -342,7 +342,9 @@ def test_a_job_whose_tables_went_while_sizes_changed_ends_well() -> None:
 def test_real_hands_are_opened_for_a_job_without_tables() -> None:
     roots = Roots(landing="/nowhere/landing", lake="/nowhere/lake")
     runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
-    crew = Crew(JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values())), runtime, lambda: None)
-    assert crew.fit(JobSpec(run_id="r", roots=roots, tables=(), tiers={"small": TierSpec(cores=7)})) == []
-    assert (crew.is_busy, crew.waits) == (False, False)
-    crew.close()
+    executor_pools = ExecutorPools(
+        JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values())), runtime, lambda: None
+    )
+    assert executor_pools.fit(JobSpec(run_id="r", roots=roots, tables=(), tiers={"small": TierSpec(cores=7)})) == []
+    assert (executor_pools.is_busy, executor_pools.waits) == (False, False)
+    executor_pools.close()

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.catalog import yaml_file
+from airflow_gddl.metadata import yaml_file
 from airflow_gddl.onboarding.yaml_text import UneditableError, YamlText
 from airflow_gddl.onboarding.yaml_values import comment, flow
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.file_names import FileKind
-from spark_jobs.decisions import overlap_of
-from spark_jobs.engines.figures import NOTHING, Figures, FileFigures, Overlap
-from spark_jobs.ledger import Ledger
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
-from spark_jobs.storage import Storage
+from spark_jobs.rules.figures import NOTHING, Figures, FileFigures, Overlap
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.decisions import overlap_of
 from tests.landed import entry, landed, planned_file
 
 PLANNED_AT = "2024-01-02T00:00:00.000000+00:00"

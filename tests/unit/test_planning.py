@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
-from airflow_gddl.planning import AIRFLOW, MWAA, Limits, Metadata, Plan, make_plan
-from airflow_gddl.planning.advice import Advice
-from airflow_gddl.planning.limits import mwaa_limits, smallest_class
-from airflow_gddl.state.facts import RunFact, TableRecord, to_list
+from airflow_gddl.metadata.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
+from airflow_gddl.metadata.planning.advice import Advice
+from airflow_gddl.metadata.planning.limits import mwaa_limits, smallest_class
+from airflow_gddl.runtime.state.facts import RunFact, TableRecord, to_list
 
 SUNDAY = date(2026, 11, 1)
 EMR = {"execution_role": "arn:a", "entry_point": "s3://a", "application_id": "00f"}
@@ -28,7 +28,9 @@ def tables(many: int, **fields: Any) -> tuple[TableSpec, ...]:
     return tuple(table(number, **fields) for number in range(many))
 
 
-def planned(rows: Iterable[TableSpec], limits: Limits = AIRFLOW, day: date | None = SUNDAY, **more: Any) -> Plan:
+def planned(
+    rows: Iterable[TableSpec], limits: PlatformLimits = AIRFLOW, day: date | None = SUNDAY, **more: Any
+) -> Plan:
     metadata = Metadata(**{"tables": tuple(rows), "tiers": DEFAULT_TIERS, **more})
     return make_plan(metadata, limits, SUNDAY, day)
 

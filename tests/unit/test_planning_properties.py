@@ -10,9 +10,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
-from airflow_gddl.planning import AIRFLOW, Metadata, make_plan
-from airflow_gddl.planning.slots import Asked, demand_of, serve
-from airflow_gddl.planning.starts import gaps, minutes_of, runs_on
+from airflow_gddl.metadata.planning import AIRFLOW, Metadata, make_plan
+from airflow_gddl.metadata.planning.slots import SlotRequest, demand_of, serve
+from airflow_gddl.metadata.planning.starts import gaps, minutes_of, runs_on
 
 
 def fields(least: int, most: int) -> st.SearchStrategy[str]:
@@ -81,9 +81,9 @@ def test_gaps_are_those_between_starts(cron: str, day: date) -> None:
     assert gaps(cron, day) == ((31 * 1440, 31 * 1440) if once else (min(between), max(between)))
 
 
-def slowly(asked: list[Asked], slots: int) -> float:
+def slowly(asked: list[SlotRequest], slots: int) -> float:
     """The longest wait, by a clock that ticks every second."""
-    waiting: list[Asked] = []
+    waiting: list[SlotRequest] = []
     ends: list[float] = []
     todo = sorted(run._replace(runs=1) for run in asked for _ in range(run.runs))
     now, longest = 0.0, 0.0
@@ -102,7 +102,7 @@ def slowly(asked: list[Asked], slots: int) -> float:
 
 RUNS = st.lists(
     st.builds(
-        Asked,
+        SlotRequest,
         st.integers(0, 20).map(float),
         st.sampled_from([-10, -1]),
         st.sampled_from("abc"),
@@ -116,7 +116,7 @@ RUNS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(asked=RUNS, slots=st.integers(1, 4))
-def test_slots_are_given_out_as_a_slow_clock_does(asked: list[Asked], slots: int) -> None:
+def test_slots_are_given_out_as_a_slow_clock_does(asked: list[SlotRequest], slots: int) -> None:
     served = serve(sorted(asked), slots)
     assert served.longest_wait == slowly(asked, slots)
     assert (served.longest_wait == 0) == (slots >= demand_of(asked))

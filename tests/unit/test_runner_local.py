@@ -17,9 +17,9 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.runners.base import JobOutcome, ProgressEvent
-from airflow_gddl.runners.joblog import KEPT_LOGS, JobLog
-from airflow_gddl.runners.local import LocalRunner
+from airflow_gddl.runtime.runners.base import JobOutcome, ProgressEvent
+from airflow_gddl.runtime.runners.joblog import KEPT_LOGS, JobLog
+from airflow_gddl.runtime.runners.local import LocalRunner
 
 FAKE = Path(__file__).with_name("fake_job.py")
 

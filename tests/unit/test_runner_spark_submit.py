@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from airflow_gddl.bundle.code import write_code
-from airflow_gddl.catalog import SettingsError
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
-from airflow_gddl.runners.spark_submit import SparkSubmitRunner
-from airflow_gddl.runners.spark_submit_arguments import arguments, size_of
-from airflow_gddl.runners.spark_submit_settings import SparkSubmitSettings
+from airflow_gddl.metadata import SettingsError
+from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
+from airflow_gddl.runtime.runners.spark_submit_arguments import arguments, size_of
+from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitSettings
 from tests.unit.metadata_folder import SETTINGS, loaded
 from tests.unit.test_runner_local import FAKE, Heard, errors, fake_java
 
@@ -204,6 +204,6 @@ def test_a_master_that_does_not_answer_is_a_passing_fault(tmp_path: Path) -> Non
 
 def test_the_code_that_is_sent_holds_what_a_task_imports(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(write_code(tmp_path / "a.zip")).namelist())
-    assert {"airflow_gddl/__init__.py", "airflow_gddl/contract/spec.py", "spark_jobs/spread_cluster.py"} <= names
-    assert not any(name.startswith(("airflow_gddl/cli", "airflow_gddl/runners")) for name in names)
+    assert {"airflow_gddl/__init__.py", "airflow_gddl/contract/spec.py", "spark_jobs/job/spread_cluster.py"} <= names
+    assert not any(name.startswith(("airflow_gddl/cli", "airflow_gddl/runtime/runners")) for name in names)
     assert (tmp_path / "a.zip").read_bytes() == write_code(tmp_path / "b.zip").read_bytes()

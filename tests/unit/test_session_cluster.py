@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from spark_jobs.session_cluster import DELTA, shipped, submitted
-from spark_jobs.session_settings import SessionSettings, is_on_a_cluster
+from spark_jobs.spark.session_cluster import DELTA, shipped, submitted
+from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 GIVEN = "--master yarn --conf spark.app.name=mine --conf spark.sql.extensions=own pyspark-shell"
 JARS = shipped(["/delta-a.jar", "/delta-b.jar"])

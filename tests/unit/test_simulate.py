@@ -19,7 +19,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.simulate import (
+from airflow_gddl.devtools.simulate import (
     Delivery,
     OpMix,
     SchemaEvent,
@@ -335,7 +335,7 @@ def test_the_metadata_row_fits_the_contract(spec: SimulateSpec) -> None:
 def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     script = Path(__file__).with_name("test_simulate_truth.py").parent
     code = (
-        "import sys; from pathlib import Path; from airflow_gddl.simulate import *\n"
+        "import sys; from pathlib import Path; from airflow_gddl.devtools.simulate import *\n"
         "from test_simulate_truth import TABLES, SHAPES\n"
         "trouble = Troubles(late=0.3, repeated=0.5, out_of_order=True, ties=2, key_updates=0.2, tricky_keys=True)\n"
         "simulate(SimulateSpec(input=TABLES, landing=Path(sys.argv[1]), schema='s', tables=SHAPES, changes=0.5,\n"
@@ -372,8 +372,11 @@ def test_a_folder_of_files_is_input_enough(spec: SimulateSpec, tmp_path: Path) -
     (source / "cities.csv").write_text("code,name,size\nB,Berlin,NA\nP,Paris,2\n")
     pq.write_table(PEOPLE, source / "people.parquet")
     shapes = propose_keys({name: read_table(source / name) for name in ("cities.csv", "people.parquet")})
-    tables = {name.partition(".")[0]: shape for name, shape in shapes.items()}
-    assert {name: shape.keys for name, shape in tables.items()} == {"cities": ("code",), "people": ("id",)}
+    tables = {name.partition(".")[0]: table_schema for name, table_schema in shapes.items()}
+    assert {name: table_schema.keys for name, table_schema in tables.items()} == {
+        "cities": ("code",),
+        "people": ("id",),
+    }
     simulator = prepare(replace(spec, input=source, tables=tables, rounds=0))
     simulator.land_full_load()
     assert simulator.truth("cities").to_pylist() == [

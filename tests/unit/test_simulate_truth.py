@@ -19,7 +19,15 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.simulate import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles, differences, prepare
+from airflow_gddl.devtools.simulate import (
+    Delivery,
+    SchemaEvent,
+    SimulateSpec,
+    TableShape,
+    Troubles,
+    differences,
+    prepare,
+)
 
 SEQUENCE = re.compile(r"[0-9]{35}")
 CHANGE_NAME = re.compile(r"[0-9]{8}-[0-9]{9}\.")
@@ -195,9 +203,9 @@ def assert_replay_gives_truth(spec: SimulateSpec) -> None:
     simulator = prepare(spec)
     folder = spec.landing / spec.schema
     replays = {}
-    for name, shape in spec.tables.items():
+    for name, table_schema in spec.tables.items():
         options: Any = simulator.metadata_row(name).get("options", {})
-        replays[name] = Replay(folder / name, spec, shape.keys, list(options.get("csv_columns", ())))
+        replays[name] = Replay(folder / name, spec, table_schema.keys, list(options.get("csv_columns", ())))
     simulator.land_full_load()
     for number in range(spec.rounds + 1):
         if number:

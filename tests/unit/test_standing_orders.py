@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.desired_state import DesiredState, order_path
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.contract.standing import StandingOrder, order_path
-from airflow_gddl.landing.standing import FRESH_SECONDS, Standing
-from spark_jobs.continuous.orders import LOOK_SECONDS, Orders, Stop
-from spark_jobs.storage import Storage
+from airflow_gddl.runtime.landing.desired_state import FRESH_SECONDS, DesiredStateKeeper
+from spark_jobs.continuous.desired_state import LOOK_SECONDS, DesiredStateReader, Stop
+from spark_jobs.storage.objects import Storage
 
 A, B = (TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab")
 
@@ -29,10 +29,10 @@ class Clock:
 class Metadata:
     """What the keeper would read."""
 
-    order: StandingOrder | None = field(default_factory=lambda: StandingOrder(tables=(A,)))
+    order: DesiredState | None = field(default_factory=lambda: DesiredState(tables=(A,)))
     down: bool = False
 
-    def __call__(self) -> StandingOrder | None:
+    def __call__(self) -> DesiredState | None:
         if self.down:
             raise RetriableError("METADATA_UNREACHABLE", "it does not answer")
         return self.order
@@ -42,8 +42,8 @@ class Metadata:
 class Both:
     """The two sides of one folder, each with its clock."""
 
-    standing: Standing
-    orders: Orders
+    standing: DesiredStateKeeper
+    orders: DesiredStateReader
     metadata: Metadata
     clock: Clock
 
@@ -57,12 +57,12 @@ class Both:
 @pytest.fixture
 def both(tmp_path: Path) -> Both:
     roots, clock, metadata = Roots(landing=str(tmp_path), lake=str(tmp_path)), Clock(), Metadata()
-    standing = Standing(roots, "gddl_pack.s", metadata, now=clock)
+    standing = DesiredStateKeeper(roots, "gddl_pack.s", metadata, now=clock)
     options = JobOptions(continuous=Continuous(folder=standing.folder))
     job = JobSpec(run_id="run 1/x", roots=roots, tables=(A,), options=options)
-    standing.put(StandingOrder(tables=(A,), tiers=job.tiers))
-    metadata.order = StandingOrder(tables=(A,), tiers=job.tiers)
-    return Both(standing, Orders(job, Storage(), Stop(), clock), metadata, clock)
+    standing.put(DesiredState(tables=(A,), tiers=job.tiers))
+    metadata.order = DesiredState(tables=(A,), tiers=job.tiers)
+    return Both(standing, DesiredStateReader(job, Storage(), Stop(), clock), metadata, clock)
 
 
 def test_the_order_that_it_began_with_changes_nothing(both: Both) -> None:
@@ -73,9 +73,9 @@ def test_the_order_that_it_began_with_changes_nothing(both: Both) -> None:
 def test_a_new_row_a_changed_tier_and_a_row_that_went(both: Both) -> None:
     tiers = {"small": TierSpec(cores=7)}
     for order in (
-        StandingOrder(tables=(A, B), tiers=both.orders.job.tiers),
-        StandingOrder(tables=(A, B), tiers=tiers),
-        StandingOrder(tables=(B,), tiers=tiers),
+        DesiredState(tables=(A, B), tiers=both.orders.job.tiers),
+        DesiredState(tables=(A, B), tiers=tiers),
+        DesiredState(tables=(B,), tiers=tiers),
     ):
         both.metadata.order = order
         assert both.later() is True
@@ -85,7 +85,7 @@ def test_a_new_row_a_changed_tier_and_a_row_that_went(both: Both) -> None:
 
 def test_neither_side_looks_all_the_time(both: Both) -> None:
     both.orders.look()
-    both.metadata.order = StandingOrder(tables=(B,))
+    both.metadata.order = DesiredState(tables=(B,))
     both.clock.now += FRESH_SECONDS - 0.1
     both.standing.refresh()
     both.clock.now = LOOK_SECONDS - 0.1
@@ -118,4 +118,4 @@ def test_the_word_to_stop_is_for_one_job(both: Both) -> None:
 
 def test_a_job_without_a_folder_asks_nobody(both: Both) -> None:
     job = JobSpec(run_id="r", roots=both.orders.job.roots, tables=(A,), options=JobOptions(continuous=Continuous()))
-    assert Orders(job, Storage(), Stop(), both.clock).look() is False
+    assert DesiredStateReader(job, Storage(), Stop(), both.clock).look() is False

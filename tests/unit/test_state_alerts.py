@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
-from airflow_gddl.state.alerts import after_telling, alerts, lateness, moves, problems
-from airflow_gddl.state.board import Standing
-from airflow_gddl.state.facts import TableRecord
-from airflow_gddl.state.judging import judge
+from airflow_gddl.runtime.state.alerts import after_telling, alerts, lateness, moves, problems
+from airflow_gddl.runtime.state.board import BoardRow
+from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.judging import judge
 from tests.unit.test_state_judging import ROW, moment, result
 
 NOW = 1010.0
 
 
-def standing(done: JobResult, now: float = NOW, **row: object) -> Standing:
+def standing(done: JobResult, now: float = NOW, **row: object) -> BoardRow:
     record = TableRecord().after(done, now)
     changed = replace(ROW, **row)  # type: ignore[arg-type]  # fields of a row by name
-    return Standing(row=changed, record=record, look=None, state=judge(changed, record, None, now))
+    return BoardRow(row=changed, record=record, look=None, state=judge(changed, record, None, now))
 
 
 GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=3)

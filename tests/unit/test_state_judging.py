@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
-from airflow_gddl.state import looks
-from airflow_gddl.state.documents import (
+from airflow_gddl.metadata.topology.rows import TableRow
+from airflow_gddl.runtime.state import polls as looks
+from airflow_gddl.runtime.state.documents import (
     LookDocument,
     RunsDocument,
     decode_look,
@@ -20,9 +21,8 @@ from airflow_gddl.state.documents import (
     encode_look,
     encode_runs,
 )
-from airflow_gddl.state.facts import KEPT_RUNS, TableRecord, merged
-from airflow_gddl.state.judging import TableLook, judge
-from airflow_gddl.topology.rows import TableRow
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, merged
+from airflow_gddl.runtime.state.judging import TablePoll, judge
 
 ALLOWED = 30
 ROW = TableRow(table="shop.a", source="shop", tier="small", priority="normal", freshness=ALLOWED)
@@ -86,7 +86,7 @@ class World:
 
     def see(self) -> float:
         waiting = len(self.landed) > self.applied
-        seen = looks.Sighting(
+        seen = looks.PollRecord(
             looked=self.now,
             files={"shop.a": len(self.landed)},
             waiting=frozenset({"shop.a"} if waiting else ()),
@@ -153,7 +153,7 @@ def test_the_order_of_telling_does_not_matter(
 
 def test_a_quiet_source_is_fresh_as_long_as_somebody_looks() -> None:
     record = TableRecord().after(result("succeeded", 1000, 990), 1001)
-    seen = TableLook(looked=5000, files=1, clear=5000)
+    seen = TablePoll(looked=5000, files=1, clear=5000)
     state = judge(ROW, record, seen, 5010)
     assert (state.state, state.lag, state.behind, state.as_of) == ("fresh", 4020, 10, 5000)
     assert judge(ROW, record, seen, 5031).state == "late", "nobody looks any more"
@@ -168,7 +168,7 @@ def test_what_is_most_urgent_is_shown() -> None:
     assert (off.state, off.late, off.failed) == ("disabled", False, False)
     calm = replace(ROW, freshness=None)
     assert judge(calm, None, None, 2000).state == "new"
-    waits = TableLook(looked=1990, files=4, waiting=3, since=1500, held_by=("shop.b",))
+    waits = TablePoll(looked=1990, files=4, waiting=3, since=1500, held_by=("shop.b",))
     assert judge(calm, None, waits, 2000).state == "waiting"
     assert judge(ROW, None, None, 2000).late, "nothing was ever loaded, nobody has looked"
 

@@ -13,12 +13,12 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.state.reading import StateReader
-from airflow_gddl.state.rebuilding import rebuild
-from airflow_gddl.state.recording import StateRecorder
-from airflow_gddl.state.records import (
+from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.reading import StateReader
+from airflow_gddl.runtime.state.rebuilding import rebuild
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.records import (
     LOOSE_AT_MOST,
     LOOSE_LEFT,
     compact,
@@ -27,7 +27,7 @@ from airflow_gddl.state.records import (
     runs_folder,
     write_record,
 )
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.stores import open_store
 from tests.s3_server import Bucket, serving
 from tests.unit.test_state_judging import Ending, moment, result
 

@@ -16,8 +16,8 @@ import pytest
 from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from spark_jobs import storage_s3
-from spark_jobs.storage import Storage, StoredObject, os_error
+from spark_jobs.storage import s3 as storage_s3
+from spark_jobs.storage.objects import Storage, StoredObject, os_error
 from tests.s3_server import Bucket, serving
 
 

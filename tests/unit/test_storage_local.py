@@ -10,8 +10,8 @@ from typing import NoReturn
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from spark_jobs import storage_local
-from spark_jobs.storage import Storage
+from spark_jobs.storage import local as storage_local
+from spark_jobs.storage.objects import Storage
 from tests.landing_folder import counted_stats
 
 

@@ -12,7 +12,7 @@ from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.path_format import PathFormat
-from spark_jobs.dialects.base import Dialect, Opens
+from spark_jobs.dialects.base import Dialect, GenerationOpening
 from spark_jobs.dialects.debezium import names
 from spark_jobs.dialects.debezium.events import read_events
 from spark_jobs.dialects.debezium.json_table import table_of
@@ -79,7 +79,7 @@ class DebeziumDialect(Dialect):
             what, remedy = f"options.path_format {text!r}: {error}", "correct the row"
             raise FatalError("PATH_FORMAT_INVALID", what, where=self.spec.table, remedy=remedy) from error
 
-    def probe(self, storage: Opens, file: PlannedFile) -> Probed:
+    def probe(self, storage: GenerationOpening, file: PlannedFile) -> Probed:
         with reading(file):
             with storage.open_input(file.path) as stream:
                 data = stream.read()

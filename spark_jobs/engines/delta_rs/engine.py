@@ -11,41 +11,41 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
-from spark_jobs.desk import Desk
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.base import DeclinedError, RebuildOrder
+from spark_jobs.engines.base import DeclinedError, RebuildRequest
 from spark_jobs.engines.delta_rs import quarantine
-from spark_jobs.engines.delta_rs.apply import Applying
+from spark_jobs.engines.delta_rs.batch_context import BatchContext
+from spark_jobs.engines.delta_rs.batch_reader import BatchReader, Decoded
+from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
-from spark_jobs.engines.delta_rs.intake import Decoded, Intaking
+from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
 from spark_jobs.engines.delta_rs.rebuild import Rebuild
-from spark_jobs.engines.delta_rs.receive import Receiving
-from spark_jobs.engines.delta_rs.site import Site
+from spark_jobs.engines.delta_rs.replica import ReplicaWriter
 from spark_jobs.engines.delta_rs.tables import Tables
-from spark_jobs.engines.delta_rs.upkeep import DeltaRsUpkeep
-from spark_jobs.engines.delta_rs.verify import verify
-from spark_jobs.engines.figures import Appended, Applied, Overlap, Rebuilt, Verdict
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.transactions import QUARANTINE, version_of
-from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.rules.figures import Appended, Applied, Overlap, Rebuilt, Verdict
+from spark_jobs.rules.verify import verify
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decoded_batch import DecodedBatch
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True)
-class DeltaRsWork:
+class DeltaRsBatchWork:
     """See `Work`."""
 
     decoded: Decoded
-    applying: Applying
+    applying: ReplicaWriter
 
     @property
-    def intake(self) -> Intake:
-        return self.decoded.intake
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
 
     @property
-    def _receiving(self) -> Receiving:
-        return Receiving(site=self.applying.site, decoded=self.decoded)
+    def _receiving(self) -> ChangeTableWriter:
+        return ChangeTableWriter(site=self.applying.site, decoded=self.decoded)
 
     def ensure_tables(self) -> None:
         self._receiving.ensure_tables()
@@ -73,8 +73,8 @@ class DeltaRsWork:
     def sweep(self) -> MainCounts:
         return self.applying.sweep()
 
-    def history(self, floors: tuple[str | None, ...], *, everything: bool) -> None:
-        self.applying.history(floors, everything=everything)
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
+        self.applying.history(generation_low_watermarks, everything=everything)
 
     def purge_tombstones(self, before: datetime) -> None:
         self.applying.purge_tombstones(before)
@@ -105,23 +105,23 @@ class DeltaRsEngine:
     def columns(self, path: str) -> tuple[Column, ...]:
         return self.tables.columns(path)
 
-    def take_in(
-        self, desk: Desk, plan: BatchPlan, state: TableState
-    ) -> tuple[DeltaRsWork | None, tuple[Unreadable, ...]]:
-        self._require_small(desk, "the batch", sum(f.size for f in plan.files))
-        self._require_small_tables(desk, desk.layout.replica, desk.layout.history)
-        decoded, unreadable = self._intaking(desk, plan, state).take_in()
-        return (None if decoded is None else self._work(desk, plan, state, decoded)), unreadable
+    def decode_files(
+        self, context: TableContext, plan: BatchPlan, state: TableState
+    ) -> tuple[DeltaRsBatchWork | None, tuple[Unreadable, ...]]:
+        self._require_small(context, "the batch", sum(f.size for f in plan.files))
+        self._require_small_tables(context, context.layout.replica, context.layout.history)
+        decoded, unreadable = self._intaking(context, plan, state).decode_files()
+        return (None if decoded is None else self._work(context, plan, state, decoded)), unreadable
 
-    def take_up(self, desk: Desk, plan: BatchPlan, state: TableState) -> DeltaRsWork:
-        self._require_small_tables(desk, desk.layout.replica, desk.layout.history)
-        return self._work(desk, plan, state, self._intaking(desk, plan, state).take_up())
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> DeltaRsBatchWork:
+        self._require_small_tables(context, context.layout.replica, context.layout.history)
+        return self._work(context, plan, state, self._intaking(context, plan, state).resume_from_changes())
 
-    def without_rows(self, desk: Desk, plan: BatchPlan, state: TableState) -> DeltaRsWork:
-        self._require_small_tables(desk, desk.layout.replica, desk.layout.history)
-        return self._work(desk, plan, state, self._intaking(desk, plan, state).without_rows())
+    def without_rows(self, context: TableContext, plan: BatchPlan, state: TableState) -> DeltaRsBatchWork:
+        self._require_small_tables(context, context.layout.replica, context.layout.history)
+        return self._work(context, plan, state, self._intaking(context, plan, state).without_rows())
 
-    def _require_small_tables(self, desk: Desk, *paths: str) -> None:
+    def _require_small_tables(self, context: TableContext, *paths: str) -> None:
         """
         Raises:
             DeclinedError: one of them is too large for a process's memory.
@@ -129,65 +129,67 @@ class DeltaRsEngine:
         for path in paths:
             snapshot = self.tables.snapshot(path)
             if snapshot is not None:
-                self._require_small(desk, f"the table {path.rpartition('/')[2]}", snapshot.size)
+                self._require_small(context, f"the table {path.rpartition('/')[2]}", snapshot.size)
 
-    def _require_small(self, desk: Desk, what: str, size: int) -> None:
-        if size > desk.tier.delta_rs_max_bytes:
-            limit = f"more than its tier's delta_rs_max_bytes ({desk.tier.delta_rs_max_bytes})"
+    def _require_small(self, context: TableContext, what: str, size: int) -> None:
+        if size > context.tier.delta_rs_max_bytes:
+            limit = f"more than its tier's delta_rs_max_bytes ({context.tier.delta_rs_max_bytes})"
             raise DeclinedError(f"{what} has {size} bytes, {limit}")
 
-    def _intaking(self, desk: Desk, plan: BatchPlan, state: TableState) -> Intaking:
-        return Intaking(tables=self.tables, desk=desk, plan=plan, state=state)
+    def _intaking(self, context: TableContext, plan: BatchPlan, state: TableState) -> BatchReader:
+        return BatchReader(tables=self.tables, context=context, plan=plan, state=state)
 
-    def _work(self, desk: Desk, plan: BatchPlan, state: TableState, decoded: Decoded) -> DeltaRsWork:
-        intake = decoded.intake
-        site = Site(
+    def _work(self, context: TableContext, plan: BatchPlan, state: TableState, decoded: Decoded) -> DeltaRsBatchWork:
+        decoded_batch = decoded.decoded_batch
+        site = BatchContext(
             tables=self.tables,
-            layout=desk.layout,
-            tier=desk.tier,
+            layout=context.layout,
+            tier=context.tier,
             plan=plan,
-            shape=intake.schema.shape,
-            begun=desk.begun,
+            table_schema=decoded_batch.schema.table_schema,
+            begun=context.begun,
         )
-        applying = Applying(site, intake.figures, intake.change_schemas, state.keys is None, decoded.good)
-        return DeltaRsWork(decoded, applying)
+        applying = ReplicaWriter(
+            site, decoded_batch.figures, decoded_batch.change_schemas, state.keys is None, decoded.good
+        )
+        return DeltaRsBatchWork(decoded, applying)
 
-    def quarantine_files(self, desk: Desk, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
+    def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
         rows = quarantine.bad_files(files, plan)
-        quarantine.append(self.tables, desk.layout.errors, rows, QUARANTINE, version_of(plan))
+        quarantine.append(self.tables, context.layout.errors, rows, QUARANTINE, version_of(plan))
 
     def forget_errors(self, path: str, batch_id: str) -> None:
         quarantine.forget(self.tables, path, batch_id)
 
-    def upkeep(self) -> DeltaRsUpkeep:
-        return DeltaRsUpkeep(self.tables)
+    def maintenance(self) -> DeltaRsMaintenance:
+        return DeltaRsMaintenance(self.tables)
 
     def eraser(self) -> DeltaRsEraser:
         return DeltaRsEraser(self.tables)
 
-    def drops_changes(self, order: RebuildOrder) -> bool:
+    def drops_changes(self, order: RebuildRequest) -> bool:
         self._require_small_tables(order.living, order.living.layout.changes)
         return Rebuild(self.tables, order).drops_changes()
 
-    def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+    def swap(self, order: RebuildRequest, tell: Callable[[str], None]) -> Rebuilt:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
         return Rebuild(self.tables, order).swap(tell)
 
-    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
         rows = Rebuild(self.tables, order).rows()
         yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
-    def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
-        self._require_small_tables(desk, desk.layout.replica, desk.layout.changes)
-        replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
-        return verify(replica, changes, shape, swept, limit)
+    def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
+        self._require_small_tables(context, context.layout.replica, context.layout.changes)
+        replica, changes = self.tables.read(context.layout.replica), self.tables.read(context.layout.changes)
+        return verify(replica, changes, table_schema, swept, limit)
 
-    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         snapshot = self.tables.existing(path)
         for file in snapshot.files:
             rows = self.tables.read_files(snapshot, [file])
-            if shape.spec.delete == "soft":
+            if table_schema.spec.delete == "soft":
                 gone = pc.fill_null(pc.struct_field(rows.column(GDDL), "deleted"), False)
                 rows = rows.filter(pc.invert(gone))
             yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)

@@ -9,19 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines.delta_rs.arrays import flat
-from spark_jobs.engines.delta_rs.decode import DecodedGroup
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.figures import ChangesErased
-from spark_jobs.engines.shape import GDDL, Shape
-from spark_jobs.erased_keys import ErasedKeys, key_text
+from spark_jobs.maintenance.erased_keys import ErasedKeys, key_text
 from spark_jobs.plan.types import SqlType
+from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.figures import ChangesErased
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _SAMPLE = 5
 
 
-def without_erased(group: DecodedGroup, shape: Shape, erased: ErasedKeys) -> tuple[DecodedGroup, int]:
+def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: ErasedKeys) -> tuple[DecodedGroup, int]:
     """The group without rows of erased keys, good or bad, and how many these were; before images of one are emptied.
 
     An update that moved a row to an erased key becomes the delete of the old key, which it was too.
@@ -30,7 +30,7 @@ def without_erased(group: DecodedGroup, shape: Shape, erased: ErasedKeys) -> tup
         return group, 0
     bad = np.zeros(group.rows.num_rows, dtype=bool)
     bad[list(group.bad)] = True
-    met = _Met.of(group.rows, shape, erased.holds)
+    met = _Met.of(group.rows, table_schema, erased.holds)
     turned = met.turned & ~bad
     gone = (met.own & ~turned) | (met.old & bad)  # a bad one's record would hold the before image
     if not (gone | met.old | turned).any():
@@ -38,7 +38,7 @@ def without_erased(group: DecodedGroup, shape: Shape, erased: ErasedKeys) -> tup
     numbers = np.cumsum(~gone) - 1
     left = [(int(numbers[row]), p, r) for row, p, r in zip(group.bad, group.problems, group.records, strict=True)
             if not gone[row]]  # fmt: skip
-    rows = emptied(as_deletes(group.rows, shape, turned), shape, met.old | turned).filter(pa.array(~gone))
+    rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, met.old | turned).filter(pa.array(~gone))
     kept = replace(
         group, rows=rows, bad=tuple(row for row, _, _ in left), problems=tuple(p for _, p, _ in left),
         records=tuple(r for _, _, r in left),
@@ -56,13 +56,13 @@ class _Met:
     others: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, rows: pa.Table, shape: Shape, holds: Callable[[Sequence[str | None]], bool]) -> _Met:
-        texts = key_texts(rows, shape)
+    def of(cls, rows: pa.Table, table_schema: TableSchema, holds: Callable[[Sequence[str | None]], bool]) -> _Met:
+        texts = key_texts(rows, table_schema)
         own = np.array([holds(key) for key in texts], dtype=bool)
         nothing = np.zeros(rows.num_rows, dtype=bool)
-        if not shape.before_of_key:
+        if not table_schema.before_of_key:
             return cls(own=own, old=nothing, turned=nothing, others=())
-        olds = key_texts(rows, shape, old=True)
+        olds = key_texts(rows, table_schema, old=True)
         old = np.array([holds(key) for key in olds], dtype=bool)
         ops = pc.struct_field(rows.column(GDDL), "op").to_pylist()
         moved = np.array([op == "U" and a != b for op, a, b in zip(ops, texts, olds, strict=True)], dtype=bool)
@@ -71,17 +71,17 @@ class _Met:
         return cls(own=own, old=old, turned=turned, others=tuple(others))
 
 
-def as_deletes(rows: pa.Table, shape: Shape, where: np.ndarray) -> pa.Table:
+def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
     """Moved rows, where it is told, as the deletes of their old keys."""
     if not where.any():
         return rows
     chosen = pa.array(where)
-    for column in shape.columns:
+    for column in table_schema.columns:
         at = rows.schema.get_field_index(column)
         kind, own = rows.schema.field(at).type, rows.column(at)
-        if column in shape.before_of_key:
-            value = pc.coalesce(rows.column(shape.before_of_key[column]).cast(kind), own)
-        elif column in shape.keys or column == shape.spelled(shape.spec.force_update):
+        if column in table_schema.before_of_key:
+            value = pc.coalesce(rows.column(table_schema.before_of_key[column]).cast(kind), own)
+        elif column in table_schema.keys or column == table_schema.spelled(table_schema.spec.force_update):
             continue
         else:
             value = pa.scalar(None, kind)
@@ -94,9 +94,9 @@ def as_deletes(rows: pa.Table, shape: Shape, where: np.ndarray) -> pa.Table:
     return rows.set_column(at, rows.schema.field(at), turned)
 
 
-def emptied(rows: pa.Table, shape: Shape, where: np.ndarray) -> pa.Table:
+def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
     """Before images null where it is told."""
-    for column in shape.before if where.any() else ():
+    for column in table_schema.before if where.any() else ():
         at = rows.schema.get_field_index(column.name)
         if at >= 0:
             values = pc.if_else(pa.array(where), pa.scalar(None, rows.schema.field(at).type), rows.column(at))
@@ -104,22 +104,22 @@ def emptied(rows: pa.Table, shape: Shape, where: np.ndarray) -> pa.Table:
     return rows
 
 
-def _named(rows: pa.Table, shape: Shape) -> np.ndarray:
+def _named(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
     """Rows with any before image."""
     found = np.zeros(rows.num_rows, dtype=bool)
-    for column in shape.before:
+    for column in table_schema.before:
         if column.name in rows.column_names:
             found |= np.asarray(flat(rows.column(column.name)).is_valid())
     return found
 
 
-def key_texts(rows: pa.Table, shape: Shape, *, old: bool = False) -> list[tuple[str | None, ...]]:
+def key_texts(rows: pa.Table, table_schema: TableSchema, *, old: bool = False) -> list[tuple[str | None, ...]]:
     """Keys as text; `old`: those before the change, which are the same where no image says otherwise."""
-    kinds: Mapping[str, SqlType] = {c.name: c.type for c in shape.data}
+    kinds: Mapping[str, SqlType] = {c.name: c.type for c in table_schema.data}
     columns = []
-    for key in shape.keys:
+    for key in table_schema.keys:
         values = rows.column(key).to_pylist()
-        before = shape.before_of_key.get(key) if old else None
+        before = table_schema.before_of_key.get(key) if old else None
         if before is not None and before in rows.column_names:
             images = rows.column(before).to_pylist()
             values = [v if b is None else b for v, b in zip(values, images, strict=True)]
@@ -133,28 +133,30 @@ class DeltaRsEraser:
 
     tables: Tables
 
-    def remove_key(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
+    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int:
         def hit(rows: pa.Table) -> pa.Array:
-            return pa.array([texts == key for texts in key_texts(rows, shape)], pa.bool_())
+            return pa.array([texts == key for texts in key_texts(rows, table_schema)], pa.bool_())
 
-        return remove_rows(self.tables, path, hit, shape.keys)
+        return remove_rows(self.tables, path, hit, table_schema.keys)
 
-    def remove_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> ChangesErased:
+    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
         snapshot, done = self.tables.existing(path), ChangesErased()
         added, removed = [], []
         for file in snapshot.files:
             rows = self.tables.read_files(snapshot, [file])
-            met = _Met.of(rows, shape, lambda texts: tuple(texts) == key)
+            met = _Met.of(rows, table_schema, lambda texts: tuple(texts) == key)
             gone = met.own & ~met.turned
-            images = met.old & ~met.own & _named(rows, shape)
+            images = met.old & ~met.own & _named(rows, table_schema)
             if (met.own | images).any():
-                rows = emptied(as_deletes(rows, shape, met.turned), shape, images | met.turned).filter(pa.array(~gone))
+                rows = emptied(as_deletes(rows, table_schema, met.turned), table_schema, images | met.turned).filter(
+                    pa.array(~gone)
+                )
                 added += [rows] if rows.num_rows else []
                 removed.append(file)
                 done = ChangesErased(removed=done.removed + int(met.own.sum()), images=done.images + int(images.sum()),
                                      others=tuple(dict.fromkeys((*done.others, *met.others)))[:_SAMPLE])  # fmt: skip
         if removed:
-            self.tables.commit(path, Write(added=added, removed=removed, indexed=shape.keys))
+            self.tables.commit(path, Write(added=added, removed=removed, indexed=table_schema.keys))
         return done
 
     def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from spark_jobs.engines.delta_rs.arrays import by_name
-from spark_jobs.engines.delta_rs.arrow_schema import TableSchema
 from spark_jobs.engines.delta_rs.features import require_addable
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import extra_fields, widenings
 from spark_jobs.plan.types import SqlType, StructField, StructType, parse_type
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrow_schema import DeltaSchema
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
         require_addable(snapshot.delta, kind)
     if changed:
         columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
-        _rewrite(tables, definition.path, TableSchema((*columns, *new), snapshot.schema.metadata))
+        _rewrite(tables, definition.path, DeltaSchema((*columns, *new), snapshot.schema.metadata))
     elif new:
         tables.add_columns(definition.path, new)
 
@@ -56,25 +56,25 @@ def _grown(stored: SqlType, wanted: SqlType) -> SqlType:
     return wanted if differs else stored
 
 
-def _rewrite(tables: Tables, path: str, schema: TableSchema) -> None:
+def _rewrite(tables: Tables, path: str, schema: DeltaSchema) -> None:
     """All rows anew in one commit, under a new schema."""
     rows = by_name(tables.read(path), schema.arrow)
     tables.commit(path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
 
 
-def retype_sequence(tables: Tables, path: str, shape: Shape, extra: tuple[str, ...] = ()) -> None:
+def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra: tuple[str, ...] = ()) -> None:
     """Give `_gddl.sequence` (and `extra` columns) its type while every stored sequence is still null."""
     if not tables.exists(path):
         return
     snapshot = tables.existing(path)
-    kind = parse_type(shape.sequence_type)
+    kind = parse_type(table_schema.sequence_type)
     stored = snapshot.schema.types[GDDL]
     if not isinstance(stored, StructType) or stored.fields[0].type == kind:
         return
     struct = StructType((StructField("sequence", kind), *stored.fields[1:]))
     changed: dict[str, SqlType] = {GDDL: struct, **dict.fromkeys(extra, kind)}
     columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
-    schema = TableSchema(columns, snapshot.schema.metadata)
+    schema = DeltaSchema(columns, snapshot.schema.metadata)
     rows = tables.read(path)
     for name in extra:
         rows = rows.drop_columns([name])

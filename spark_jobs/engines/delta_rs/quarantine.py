@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.delta_rs.arrow_schema import arrow_type
-from spark_jobs.engines.delta_rs.decode import DecodedGroup
-from spark_jobs.engines.delta_rs.read import RawGroup
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.delta_rs.value_text import read_json
 from spark_jobs.engines.errors_table import COLUMNS, NANOS, ROW_BITS, ROW_MASK
-from spark_jobs.engines.shape import GDDL
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.read import RawGroup
+from spark_jobs.rules.value_text import read_json
+from spark_jobs.table.table_schema import GDDL
 
 TABLE = tuple(Column(name, parse_type(kind)) for name, kind in COLUMNS.items())
 SCHEMA = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in TABLE])
@@ -137,7 +137,7 @@ def forget(tables: Tables, path: str, batch_id: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Again:
+class ReplayGroup:
     """Unresolved rows of one record schema and kind, as raw rows; columns by name and SQL type."""
 
     raw: RawGroup
@@ -145,7 +145,7 @@ class Again:
     columns: tuple[tuple[str, str], ...]
 
 
-def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[Again]:
+def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[ReplayGroup]:
     """Rows to decode once more. Those that this very batch resolved before it died are among them."""
     if not tables.exists(path):
         return []
@@ -158,7 +158,7 @@ def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[Again]:
     return [_again(kind, ddl, found[kind, ddl], ordinals) for kind, ddl in sorted(found)]
 
 
-def _again(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: Mapping[str, int]) -> Again:
+def _again(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: Mapping[str, int]) -> ReplayGroup:
     fields = record_columns(ddl)
     records = [json.loads(r["record"], parse_float=Decimal) for r in rows]
     columns = {}
@@ -176,7 +176,7 @@ def _again(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: Map
         nanos=tuple(name for name, _, nanos in fields if nanos),
         already_masked=True,
     )
-    return Again(raw=raw, kind=kind, columns=tuple((name, text) for name, text, _ in fields))
+    return ReplayGroup(raw=raw, kind=kind, columns=tuple((name, text) for name, text, _ in fields))
 
 
 def record_columns(ddl: str) -> list[tuple[str, str, bool]]:

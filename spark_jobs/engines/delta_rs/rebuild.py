@@ -10,28 +10,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines import table_columns
-from spark_jobs.engines.base import RebuildOrder
+from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.apply import tombstones_of, undeleted
-from spark_jobs.engines.delta_rs.arrays import by_name
-from spark_jobs.engines.delta_rs.arrow_schema import TableSchema
+from spark_jobs.engines.delta_rs.batch_reader import change_schema
+from spark_jobs.engines.delta_rs.change_table import PLAIN
 from spark_jobs.engines.delta_rs.evolve import TableDefinition
 from spark_jobs.engines.delta_rs.features import require_creatable
-from spark_jobs.engines.delta_rs.fold import fold, net
-from spark_jobs.engines.delta_rs.history import versions
-from spark_jobs.engines.delta_rs.intake import change_schema
-from spark_jobs.engines.delta_rs.order import OP, events
-from spark_jobs.engines.delta_rs.receive import PLAIN
-from spark_jobs.engines.delta_rs.redelivery import not_yet_stored
-from spark_jobs.engines.delta_rs.sql import listed, packed, query
+from spark_jobs.engines.delta_rs.replica import tombstones_of, undeleted
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.errors_table import ROW_BITS
-from spark_jobs.engines.figures import Rebuilt
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import StructType
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrow_schema import DeltaSchema
+from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.fold import fold, net
+from spark_jobs.rules.history import versions
+from spark_jobs.rules.order import OP, events
+from spark_jobs.rules.redelivery import not_yet_stored
+from spark_jobs.rules.sql import listed, packed, query
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 # A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33
@@ -41,26 +41,26 @@ _SEEN = f"{GDDL}__seen"
 @dataclass(frozen=True)
 class Rebuild:
     tables: Tables
-    order: RebuildOrder
+    order: RebuildRequest
 
     @property
-    def shape(self) -> Shape:
-        return self.order.shape
+    def table_schema(self) -> TableSchema:
+        return self.order.table_schema
 
     def swap(self, tell: Callable[[str], None]) -> Rebuilt:
         """See `Engine.swap`."""
-        require_creatable(self.shape.spec, self.order.living.tier)
+        require_creatable(self.table_schema.spec, self.order.living.tier)
         fresh = self._fresh()
         gone = self._gone()
         added = self._changes(fresh)
         tell("append")
         source = self._source(fresh, gone)
-        if self.shape.keys:
+        if self.table_schema.keys:
             self._tombstones(source)
             tell("tombstones")
         rows = self._replica(source)
         tell("merge")
-        if self.shape.spec.history and self.shape.keys:
+        if self.table_schema.spec.history and self.table_schema.keys:
             self._history(source)
             tell("history")
         self._errors()
@@ -70,22 +70,22 @@ class Rebuild:
     def rows(self) -> pa.Table:
         """Live rows of the replica that `swap` would make; nothing is written."""
         source = self._source(self._fresh(), self._gone())
-        if not self.shape.keys:
+        if not self.table_schema.keys:
             return source.filter(pc.equal(pc.struct_field(source.column(GDDL), "generation"), self.order.generation))
         rows = self._state(source)
         return rows.filter(pc.not_equal(rows.column(OP), "D"))
 
-    def _write(self, step: str, added: pa.Table, removed: tuple[()] | None = (), schema: TableSchema | None = None,
+    def _write(self, step: str, added: pa.Table, removed: tuple[()] | None = (), schema: DeltaSchema | None = None,
                metrics: dict[str, int] | None = None) -> Write:  # fmt: skip
         return Write(
             app=f"refresh:{step}", version=version_of(self.order.plan), added=[added] if added.num_rows else [],
-            removed=removed, schema=schema, metrics=metrics or {}, indexed=self.shape.keys,
+            removed=removed, schema=schema, metrics=metrics or {}, indexed=self.table_schema.keys,
         )  # fmt: skip
 
     def _fresh(self) -> pa.Table:
         """Changes built beside, stamped as of this batch; positions keep arrival order over its many small batches."""
         plan = self.order.plan
-        rows = by_name(self.tables.read(self.order.beside.changes), change_schema(self.shape))
+        rows = by_name(self.tables.read(self.order.beside.changes), change_schema(self.table_schema))
         gddl = rows.column(GDDL).combine_chunks()
         parts = dict(zip((f.name for f in gddl.type), gddl.flatten(), strict=True))
         batch = pc.shift_left(parts["batch_id"].cast(pa.int64()), _BATCH_BITS)
@@ -119,7 +119,7 @@ class Rebuild:
         if snapshot is None:
             return True
         kept = {c.name.lower(): c.type for c in snapshot.schema.columns}
-        for column in table_columns.change_columns(self.shape):
+        for column in table_columns.change_columns(self.table_schema):
             stored = kept.get(column.name.lower())
             if stored is None:
                 continue
@@ -137,17 +137,17 @@ class Rebuild:
 
     def _changes(self, fresh: pa.Table) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
-        path, columns = self.order.living.layout.changes, table_columns.change_columns(self.shape)
+        path, columns = self.order.living.layout.changes, table_columns.change_columns(self.table_schema)
         if not self._compatible():
-            self.tables.commit(path, self._write("changes", fresh, None, TableSchema(columns)))
+            self.tables.commit(path, self._write("changes", fresh, None, DeltaSchema(columns)))
             return int(fresh.num_rows)
-        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.shape)}
+        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.table_schema)}
         evolve.ensure(self.tables, TableDefinition(path=path, columns=columns, properties=PLAIN | skipping))
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
             return self.tables.metrics(path, app, version).get("numOutputRows", 0)
         stored = self._stored()
-        lacking = fresh if stored is None else self._lacking(fresh, by_name(stored, change_schema(self.shape)))
+        lacking = fresh if stored is None else self._lacking(fresh, by_name(stored, change_schema(self.table_schema)))
         self.tables.commit(path, self._write("changes", lacking, metrics={"numOutputRows": lacking.num_rows}))
         return int(lacking.num_rows)
 
@@ -155,14 +155,14 @@ class Rebuild:
         """Rebuilt changes that the living table lacks; a change is known by place in its file, else by its content."""
         row = "row_at: {of}.row_at, file: {of}._gddl.source_file, g: {of}._gddl.generation, o: {of}._gddl.op, "
         place = "{{" + row + "s: {of}._gddl.sequence, k: {keys}}}"
-        keys = [packed(self.shape.keys, of) if self.shape.keys else "1" for of in ("a", "b")]
+        keys = [packed(self.table_schema.keys, of) if self.table_schema.keys else "1" for of in ("a", "b")]
         a, b = (place.format(of=of, keys=k) for of, k in zip(("a", "b"), keys, strict=True))
         statement = (
             f"SELECT a.* EXCLUDE (row_at) FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.row_at = b.row_at AND "
             f"a._gddl.source_file = b._gddl.source_file AND {a} IS NOT DISTINCT FROM {b})"
         )
         unplaced = query(statement, {"a": _placed(fresh), "b": _placed(stored)})
-        return not_yet_stored(unplaced, stored, self.shape)
+        return not_yet_stored(unplaced, stored, self.table_schema)
 
     def _source(self, fresh: pa.Table, gone: pa.Table | None) -> pa.Table:
         """All changes to fold: those built beside, and living ones whose files are gone."""
@@ -172,18 +172,18 @@ class Rebuild:
 
     def _state(self, source: pa.Table) -> pa.Table:
         current = source.filter(pc.equal(pc.struct_field(source.column(GDDL), "generation"), self.order.generation))
-        happened = events("changes", self.shape)
-        statement = fold(happened, self.shape) if self.shape.partial else net(happened, self.shape)
+        happened = events("changes", self.table_schema)
+        statement = fold(happened, self.table_schema) if self.table_schema.partial else net(happened, self.table_schema)
         return query(statement, {"changes": current})
 
     def _tombstones(self, source: pa.Table) -> None:
-        columns = table_columns.tombstone_columns(self.shape)
-        rows = tombstones_of(self._state(source), self.shape)
+        columns = table_columns.tombstone_columns(self.table_schema)
+        rows = tombstones_of(self._state(source), self.table_schema)
         self._replace(self.order.living.layout.tombstones, columns, rows, TOMBSTONES, {})
 
     def _replica(self, source: pa.Table) -> int:
-        spec, columns = self.shape.spec, table_columns.replica_columns(self.shape)
-        if self.shape.keys:
+        spec, columns = self.table_schema.spec, table_columns.replica_columns(self.table_schema)
+        if self.table_schema.keys:
             rows = self._kept(self._state(source), source)
         else:
             old = pc.struct_field(source.column(GDDL), "generation")
@@ -196,10 +196,10 @@ class Rebuild:
     def _kept(self, rows: pa.Table, source: pa.Table) -> pa.Table:
         """Without deleted rows; under soft deletes those that had a row at some time stay, marked."""
         live = pc.not_equal(rows.column(OP), "D")
-        if self.shape.spec.delete == "hard":
+        if self.table_schema.spec.delete == "hard":
             return rows.filter(live)
-        keys = listed(self.shape.keys)
-        had = f"SELECT DISTINCT {keys}, true AS {_SEEN} FROM ({events('source', self.shape)}) WHERE {OP} <> 'D'"
+        keys = listed(self.table_schema.keys)
+        had = f"SELECT DISTINCT {keys}, true AS {_SEEN} FROM ({events('source', self.table_schema)}) WHERE {OP} <> 'D'"
         statement = (
             f"SELECT n.* EXCLUDE ({GDDL}), struct_insert(n.{GDDL}, deleted := n.{OP} = 'D') AS {GDDL} FROM n "
             f"LEFT JOIN ({had}) h USING ({keys}) WHERE n.{OP} <> 'D' OR coalesce(h.{_SEEN}, false)"
@@ -207,8 +207,8 @@ class Rebuild:
         return query(statement, {"n": rows, "source": source})
 
     def _history(self, source: pa.Table) -> None:
-        rows = versions(source, self.shape, self.order.floors)
-        columns = table_columns.history_columns(self.shape)
+        rows = versions(source, self.table_schema, self.order.generation_low_watermarks)
+        columns = table_columns.history_columns(self.table_schema)
         self._replace(self.order.living.layout.history, columns, rows, HISTORY, PLAIN)
 
     def _replace(
@@ -220,7 +220,7 @@ class Rebuild:
         wanted = {c.name: c for c in columns}
         ordered = [*(n for n in stored.names if n in wanted), *(n for n in wanted if n not in stored.names)]
         metadata = {n: m for n, m in stored.metadata.items() if n in wanted}
-        schema = TableSchema(tuple(wanted[n] for n in ordered), metadata)
+        schema = DeltaSchema(tuple(wanted[n] for n in ordered), metadata)
         self.tables.commit(path, self._write(step, by_name(rows, schema.arrow), None, schema))
 
     def _errors(self) -> None:

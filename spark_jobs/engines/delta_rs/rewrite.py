@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines.delta_rs.arrays import by_name
-from spark_jobs.engines.delta_rs.merge import ACTION, AT
-from spark_jobs.engines.delta_rs.site import Found
+from spark_jobs.engines.delta_rs.batch_context import KeyMatches
 from spark_jobs.engines.delta_rs.tables import DataFile
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.merge import ACTION, AT
 
 
-def rewritten(found: Found, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
+def rewritten(found: KeyMatches, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
     """New contents of the files that hold a changed row, and these files.
 
     Args:
@@ -32,7 +32,9 @@ def rewritten(found: Found, outcome: pa.Table, schema: pa.Schema) -> tuple[list[
     return added, removed
 
 
-def _without(rows: pa.Table, gone: pa.ChunkedArray, outcome: pa.Table, found: Found, schema: pa.Schema) -> pa.Table:
+def _without(
+    rows: pa.Table, gone: pa.ChunkedArray, outcome: pa.Table, found: KeyMatches, schema: pa.Schema
+) -> pa.Table:
     """A file's rows less some, and with what becomes of these."""
     kept = np.ones(rows.num_rows, dtype=bool)
     kept[gone.to_numpy()] = False
@@ -43,7 +45,7 @@ def _without(rows: pa.Table, gone: pa.ChunkedArray, outcome: pa.Table, found: Fo
     return pa.concat_tables([left, _updated(updates, found, schema)])
 
 
-def _updated(updates: pa.Table, found: Found, schema: pa.Schema) -> pa.Table:
+def _updated(updates: pa.Table, found: KeyMatches, schema: pa.Schema) -> pa.Table:
     old = [n for n in schema.names if n not in updates.column_names]
     if old:
         before = found.rows.take(updates.column(AT).combine_chunks())

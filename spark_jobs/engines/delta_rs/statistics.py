@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_jobs.engines.shape import GDDL
+from spark_jobs.table.table_schema import GDDL
 
 _OURS = ("sequence", "op", "source_file", "batch_id", "generation")
 _LONGEST = 256

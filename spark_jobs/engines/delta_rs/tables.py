@@ -20,15 +20,15 @@ from deltalake.transaction import AddAction, RemoveAction
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
 from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.delta_rs.arrays import by_name
-from spark_jobs.engines.delta_rs.arrow_schema import TableSchema, arrow_type, schema_of
+from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.features import require_known
-from spark_jobs.engines.delta_rs.log_upkeep import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.statistics import statistics
-from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.transactions import user_metadata
 from spark_jobs.plan.columns import Column
-from spark_jobs.storage import Storage
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrow_schema import DeltaSchema, arrow_type, schema_of
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.table_schema import GDDL
 
 Clock = Callable[[], datetime]
 
@@ -45,12 +45,12 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class TableSnapshot:
     """A table at a version."""
 
     path: str
     delta: DeltaTable
-    schema: TableSchema
+    schema: DeltaSchema
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -84,7 +84,7 @@ class Write:
     version: int = 0
     added: Sequence[pa.Table] = ()
     removed: Sequence[DataFile] | None = ()
-    schema: TableSchema | None = None
+    schema: DeltaSchema | None = None
     metrics: Mapping[str, int] = field(default_factory=dict)
     indexed: Sequence[str] = ()
     once: bool = True
@@ -97,12 +97,12 @@ class Tables:
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self.storage, self._clock = storage, clock
         self.log = DeltaCommits(storage)
-        self._snapshots: dict[str, Snapshot | None] = {}
+        self._snapshots: dict[str, TableSnapshot | None] = {}
         self._transactions: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
         self._there: set[str] = set()
 
-    def snapshot(self, path: str) -> Snapshot | None:
+    def snapshot(self, path: str) -> TableSnapshot | None:
         """The newest version; None where there is no table.
 
         Raises:
@@ -112,7 +112,7 @@ class Tables:
             self._snapshots[path] = self._open(path)
         return self._snapshots[path]
 
-    def _open(self, path: str) -> Snapshot | None:
+    def _open(self, path: str) -> TableSnapshot | None:
         if "://" not in path and not Path(path, "_delta_log").is_dir():
             return None
         try:
@@ -125,9 +125,9 @@ class Tables:
             raise require_known(error) from error
         require_known(delta)
         self._there.add(path)
-        return Snapshot(path, delta, schema_of(delta.schema().to_json()))
+        return TableSnapshot(path, delta, schema_of(delta.schema().to_json()))
 
-    def existing(self, path: str) -> Snapshot:
+    def existing(self, path: str) -> TableSnapshot:
         found = self.snapshot(path)
         if found is None:
             raise FileNotFoundError(path)
@@ -169,7 +169,7 @@ class Tables:
         return self.read_files(snapshot, [f for f in snapshot.files if keep is None or keep(f)])
 
     def read_files(
-        self, snapshot: Snapshot, files: Sequence[DataFile], columns: Sequence[str] | None = None
+        self, snapshot: TableSnapshot, files: Sequence[DataFile], columns: Sequence[str] | None = None
     ) -> pa.Table:
         """Rows of files, one after the other, in the table's types.
 
@@ -192,7 +192,7 @@ class Tables:
         """Create the table unless it is there."""
         if self.exists(path):
             return
-        schema = Schema.from_json(TableSchema(tuple(columns)).to_json())
+        schema = Schema.from_json(DeltaSchema(tuple(columns)).to_json())
         DeltaTable.create(
             path,
             schema,
@@ -205,7 +205,7 @@ class Tables:
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
         """New columns at the end, null in all rows there are."""
-        fields = json.loads(TableSchema(tuple(columns)).to_json())["fields"]
+        fields = json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
         made = Schema.from_json(json.dumps({"type": "struct", "fields": fields})).fields
         self.existing(path).delta.alter.add_columns(made)
         self.forget(path)

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.spec import MaskMethod
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import declared_types, match
-from spark_jobs.engines.shape import GDDL, RESCUED, Shape
 from spark_jobs.engines.spark.convert import Fitted, cast, fit, from_nanos, masked
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.read import FILE, GENERATION, MALFORMED, POSITION
 from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.schema import ColumnAction, GroupPlan
 from spark_jobs.plan.types import ScalarType, SqlType, parse_type
+from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
 ERROR, RECORD, KIND = f"{GDDL}__error", f"{GDDL}__record", f"{GDDL}__kind"
 _STRING = ScalarType("string")
@@ -63,15 +63,15 @@ class Stamp:
     applied_at: str
 
 
-def decode(rows: DataFrame, how: GroupDecoding, shape: Shape, stamp: Stamp) -> DataFrame:
+def decode(rows: DataFrame, how: GroupDecoding, table_schema: TableSchema, stamp: Stamp) -> DataFrame:
     """Columns of the change table, `_gddl`, `ERROR` (struct code, column, reason; null: good row), `RECORD`, `KIND`."""
-    return _Decoder(how, shape, stamp).decode(rows)
+    return _Decoder(how, table_schema, stamp).decode(rows)
 
 
 @dataclass(frozen=True)
 class _Decoder:
     how: GroupDecoding
-    shape: Shape
+    table_schema: TableSchema
     stamp: Stamp
 
     def decode(self, rows: DataFrame) -> DataFrame:
@@ -83,10 +83,10 @@ class _Decoder:
         error = F.coalesce(
             *self._row_errors(op, values), *self._sequence_errors(sequence, unparsable), *misfits, *before_misfits
         )
-        columns = [value.alias(c.name) for c, value in zip(self.shape.data, values, strict=True)]
-        if self.shape.rescues:
+        columns = [value.alias(c.name) for c, value in zip(self.table_schema.data, values, strict=True)]
+        if self.table_schema.rescues:
             columns.append(self._rescued_json(rescued).alias(RESCUED))
-        columns += [value.alias(c.name) for c, value in zip(self.shape.before, before, strict=True)]
+        columns += [value.alias(c.name) for c, value in zip(self.table_schema.before, before, strict=True)]
         return rows.select(
             *columns,
             self._struct(op, sequence).alias(GDDL),
@@ -117,15 +117,15 @@ class _Decoder:
                 f"not an operation: one of {self.how.dialect.operations}",
             ),
         ]
-        for column, value in zip(self.shape.data, values, strict=True):
-            if column.name in self.shape.keys:
+        for column, value in zip(self.table_schema.data, values, strict=True):
+            if column.name in self.table_schema.keys:
                 source = next(a.source for a in self.how.plan.actions if a.target.name == column.name)
                 raw_null = F.lit(True) if source is None else name(source).isNull()
                 errors.append(_problem(raw_null, "KEY_NULL", column.name, "a part of the key is null"))
                 errors.append(
                     _problem(value.isNull(), "CAST_FAILED", column.name, f"the key doesn't fit {column.type}")
                 )
-        if not self.shape.keys:
+        if not self.table_schema.keys:
             errors.append(
                 _problem(op.isin("U", "D"), "APPEND_ONLY_CHANGE", None, "an update or delete in a table without keys")
             )
@@ -134,31 +134,37 @@ class _Decoder:
     def _sequence_errors(self, sequence: Column | None, unparsable: Column) -> list[Column]:
         if self.how.kind == "load":
             return []
-        by = ", ".join(self.shape.sequence)
+        by = ", ".join(self.table_schema.sequence)
         missing = F.lit(True) if sequence is None else F.lit(False)
         if sequence is not None:
-            parts = [sequence] if len(self.shape.sequence) == 1 else [sequence[c] for c in self.shape.sequence]
+            parts = (
+                [sequence]
+                if len(self.table_schema.sequence) == 1
+                else [sequence[c] for c in self.table_schema.sequence]
+            )
             for part in parts:
                 missing = missing | part.isNull()
         return [
-            _problem(unparsable, "SEQUENCE_UNPARSABLE", by, f"the sequence doesn't fit {self.shape.sequence_type}"),
+            _problem(
+                unparsable, "SEQUENCE_UNPARSABLE", by, f"the sequence doesn't fit {self.table_schema.sequence_type}"
+            ),
             _problem(missing, "SEQUENCE_NULL", by, "a change without a sequence"),
         ]
 
     def _sequence(self) -> tuple[Column | None, Column]:
         """The sequence (null for full-load rows) and whether a delivered one doesn't fit its type."""
-        kind = spark_type(self.shape.sequence_type)
-        if self.how.kind == "load" or not self.shape.sequence:
+        kind = spark_type(self.table_schema.sequence_type)
+        if self.how.kind == "load" or not self.table_schema.sequence:
             return F.lit(None).cast(kind), F.lit(False)
-        target = parse_type(self.shape.sequence_type)
-        types = [target] if len(self.shape.sequence) == 1 else [f.type for f in target.fields]  # type: ignore[union-attr]  # a struct for several columns
-        fitted = [self._sequence_part(c, t) for c, t in zip(self.shape.sequence, types, strict=True)]
+        target = parse_type(self.table_schema.sequence_type)
+        types = [target] if len(self.table_schema.sequence) == 1 else [f.type for f in target.fields]  # type: ignore[union-attr]  # a struct for several columns
+        fitted = [self._sequence_part(c, t) for c, t in zip(self.table_schema.sequence, types, strict=True)]
         misfit = F.lit(False)
         for part in fitted:
             misfit = misfit | part.misfit
         if len(fitted) == 1:
             return fitted[0].value, misfit
-        return F.struct(*(p.value.alias(c) for p, c in zip(fitted, self.shape.sequence, strict=True))), misfit
+        return F.struct(*(p.value.alias(c) for p, c in zip(fitted, self.table_schema.sequence, strict=True))), misfit
 
     def _sequence_part(self, column: str, target: SqlType) -> Fitted:
         found = match(self.how.names, column)
@@ -279,7 +285,7 @@ class _Decoder:
             "applied_at": F.lit(self.stamp.applied_at).cast("timestamp"),
             "schema": F.lit(self.how.schema_id),
         }
-        return F.struct(*(values[n].cast(spark_type(kind)).alias(n) for n, kind in self.shape.gddl_fields))
+        return F.struct(*(values[n].cast(spark_type(kind)).alias(n) for n, kind in self.table_schema.gddl_fields))
 
 
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}

@@ -13,49 +13,49 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
-from spark_jobs.batch_schema import plan_batch
-from spark_jobs.desk import Desk
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.base import RebuildOrder
-from spark_jobs.engines.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
-from spark_jobs.engines.shape import GDDL, Shape
+from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark import verify as verifying
-from spark_jobs.engines.spark.apply import Applying, Looked
+from spark_jobs.engines.spark.batch_context import BatchContext
+from spark_jobs.engines.spark.batch_reader import BatchReader, Decoded
+from spark_jobs.engines.spark.change_table import ChangeTableWriter
 from spark_jobs.engines.spark.decode import Stamp
 from spark_jobs.engines.spark.erasing import SparkEraser
-from spark_jobs.engines.spark.intake import Decoded, Intaking
+from spark_jobs.engines.spark.maintenance import SparkMaintenance
 from spark_jobs.engines.spark.merge import Net
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.rebuild import Rebuild
-from spark_jobs.engines.spark.receive import Receiving
-from spark_jobs.engines.spark.site import Site
+from spark_jobs.engines.spark.replica import MergeInput, ReplicaWriter
 from spark_jobs.engines.spark.tables import Tables
-from spark_jobs.engines.spark.upkeep import SparkUpkeep
 from spark_jobs.engines.transactions import QUARANTINE, version_of
-from spark_jobs.intake import Intake
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.rules.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
+from spark_jobs.table.batch_schema import plan_batch
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decoded_batch import DecodedBatch
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 
 
 @dataclass
-class SparkWork:
+class SparkBatchWork:
     """See `Work`."""
 
     decoded: Decoded
-    applying: Applying
+    applying: ReplicaWriter
     _net: Net | None = field(default=None, init=False)
-    _looked: Looked | None = field(default=None, init=False)
+    _looked: MergeInput | None = field(default=None, init=False)
 
     @property
-    def intake(self) -> Intake:
-        return self.decoded.intake
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
 
     @property
-    def _receiving(self) -> Receiving:
-        return Receiving(site=self.applying.site, decoded=self.decoded.rows, figures=self.intake.figures)
+    def _receiving(self) -> ChangeTableWriter:
+        return ChangeTableWriter(site=self.applying.site, decoded=self.decoded.rows, figures=self.decoded_batch.figures)
 
     def ensure_tables(self) -> None:
         self._receiving.ensure_tables()
@@ -70,7 +70,7 @@ class SparkWork:
         if not self.decoded.kept:
             return receiving.append(fresh)
         self.applying = replace(self.applying, fresh=fresh.rows)
-        if not self.applying.site.shape.keys or self.applying.site.tables.few_rows:
+        if not self.applying.site.table_schema.keys or self.applying.site.tables.few_rows:
             return receiving.append(fresh)
         # Much of either is the driver planning: side by side the cores have something to do meanwhile.
         with ThreadPoolExecutor(1, thread_name_prefix="net") as aside:
@@ -79,7 +79,7 @@ class SparkWork:
             looking.result()
         return appended
 
-    def _look(self) -> tuple[Net, Looked]:
+    def _look(self) -> tuple[Net, MergeInput]:
         """The net changes, and how they meet the tables; found once."""
         if self._net is None or self._looked is None:
             self._net = self.applying.net()
@@ -103,8 +103,8 @@ class SparkWork:
     def sweep(self) -> MainCounts:
         return self.applying.sweep()
 
-    def history(self, floors: tuple[str | None, ...], *, everything: bool) -> None:
-        self.applying.history(self._found_net(), floors, everything=everything)
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
+        self.applying.history(self._found_net(), generation_low_watermarks, everything=everything)
 
     def purge_tombstones(self, before: datetime) -> None:
         self.applying.purge_tombstones(before)
@@ -138,67 +138,75 @@ class SparkEngine:
     def columns(self, path: str) -> tuple[Column, ...]:
         return self.tables.columns(path)
 
-    def take_in(
-        self, desk: Desk, plan: BatchPlan, state: TableState
-    ) -> tuple[SparkWork | None, tuple[Unreadable, ...]]:
-        decoded, unreadable = Intaking(tables=self.tables, desk=desk, plan=plan, state=state).take_in()
-        return (None if decoded is None else self._work(desk, plan, state, decoded)), unreadable
+    def decode_files(
+        self, context: TableContext, plan: BatchPlan, state: TableState
+    ) -> tuple[SparkBatchWork | None, tuple[Unreadable, ...]]:
+        decoded, unreadable = BatchReader(tables=self.tables, context=context, plan=plan, state=state).decode_files()
+        return (None if decoded is None else self._work(context, plan, state, decoded)), unreadable
 
-    def take_up(self, desk: Desk, plan: BatchPlan, state: TableState) -> SparkWork:
-        decoded = Intaking(tables=self.tables, desk=desk, plan=plan, state=state).take_up()
-        return self._work(desk, plan, state, decoded)
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> SparkBatchWork:
+        decoded = BatchReader(tables=self.tables, context=context, plan=plan, state=state).resume_from_changes()
+        return self._work(context, plan, state, decoded)
 
-    def without_rows(self, desk: Desk, plan: BatchPlan, state: TableState) -> SparkWork:
-        schema = plan_batch(desk.dialect, (), desk.stored_columns(), state)
-        intake = Intake(schema=schema, figures=NOTHING, schema_ids=(), change_schemas=frozenset())
-        rows = self.tables.read(desk.layout.changes).limit(0)
-        work = self._work(desk, plan, state, Decoded(intake=intake, groups=(), rows=rows))
+    def without_rows(self, context: TableContext, plan: BatchPlan, state: TableState) -> SparkBatchWork:
+        schema = plan_batch(context.dialect, (), context.stored_columns(), state)
+        decoded_batch = DecodedBatch(schema=schema, figures=NOTHING, schema_ids=(), change_schemas=frozenset())
+        rows = self.tables.read(context.layout.changes).limit(0)
+        work = self._work(context, plan, state, Decoded(decoded_batch=decoded_batch, groups=(), rows=rows))
         work.applying = replace(work.applying, first=False)
         return work
 
-    def _work(self, desk: Desk, plan: BatchPlan, state: TableState, decoded: Decoded) -> SparkWork:
-        intake = decoded.intake
-        site = Site(tables=self.tables, layout=desk.layout, tier=desk.tier, plan=plan, shape=intake.schema.shape)
-        applying = Applying(site=site, figures=intake.figures, schemas=intake.change_schemas, first=state.keys is None)
-        return SparkWork(decoded, applying)
+    def _work(self, context: TableContext, plan: BatchPlan, state: TableState, decoded: Decoded) -> SparkBatchWork:
+        decoded_batch = decoded.decoded_batch
+        site = BatchContext(
+            tables=self.tables,
+            layout=context.layout,
+            tier=context.tier,
+            plan=plan,
+            table_schema=decoded_batch.schema.table_schema,
+        )
+        applying = ReplicaWriter(
+            site=site, figures=decoded_batch.figures, schemas=decoded_batch.change_schemas, first=state.keys is None
+        )
+        return SparkBatchWork(decoded, applying)
 
-    def quarantine_files(self, desk: Desk, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
-        self.tables.create(quarantine.definition(desk.layout.errors))
+    def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
+        self.tables.create(quarantine.definition(context.layout.errors))
         rows = quarantine.bad_files(self.tables, files, Stamp(plan.batch_id, plan.planned_at))
-        self.tables.append(rows, desk.layout.errors, QUARANTINE, version_of(plan))
+        self.tables.append(rows, context.layout.errors, QUARANTINE, version_of(plan))
 
     def forget_errors(self, path: str, batch_id: str) -> None:
         self.tables.handle(path).delete(F.col("batch_id") == batch_id)
 
-    def upkeep(self) -> SparkUpkeep:
-        return SparkUpkeep(self.tables)
+    def maintenance(self) -> SparkMaintenance:
+        return SparkMaintenance(self.tables)
 
     def eraser(self) -> SparkEraser:
         return SparkEraser(self.tables)
 
-    def drops_changes(self, order: RebuildOrder) -> bool:
+    def drops_changes(self, order: RebuildRequest) -> bool:
         return self._rebuild(order).drops_changes()
 
-    def swap(self, order: RebuildOrder, tell: Callable[[str], None]) -> Rebuilt:
+    def swap(self, order: RebuildRequest, tell: Callable[[str], None]) -> Rebuilt:
         return self._rebuild(order).swap(tell)
 
-    def _rebuild(self, order: RebuildOrder) -> Rebuild:
+    def _rebuild(self, order: RebuildRequest) -> Rebuild:
         return Rebuild(
             tables=self.tables, living=order.living.layout, beside=order.beside, tier=order.living.tier,
-            plan=order.plan, shape=order.shape, floors=order.floors, generation=order.generation, landed=order.landed,
-            read=order.read,
+            plan=order.plan, table_schema=order.table_schema, generation=order.generation, landed=order.landed,
+            generation_low_watermarks=order.generation_low_watermarks, read=order.read,
         )  # fmt: skip
 
-    def rebuilt_rows(self, order: RebuildOrder, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return _tuples(self._rebuild(order).rows(), columns)
 
-    def verify(self, desk: Desk, shape: Shape, swept: int, limit: int) -> Verdict:
-        replica, changes = self.tables.read(desk.layout.replica), self.tables.read(desk.layout.changes)
-        return verifying.verify(replica, changes, shape, swept, limit)
+    def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
+        replica, changes = self.tables.read(context.layout.replica), self.tables.read(context.layout.changes)
+        return verifying.verify(replica, changes, table_schema, swept, limit)
 
-    def live_rows(self, path: str, shape: Shape, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rows = self.tables.read(path)
-        if shape.spec.delete == "soft":
+        if table_schema.spec.delete == "soft":
             rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
         return _tuples(rows, columns)
 

@@ -9,20 +9,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from spark_jobs.engines.figures import ChangesErased
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.decode import ERROR
 from spark_jobs.engines.spark.order import moved, name, old_key
 from spark_jobs.engines.spark.tables import Assignments, Tables
-from spark_jobs.erased_keys import EXACT_REAL, MIDNIGHT, ErasedKeys
+from spark_jobs.maintenance.erased_keys import EXACT_REAL, MIDNIGHT, ErasedKeys
 from spark_jobs.plan.types import DecimalType, SqlType
+from spark_jobs.rules.figures import ChangesErased
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _BLOCK = 64
 """Bytes of a block of SHA-256, to which HMAC fills its key."""
 _SAMPLE = 5
 
 
-def without_erased(rows: DataFrame, shape: Shape, erased: ErasedKeys) -> tuple[DataFrame, int]:
+def without_erased(rows: DataFrame, table_schema: TableSchema, erased: ErasedKeys) -> tuple[DataFrame, int]:
     """Decoded rows without those of erased keys, good or bad, and how many these were; before images are emptied.
 
     An update that moved a row to an erased key becomes the delete of the old key, which it was too.
@@ -30,32 +30,32 @@ def without_erased(rows: DataFrame, shape: Shape, erased: ErasedKeys) -> tuple[D
     if not erased:
         return rows, 0
     bad = F.col(ERROR).isNotNull()
-    own = _held(_texts(shape, old=False), erased)
-    old = _held(_texts(shape, old=True), erased) if shape.before_of_key else F.lit(False)
-    turned = own & ~old & ~bad & F.coalesce(moved(shape), F.lit(False))
+    own = _held(_texts(table_schema, old=False), erased)
+    old = _held(_texts(table_schema, old=True), erased) if table_schema.before_of_key else F.lit(False)
+    turned = own & ~old & ~bad & F.coalesce(moved(table_schema), F.lit(False))
     gone = (own & ~turned) | (old & bad)  # a bad one's record would hold the before image
     count = rows.where(gone).count()
     left = rows.where(~gone)
-    if not shape.before_of_key:
+    if not table_schema.before_of_key:
         return left, count
     kinds = {field.name: field.dataType for field in rows.schema.fields}
-    delete = _as_delete(shape, kinds)
+    delete = _as_delete(table_schema, kinds)
     changed = {c: F.when(turned, v.cast(kinds[c])).otherwise(name(c)) for c, v in delete.items()}
-    changed |= {c.name: F.when(~(old | turned), name(c.name)) for c in shape.before}
+    changed |= {c.name: F.when(~(old | turned), name(c.name)) for c in table_schema.before}
     return left.withColumns(changed), count
 
 
-def _as_delete(shape: Shape, kinds: Mapping[str, DataType]) -> dict[str, Column]:
+def _as_delete(table_schema: TableSchema, kinds: Mapping[str, DataType]) -> dict[str, Column]:
     """A moved row's values as the delete of its old key."""
-    return {**old_key(shape, kinds), GDDL: F.col(GDDL).withField("op", F.lit("D"))}
+    return {**old_key(table_schema, kinds), GDDL: F.col(GDDL).withField("op", F.lit("D"))}
 
 
-def _texts(shape: Shape, *, old: bool) -> list[Column]:
+def _texts(table_schema: TableSchema, *, old: bool) -> list[Column]:
     """The key as text, part by part; `old`: before the change."""
-    kinds = {c.name: c.type for c in (*shape.data, *shape.before)}
-    images = shape.before_of_key if old else {}
+    kinds = {c.name: c.type for c in (*table_schema.data, *table_schema.before)}
+    images = table_schema.before_of_key if old else {}
     found = []
-    for key in shape.keys:
+    for key in table_schema.keys:
         image = images.get(key)
         value = name(key) if image is None else F.coalesce(name(image), name(key))
         found.append(text_of(value, [kinds[key], *([] if image is None else [kinds[image]])]))
@@ -106,42 +106,42 @@ class SparkEraser:
 
     tables: Tables
 
-    def remove_key(self, path: str, shape: Shape, key: tuple[str, ...]) -> int:
-        own = _is(_texts(shape, old=False), _literals(key))
+    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int:
+        own = _is(_texts(table_schema, old=False), _literals(key))
         count = self.tables.read(path).where(own).count()
         if count:
             wanted, parts = self._wanted(key)
-            condition = _is(_texts(shape, old=False), parts)
+            condition = _is(_texts(table_schema, old=False), parts)
             self.tables.handle(path).merge(wanted, condition).whenMatchedDelete().execute()
         self._purge(path)
         return count
 
-    def remove_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> ChangesErased:
-        if not shape.before_of_key:
-            return ChangesErased(removed=self.remove_key(path, shape, key))
+    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
+        if not table_schema.before_of_key:
+            return ChangesErased(removed=self.remove_key(path, table_schema, key))
         rows = self.tables.read(path)
-        own, old = (_is(_texts(shape, old=was), _literals(key)) for was in (False, True))
-        turned = own & ~old & F.coalesce(moved(shape), F.lit(False))
+        own, old = (_is(_texts(table_schema, old=was), _literals(key)) for was in (False, True))
+        turned = own & ~old & F.coalesce(moved(table_schema), F.lit(False))
         named = F.lit(False)
-        for column in shape.before:
+        for column in table_schema.before:
             named = named | name(column.name).isNotNull()
         removed, emptied = rows.where(own).count(), rows.where(old & ~own & named).count()
         before = rows.where(turned).select(
-            *(t.alias(k) for t, k in zip(_texts(shape, old=True), shape.keys, strict=True))
+            *(t.alias(k) for t, k in zip(_texts(table_schema, old=True), table_schema.keys, strict=True))
         )
         others = before.distinct().limit(_SAMPLE).collect()
         if removed or emptied:
-            self._merge_changes(path, shape, key)
+            self._merge_changes(path, table_schema, key)
         self._purge(path)
         return ChangesErased(removed=removed, images=emptied, others=tuple(tuple(row) for row in others))
 
-    def _merge_changes(self, path: str, shape: Shape, key: tuple[str, ...]) -> None:
+    def _merge_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> None:
         wanted, parts = self._wanted(key)
-        own, old = (_is(_texts(shape, old=was), parts) for was in (False, True))
-        turned = own & ~old & F.coalesce(moved(shape), F.lit(False))
+        own, old = (_is(_texts(table_schema, old=was), parts) for was in (False, True))
+        turned = own & ~old & F.coalesce(moved(table_schema), F.lit(False))
         kinds = {field.name: field.dataType for field in self.tables.read(path).schema.fields}
-        no_images: Assignments = {_quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in shape.before}
-        delete: Assignments = {_quoted(c): value.cast(kinds[c]) for c, value in _as_delete(shape, kinds).items()}
+        no_images: Assignments = {_quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in table_schema.before}
+        delete: Assignments = {_quoted(c): value.cast(kinds[c]) for c, value in _as_delete(table_schema, kinds).items()}
         merge = self.tables.handle(path).merge(wanted, own | old)
         merge = merge.whenMatchedUpdate(turned, {**delete, **no_images})
         merge = merge.whenMatchedUpdate(~own, no_images)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
 from spark_jobs.plan.types import parse_type
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> None:
@@ -60,17 +60,17 @@ def _rewrite(tables: Tables, definition: TableDefinition) -> None:
     )
 
 
-def retype_sequence(tables: Tables, path: str, shape: Shape, extra: tuple[str, ...] = ()) -> None:
+def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra: tuple[str, ...] = ()) -> None:
     """Give `_gddl.sequence` (and `extra` columns) its type while every stored sequence is still null."""
     if not tables.exists(path):
         return
     rows = tables.read(path)
     stored = rows.schema[GDDL].dataType
     if not isinstance(stored, T.StructType) or sql_text(stored["sequence"].dataType) == str(
-        parse_type(shape.sequence_type)
+        parse_type(table_schema.sequence_type)
     ):
         return
-    kind = spark_type(shape.sequence_type)
+    kind = spark_type(table_schema.sequence_type)
     columns = []
     for field in rows.schema.fields:
         if field.name == GDDL:

@@ -8,46 +8,58 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.fold import carries, with_segment
 from spark_jobs.engines.spark.order import OP, ORDER, SEQUENCE, events, name
 from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type
 from spark_jobs.engines.table_columns import END, START
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _RUN, _SEG, _SAME, _ACTION = (f"{GDDL}__{n}" for n in ("run", "segment", "same", "action"))
 
 
-def versions(changes: DataFrame, shape: Shape, floors: tuple[object, ...]) -> DataFrame:
+def versions(changes: DataFrame, table_schema: TableSchema, generation_low_watermarks: tuple[object, ...]) -> DataFrame:
     """All versions of all keys in `changes`: the replica's columns, `_gddl`, `__start_at`, `__end_at`.
 
     Args:
         changes: every change of each key concerned.
-        floors: greatest sequence ingested before each generation, as values of the sequence's type.
+        generation_low_watermarks: greatest sequence ingested before each generation, as values of the sequence's type.
     """
-    states = _states(_with_vanishing(events(changes, shape), shape, floors), shape)
-    by_key = Window.partitionBy(*map(name, shape.keys)).orderBy(ORDER)
-    tracked = F.struct(F.lit(1).alias("_"), *(comparable(states, c) for c in tracked_columns(shape)))
+    states = _states(
+        _with_vanishing(events(changes, table_schema), table_schema, generation_low_watermarks), table_schema
+    )
+    by_key = Window.partitionBy(*map(name, table_schema.keys)).orderBy(ORDER)
+    tracked = F.struct(F.lit(1).alias("_"), *(comparable(states, c) for c in tracked_columns(table_schema)))
     alive = F.col(OP) != "D"
     same = F.lag(F.when(alive, tracked)).over(by_key).eqNullSafe(F.when(alive, tracked))
     states = states.withColumn(_SAME, same)
     states = states.withColumn(
         _RUN, F.sum((~F.col(_SAME)).cast("int")).over(by_key.rowsBetween(Window.unboundedPreceding, 0))
     )
-    last = F.max_by(F.struct(*(name(c) for c in shape.columns if c not in shape.keys), GDDL, OP), F.col(ORDER))
-    runs = states.groupBy(*map(name, shape.keys), _RUN).agg(
+    last = F.max_by(
+        F.struct(*(name(c) for c in table_schema.columns if c not in table_schema.keys), GDDL, OP), F.col(ORDER)
+    )
+    runs = states.groupBy(*map(name, table_schema.keys), _RUN).agg(
         last.alias("last"), F.min_by(F.struct(F.col(SEQUENCE).alias("v")), F.col(ORDER)).alias("start")
     )
-    following = F.lead(F.col("start")).over(Window.partitionBy(*map(name, shape.keys)).orderBy(_RUN))
+    following = F.lead(F.col("start")).over(Window.partitionBy(*map(name, table_schema.keys)).orderBy(_RUN))
     runs = runs.withColumn("end", following).where(F.col("last")[OP] != "D")
-    values = [name(c) if c in shape.keys else F.col("last")[c].alias(c) for c in shape.columns]
+    values = [name(c) if c in table_schema.keys else F.col("last")[c].alias(c) for c in table_schema.columns]
     return runs.select(
         *values, F.col("last")[GDDL].alias(GDDL), F.col("start")["v"].alias(START), F.col("end")["v"].alias(END)
     )
 
 
-def tracked_columns(shape: Shape) -> list[str]:
-    untracked = {c.lower() for c in (*shape.sequence, *shape.technical, *shape.spec.track_history_except, *shape.keys)}
-    return [c for c in shape.columns if c.lower() not in untracked and not c.lower().startswith("ar_h_")]
+def tracked_columns(table_schema: TableSchema) -> list[str]:
+    untracked = {
+        c.lower()
+        for c in (
+            *table_schema.sequence,
+            *table_schema.technical,
+            *table_schema.spec.track_history_except,
+            *table_schema.keys,
+        )
+    }
+    return [c for c in table_schema.columns if c.lower() not in untracked and not c.lower().startswith("ar_h_")]
 
 
 def comparable(rows: DataFrame, column: str) -> Column:
@@ -57,22 +69,26 @@ def comparable(rows: DataFrame, column: str) -> Column:
     return name(column)
 
 
-def _with_vanishing(happened: DataFrame, shape: Shape, floors: tuple[object, ...]) -> DataFrame:
+def _with_vanishing(
+    happened: DataFrame, table_schema: TableSchema, generation_low_watermarks: tuple[object, ...]
+) -> DataFrame:
     """Give every change its effective sequence, and end each key at every later generation until it comes again."""
     gddl = F.col(GDDL)
-    kind = spark_type(shape.sequence_type)
+    kind = spark_type(table_schema.sequence_type)
     floor = F.lit(None).cast(kind)
-    for generation, value in enumerate(floors, start=1):
+    for generation, value in enumerate(generation_low_watermarks, start=1):
         floor = F.when(gddl["generation"] == generation, F.lit(value).cast(kind)).otherwise(floor)
     happened = happened.withColumn(SEQUENCE, F.greatest(F.col(SEQUENCE), floor))
-    for generation in range(2, len(floors) + 1):
+    for generation in range(2, len(generation_low_watermarks) + 1):
         older = happened.where(gddl["generation"] < generation)
-        ended = older.groupBy(*map(name, shape.keys)).agg(
-            *(F.max_by(name(c), F.col(ORDER)).alias(c) for c in shape.columns if c not in shape.keys),
+        ended = older.groupBy(*map(name, table_schema.keys)).agg(
+            *(F.max_by(name(c), F.col(ORDER)).alias(c) for c in table_schema.columns if c not in table_schema.keys),
             F.max_by(GDDL, F.col(ORDER)).alias(GDDL),
         )
         fields = {"generation": F.lit(generation), "sequence": F.lit(None).cast(kind), "op": F.lit("D")}
-        ended = ended.withColumn(OP, F.lit("D")).withColumn(SEQUENCE, F.lit(floors[generation - 1]).cast(kind))
+        ended = ended.withColumn(OP, F.lit("D")).withColumn(
+            SEQUENCE, F.lit(generation_low_watermarks[generation - 1]).cast(kind)
+        )
         for key, value in fields.items():
             ended = ended.withColumn(GDDL, F.col(GDDL).withField(key, value))
         order = F.lit(None).cast(happened.schema[ORDER].dataType)
@@ -84,20 +100,20 @@ def _with_vanishing(happened: DataFrame, shape: Shape, floors: tuple[object, ...
     return happened
 
 
-def _states(happened: DataFrame, shape: Shape) -> DataFrame:
+def _states(happened: DataFrame, table_schema: TableSchema) -> DataFrame:
     """The row after each change, one per key and effective sequence (the last at it)."""
-    keys = [name(k) for k in shape.keys]
+    keys = [name(k) for k in table_schema.keys]
     by_key = Window.partitionBy(*keys).orderBy(ORDER)
-    if shape.partial:
-        happened = with_segment(happened, shape, _SEG)
+    if table_schema.partial:
+        happened = with_segment(happened, table_schema, _SEG)
         running = Window.partitionBy(*keys, _SEG).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, 0)
-        for column in shape.columns:
-            if column not in shape.keys:
-                flag = carries(shape, column) & (F.col(OP) != "D")
+        for column in table_schema.columns:
+            if column not in table_schema.keys:
+                flag = carries(table_schema, column) & (F.col(OP) != "D")
                 carried = F.last(F.when(flag, F.struct(name(column).alias("v"))), ignorenulls=True).over(running)
                 happened = happened.withColumn(f"{GDDL}__v_{column}", carried["v"])
         happened = happened.select(
-            *(name(c) if c in shape.keys else name(f"{GDDL}__v_{c}").alias(c) for c in shape.columns),
+            *(name(c) if c in table_schema.keys else name(f"{GDDL}__v_{c}").alias(c) for c in table_schema.columns),
             GDDL, OP, SEQUENCE, ORDER,
         )  # fmt: skip
     following = F.lead(F.struct(F.col(SEQUENCE).alias("v"))).over(by_key)
@@ -105,13 +121,13 @@ def _states(happened: DataFrame, shape: Shape) -> DataFrame:
     return happened.where(~F.col(_SAME)).drop(_SAME)
 
 
-def apply(tables: Tables, path: str, derived: DataFrame, touched: DataFrame | None, shape: Shape) -> None:
+def apply(tables: Tables, path: str, derived: DataFrame, touched: DataFrame | None, table_schema: TableSchema) -> None:
     """Make the history of `touched` keys (null: of all) equal to `derived`, rewriting only what differs."""
-    keys = list(shape.keys)
+    keys = list(table_schema.keys)
     stored = tables.read(path)
     if touched is not None:
         stored = stored.join(F.broadcast(touched), keys, "left_semi")
-    columns = [*shape.columns, GDDL, START, END]
+    columns = [*table_schema.columns, GDDL, START, END]
     marker = f"{GDDL}__there"
     on = F.lit(True)
     for key in keys:

@@ -7,20 +7,22 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.engines.figures import Figures, FileFigures
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark.decode import ERROR, KIND
 from spark_jobs.engines.spark.order import name
+from spark_jobs.rules.figures import Figures, FileFigures
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
-def measure(decoded: DataFrame, shape: Shape) -> Figures:
+def measure(decoded: DataFrame, table_schema: TableSchema) -> Figures:
     """One pass for the files, one for the keys."""
     gddl = F.col(GDDL)
     good = F.col(ERROR).isNull()
     change = good & (F.col(KIND) == "change")
     sequence = F.when(change, gddl["sequence"])
     iso = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
-    first_key = name(shape.keys[0]) if shape.keys and _has_range(shape) else F.lit(None).cast("string")
+    first_key = (
+        name(table_schema.keys[0]) if table_schema.keys and _has_range(table_schema) else F.lit(None).cast("string")
+    )
     digits = F.when(sequence.cast("string").rlike("^[0-9]+$"), F.length(sequence.cast("string")))
     per_file = decoded.groupBy(gddl["source_file"].alias("file")).agg(
         F.count(F.lit(1)).alias("rows"),
@@ -32,11 +34,11 @@ def measure(decoded: DataFrame, shape: Shape) -> Figures:
         F.date_format(F.max(F.when(change, gddl["commit_ts"])), iso).alias("max_commit_ts"),
         F.min(F.when(good, first_key)).alias("low"),
         F.max(F.when(good, first_key)).alias("high"),
-        (F.min(digits) if _is_text(shape) else F.lit(None).cast("int")).alias("narrow"),
-        (F.max(digits) if _is_text(shape) else F.lit(None).cast("int")).alias("wide"),
+        (F.min(digits) if _is_text(table_schema) else F.lit(None).cast("int")).alias("narrow"),
+        (F.max(digits) if _is_text(table_schema) else F.lit(None).cast("int")).alias("wide"),
     )
     rows = per_file.collect()
-    identities, keys = _distinct(decoded.where(good), shape)
+    identities, keys = _distinct(decoded.where(good), table_schema)
     lows, highs = [r["low"] for r in rows if r["low"] is not None], [r["high"] for r in rows if r["high"] is not None]
     narrow, wide = [r["narrow"] for r in rows if r["narrow"]], [r["wide"] for r in rows if r["wide"]]
     return Figures(
@@ -52,13 +54,13 @@ def measure(decoded: DataFrame, shape: Shape) -> Figures:
     )
 
 
-def _has_range(shape: Shape) -> bool:
-    kind = next(str(c.type) for c in shape.data if c.name == shape.keys[0])
+def _has_range(table_schema: TableSchema) -> bool:
+    kind = next(str(c.type) for c in table_schema.data if c.name == table_schema.keys[0])
     return kind in ("tinyint", "smallint", "int", "bigint", "date", "string") or kind.startswith("decimal")
 
 
-def _is_text(shape: Shape) -> bool:
-    return shape.sequence_type == "string"
+def _is_text(table_schema: TableSchema) -> bool:
+    return table_schema.sequence_type == "string"
 
 
 def _file(row: Mapping[str, object]) -> FileFigures:
@@ -75,12 +77,12 @@ def json_of(value: Column) -> Column:
     return F.when(value.isNotNull(), F.regexp_extract(wrapped, r'(?s)^\{"v":(.*)\}$', 1))
 
 
-def _distinct(good: DataFrame, shape: Shape) -> tuple[int, int]:
+def _distinct(good: DataFrame, table_schema: TableSchema) -> tuple[int, int]:
     """Distinct identities and distinct keys, by 64-bit hash: a collision only makes the batch take the longer way."""
-    if not shape.keys:
+    if not table_schema.keys:
         return 0, 0
-    key = F.xxhash64(*(name(k) for k in shape.keys))
-    identity = F.xxhash64(F.col(GDDL)["sequence"], *(name(k) for k in shape.keys))
+    key = F.xxhash64(*(name(k) for k in table_schema.keys))
+    identity = F.xxhash64(F.col(GDDL)["sequence"], *(name(k) for k in table_schema.keys))
     # Spread by key, all sequences of a key are together, and one exchange serves both counts.
     pairs = good.select(key.alias("k"), identity.alias("i")).repartition("k").groupBy("k", "i").agg(F.lit(1))
     counted = (

@@ -11,12 +11,12 @@ from pyspark.sql import types as T
 
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.errors_table import COLUMNS, NANOS, ROW_BITS
-from spark_jobs.engines.shape import GDDL
 from spark_jobs.engines.spark.decode import ERROR, JSON_OPTIONS, KIND, RECORD, Stamp
 from spark_jobs.engines.spark.read import FILE, GENERATION, MALFORMED, POSITION
 from spark_jobs.engines.spark.tables import Assignments, TableDefinition, Tables, struct_type
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
+from spark_jobs.table.table_schema import GDDL
 
 
 def definition(path: str) -> TableDefinition:
@@ -64,7 +64,7 @@ def bad_files(tables: Tables, files: Sequence[Unreadable], stamp: Stamp) -> Data
 
 
 @dataclass(frozen=True, kw_only=True)
-class Again:
+class ReplayGroup:
     """Unresolved rows of one record schema and kind, as raw rows (see `read.RawGroup`); `nanos`: column to type."""
 
     rows: DataFrame
@@ -73,7 +73,7 @@ class Again:
     nanos: dict[str, str]
 
 
-def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[Again]:
+def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[ReplayGroup]:
     """Rows to decode once more. Those that this very batch resolved before it died are among them."""
     if not tables.exists(path):
         return []
@@ -93,7 +93,7 @@ def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[Again]:
                           F.col("generation").alias(GENERATION), lines.alias(MALFORMED))  # fmt: skip
         comments = {f.name: (f.metadata or {}).get("comment", "") for f in schema.fields}
         nanos = {n: c.removeprefix(NANOS) for n, c in comments.items() if c.startswith(NANOS)}
-        found.append(Again(rows=raw, kind=group["kind"], fields=tuple(schema.fields), nanos=nanos))
+        found.append(ReplayGroup(rows=raw, kind=group["kind"], fields=tuple(schema.fields), nanos=nanos))
     return found
 
 

@@ -13,18 +13,18 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.errors_table import ROW_BITS
-from spark_jobs.engines.figures import Rebuilt
-from spark_jobs.engines.shape import GDDL, Shape
 from spark_jobs.engines.spark import evolve, history, quarantine
+from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.fold import fold, net
 from spark_jobs.engines.spark.merge import tombstones_of
 from spark_jobs.engines.spark.order import OP, events, name
 from spark_jobs.engines.spark.redelivery import not_yet_stored
-from spark_jobs.engines.spark.site import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 # A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33
@@ -46,8 +46,8 @@ class Rebuild:
     beside: Layout
     tier: TierSpec
     plan: BatchPlan
-    shape: Shape
-    floors: tuple[str | None, ...]
+    table_schema: TableSchema
+    generation_low_watermarks: tuple[str | None, ...]
     generation: int
     landed: tuple[str, ...]
     read: tuple[str, ...]
@@ -60,12 +60,12 @@ class Rebuild:
         added = self._changes()
         tell("append")
         source = self._source()
-        if self.shape.keys:
+        if self.table_schema.keys:
             self._tombstones(source)
             tell("tombstones")
         rows = self._replica(source)
         tell("merge")
-        if self.shape.spec.history and self.shape.keys:
+        if self.table_schema.spec.history and self.table_schema.keys:
             self._history(source)
             tell("history")
         self._errors()
@@ -75,7 +75,7 @@ class Rebuild:
     def rows(self) -> DataFrame:
         """Live rows of the replica that `swap` would make; nothing is written."""
         source = self._source()
-        if not self.shape.keys:
+        if not self.table_schema.keys:
             return source.where(F.col(GDDL)["generation"] == self.generation)
         return self._state(source).where(F.col(OP) != "D")
 
@@ -94,7 +94,7 @@ class Rebuild:
             GDDL,
             F.when(
                 gddl.isNotNull(),
-                F.struct(*(F.when(gddl.isNotNull(), stamped[n]).alias(n) for n, _ in self.shape.gddl_fields)),
+                F.struct(*(F.when(gddl.isNotNull(), stamped[n]).alias(n) for n, _ in self.table_schema.gddl_fields)),
             ),
         )
 
@@ -111,11 +111,11 @@ class Rebuild:
         if not self.tables.exists(self.living.changes):
             return True
         kept = {f.name.lower(): sql_text(f.dataType) for f in self.tables.read(self.living.changes).schema.fields}
-        for column in table_columns.change_columns(self.shape):
+        for column in table_columns.change_columns(self.table_schema):
             stored = kept.get(column.name.lower())
             if stored is None:
                 continue
-            if column.name == GDDL and f"`sequence`:{self.shape.sequence_type}," not in stored:
+            if column.name == GDDL and f"`sequence`:{self.table_schema.sequence_type}," not in stored:
                 return False
             if column.name != GDDL and merge(column.type, parse_type(stored), NOTHING) is None:
                 return False
@@ -129,8 +129,9 @@ class Rebuild:
     def _changes(self) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
         definition = TableDefinition(
-            path=self.living.changes, columns=table_columns.change_columns(self.shape),
-            properties={"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.shape)} | self._vectors(),
+            path=self.living.changes, columns=table_columns.change_columns(self.table_schema),
+            properties={"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.table_schema)}
+            | self._vectors(),
         )  # fmt: skip
         if not self._compatible():
             self.tables.overwrite(self._fresh(), self.living.changes, self.app("changes"), version_of(self.plan))
@@ -148,12 +149,12 @@ class Rebuild:
         gddl = F.col(GDDL)
         place = F.struct(
             gddl["source_file"], _row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"],
-            F.struct(F.lit(0), *map(name, self.shape.keys)),
+            F.struct(F.lit(0), *map(name, self.table_schema.keys)),
         )  # fmt: skip
         places = stored.select(place.alias(_PLACE))
         mine = fresh.withColumn(_MINE, place)
         unplaced = mine.join(places, F.col(_MINE).eqNullSafe(F.col(_PLACE)), "left_anti").drop(_MINE)
-        return not_yet_stored(unplaced, stored, self.shape)
+        return not_yet_stored(unplaced, stored, self.table_schema)
 
     def _source(self) -> DataFrame:
         """All changes to fold: those built beside, and living ones whose files are gone."""
@@ -171,34 +172,34 @@ class Rebuild:
         return [name(f.name).cast(have[f.name]).alias(f.name) for f in rows.schema.fields if f.name in have]
 
     def _state(self, source: DataFrame) -> DataFrame:
-        happened = events(source.where(F.col(GDDL)["generation"] == self.generation), self.shape)
-        return fold(happened, self.shape) if self.shape.partial else net(happened, self.shape)
+        happened = events(source.where(F.col(GDDL)["generation"] == self.generation), self.table_schema)
+        return fold(happened, self.table_schema) if self.table_schema.partial else net(happened, self.table_schema)
 
     def _tombstones(self, source: DataFrame) -> None:
-        rows = tombstones_of(self._state(source), self.shape)
-        columns = table_columns.tombstone_columns(self.shape)
+        rows = tombstones_of(self._state(source), self.table_schema)
+        columns = table_columns.tombstone_columns(self.table_schema)
         self.tables.create(TableDefinition(path=self.living.tombstones, columns=columns))
         self.tables.overwrite(rows, self.living.tombstones, self.app(TOMBSTONES), version_of(self.plan))
 
     def _replica(self, source: DataFrame) -> int:
-        spec = self.shape.spec
+        spec = self.table_schema.spec
         gddl = F.col(GDDL)
-        if self.shape.keys:
+        if self.table_schema.keys:
             rows = self._state(source)
             seen = self._seen_before_delete(source) if spec.delete == "soft" else None
             keep = F.col(OP) != "D"
             if seen is not None:
-                rows = rows.join(seen, list(self.shape.keys), "left")
+                rows = rows.join(seen, list(self.table_schema.keys), "left")
                 keep |= F.coalesce(F.col("_gddl__seen"), F.lit(False))
             rows = rows.where(keep)
         else:
             rows = source.where(gddl["generation"] == self.generation).withColumn(OP, gddl["op"])
-        if spec.delete == "soft" and self.shape.keys:
+        if spec.delete == "soft" and self.table_schema.keys:
             rows = rows.withColumn(GDDL, gddl.withField("deleted", F.col(OP) == "D"))
         path = self.living.replica
         definition = TableDefinition(
             path=path,
-            columns=table_columns.replica_columns(self.shape),
+            columns=table_columns.replica_columns(self.table_schema),
             cluster_by=spec.cluster_by,
             properties=self._vectors() | dict(spec.table_properties),
         )
@@ -211,8 +212,8 @@ class Rebuild:
 
     def _seen_before_delete(self, source: DataFrame) -> DataFrame:
         """Keys that had a row at some time: only of these does a soft delete keep one."""
-        had = events(source, self.shape).where(F.col(OP) != "D")
-        return had.select(*map(name, self.shape.keys), F.lit(True).alias("_gddl__seen")).distinct()
+        had = events(source, self.table_schema).where(F.col(OP) != "D")
+        return had.select(*map(name, self.table_schema.keys), F.lit(True).alias("_gddl__seen")).distinct()
 
     def _arranged(self, path: str, definition: TableDefinition) -> list[SqlColumn]:
         """The columns in the order that the living table has, with its comments; new ones at the end."""
@@ -223,10 +224,14 @@ class Rebuild:
         return [name(n).cast(wanted[n]).alias(n, metadata=metadata[n]) for n in ordered]
 
     def _history(self, source: DataFrame) -> None:
-        values = history.floor_values(self.tables.spark, self.floors, self.shape.sequence_type)
-        derived = history.versions(source, self.shape, values)
+        values = history.floor_values(
+            self.tables.spark, self.generation_low_watermarks, self.table_schema.sequence_type
+        )
+        derived = history.versions(source, self.table_schema, values)
         definition = TableDefinition(
-            path=self.living.history, columns=table_columns.history_columns(self.shape), properties=self._vectors()
+            path=self.living.history,
+            columns=table_columns.history_columns(self.table_schema),
+            properties=self._vectors(),
         )
         if not self.tables.exists(definition.path):
             self.tables.create(definition)

@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.shape import GDDL
 from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan.types import parse_type
-from spark_jobs.session import FOR_FEW_ROWS, SQL_SETTINGS
+from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
+from spark_jobs.table.table_schema import GDDL
 
 Assignments: TypeAlias = dict[str, str | Column]
 """What Delta's merge builder takes for its clauses."""

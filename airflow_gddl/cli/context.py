@@ -1,0 +1,54 @@
+"""What the commands get from outside: environment, clock, ids, the job's command and the terminal."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import typer
+
+from airflow_gddl.cli.screen import Screen
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliContext:
+    """Passed to every command.
+
+    Attributes:
+        environ: environment of the command and of the jobs it starts.
+        now: the time, with zone.
+        new_id: a fresh random suffix for a run id.
+        job_command: program and first arguments of the embedded job.
+    """
+
+    environ: Mapping[str, str]
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    job_command: tuple[str, ...]
+    screen: Screen = field(default_factory=Screen)
+
+    def run_id(self) -> str:
+        """Sorts by time, and is unique beyond it."""
+        return f"{self.now():%Y%m%dT%H%M%S}-{self.new_id()}"
+
+
+def real() -> CliContext:
+    """Those of this process."""
+    return CliContext(
+        environ=os.environ,
+        now=lambda: datetime.now(UTC),
+        new_id=lambda: secrets.token_hex(4),
+        job_command=(sys.executable, "-m", "spark_jobs.main"),
+    )
+
+
+def of(ctx: typer.Context) -> CliContext:
+    """The surroundings that the command was started with."""
+    found = ctx.find_object(CliContext)
+    if found is None:
+        raise LookupError("the command was started without its surroundings")
+    return found

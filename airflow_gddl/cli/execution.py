@@ -1,0 +1,39 @@
+"""What commands that work on tables have in common: the job, an answer on the screen, the troubles, the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import typer
+
+from airflow_gddl.cli import summary
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.contract.result import JobResult
+
+Show = Callable[[Screen, Sequence[JobResult]], None]
+
+
+def carry_out(around: CliContext, request: Request, show: Show) -> NoReturn:
+    """Run the request, show what came of it unless it is told as JSON, and exit.
+
+    Raises:
+        typer.Exit: always, with the command's status.
+        GddlError: nothing was run, and why.
+    """
+    done = perform(around, request)
+    if not request.as_json:
+        show(around.screen, done.outcome.results)
+    summary.show_troubles(around.screen, done.outcome)
+    raise typer.Exit(done.exit_status)
+
+
+def show_counts(
+    screen: Screen, titles: Sequence[str], results: Sequence[JobResult], counts: Callable[[JobResult], Sequence[str]]
+) -> None:
+    """A row for each table: its status, and numbers under these titles."""
+    columns = [ScreenColumn("table"), ScreenColumn("status"), *(ScreenColumn(title, "right") for title in titles)]
+    rows: list[list[Cell | str]] = [[r.table, summary.status(r.status), *counts(r)] for r in results]
+    screen.table(columns, rows)

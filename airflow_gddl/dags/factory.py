@@ -1,0 +1,163 @@
+"""Pipelines to Airflow DAGs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, Param, get_parsing_context
+from airflow.sdk.definitions.param import ParamsDict
+
+from airflow_gddl import configuration
+from airflow_gddl.dags.forms import documentation, params
+from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
+from airflow_gddl.notifications.webhook import GddlNotifier
+from airflow_gddl.operators.continuous import GddlContinuousOperator
+from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
+from airflow_gddl.runtime.snapshot import MetadataSnapshot
+from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.version_compat import deadline
+
+_LOG = logging.getLogger(__name__)
+# Any fixed past moment: nothing in a DAG may depend on when it is parsed.
+_START = datetime(2024, 1, 1, tzinfo=UTC)
+# Runs when initial_load was skipped, but not when all was: where nothing is new, no worker is to start.
+_AFTER = "none_failed_min_one_success"
+
+
+def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
+    """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
+
+    A pipeline that can't be built is left out, and told by `dags/gddl_metadata_problems.py`.
+
+    Args:
+        metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
+        beside: the DAG file, for finding the folder.
+
+    Raises:
+        GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
+    """
+    metadata = configuration.metadata_place(metadata_dir, beside)
+    snapshot = configuration.snapshot(metadata)
+    running = get_parsing_context().dag_id
+    dags, unbuilt, shared = {}, [], Shared.read(metadata)
+    for pipeline in _wanted(snapshot, running):
+        try:
+            dags[pipeline.dag_id] = build_dag(pipeline, shared)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are built
+            _LOG.exception("%s can't be built", pipeline.dag_id)
+            unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
+    if running is None:
+        snapshot.note_unbuilt(tuple(unbuilt))
+    return dags
+
+
+def _wanted(snapshot: MetadataSnapshot, running: str | None) -> Iterable[Pipeline]:
+    """All, or in a worker the one whose DAG it runs."""
+    if running is None:
+        return snapshot.pipelines()
+    entry = snapshot.entry(running)
+    return () if entry is None else (entry,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What the DAGs of a metadata folder have alike, read once: ten of Airflow's options cost as much as a task.
+
+    Attributes:
+        form: their params; DAGs may share them, since a process that gives them values runs one DAG.
+        connection: of the webhook that is told of failures and late runs; null: nobody is.
+        each_task: arguments of every task.
+    """
+
+    form: dict[str, Param]
+    connection: str | None
+    paused: bool
+    sensor_pool: str
+    each_task: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, metadata: str) -> Shared:
+        connection = configuration.text("notify_connection") or None
+        each_task: dict[str, Any] = {
+            "metadata": metadata,
+            "retries": int(configuration.number("retries")),
+            "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
+            "weight_rule": "absolute",
+        }
+        if connection is not None:
+            each_task["on_failure_callback"] = GddlNotifier(connection=connection)
+        return cls(
+            form=params(),
+            connection=connection,
+            paused=configuration.is_on("paused_upon_creation"),
+            sensor_pool=configuration.text("sensor_pool"),
+            each_task=each_task,
+        )
+
+
+def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
+    """One pipeline's DAG: landed ► initial_load ► incremental_load, or one task that keeps a job alive. It doesn't
+    hold the list of a pack's tables.
+    """
+    goes_on = pipeline.timing.kind == "continuous"
+    late = None if goes_on else pipeline.freshness  # of a run, which is to be long where it goes on
+    with DAG(
+        dag_id=pipeline.dag_id,
+        schedule=schedule_of(pipeline.timing),
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=shared.paused,
+        tags=list(pipeline.tags),
+        doc_md=documentation(pipeline),
+        **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
+    ) as dag:
+        # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
+        own = {"pipeline": pipeline.dag_id, "owner": pipeline.owner, "priority_weight": pipeline.weight}
+        common = {**shared.each_task, **own}
+        if goes_on:
+            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **{**common, **_again()})
+        else:
+            _loads(pipeline, shared, common)
+    # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
+    # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
+    object.__setattr__(dag, "params", ParamsDict(shared.form))
+    return dag
+
+
+def _again() -> dict[str, Any]:
+    """How a job that goes on is started again: soon, then ever later; at last the run fails, whoever is to know is
+    told, and the next run does the same."""
+    return {
+        "retries": int(configuration.number("continuous_retries")),
+        "retry_delay": timedelta(seconds=configuration.number("continuous_retry_seconds")),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=10),
+    }
+
+
+def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
+    """landed ► initial_load ► incremental_load."""
+    landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, **common)
+    initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
+    increments = GddlIncrementalLoadOperator(
+        task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
+    )
+    landed >> initial >> increments
+    landed >> increments
+
+
+def schedule_of(timing: Timing) -> Any:
+    """Airflow's form of a timing.
+
+    A cron line gets a field for seconds: such a line Airflow does not put into words, which it does else more than a
+    dozen times for each DAG in each parse, at half the cost of the whole.
+    """
+    if timing.kind == "assets":
+        return [Asset(name) for name in timing.assets]
+    return {"cron": f"{timing.cron} 0", "once": "@once", "continuous": "@continuous", "never": None}[timing.kind]

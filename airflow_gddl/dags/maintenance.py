@@ -1,0 +1,105 @@
+"""DAGs that keep tables up, on their own schedules: maintenance and verification, a task for each tier; the watch."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, get_parsing_context
+from airflow.sdk.definitions.param import ParamsDict
+
+from airflow_gddl import configuration
+from airflow_gddl.dags.factory import schedule_of
+from airflow_gddl.dags.forms import params
+from airflow_gddl.metadata.topology import Pipeline, Timing
+from airflow_gddl.metadata.topology.schedules import timing
+from airflow_gddl.notifications.webhook import GddlNotifier
+from airflow_gddl.operators.maintenance import GddlUpkeepOperator, Upkeep
+from airflow_gddl.operators.watch import GddlWatchOperator
+from airflow_gddl.version_compat import CronTriggerTimetable
+
+DAGS: dict[str, tuple[Upkeep, str]] = {
+    "gddl_maintenance": (
+        "maintain",
+        "Joins small files and removes what nobody needs any more; readers see no change.",
+    ),
+    "gddl_verify": (
+        "verify",
+        "Compares each replica with its changes, and with its source where a connection is named.",
+    ),
+}
+"""By DAG id: what its tasks do, and its page."""
+WATCH = "gddl_watch"
+
+
+def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
+    """The DAGs by id, a task for each tier that has tables; none where there are no tables.
+
+    The watch is there where somebody is to be told.
+
+    Args:
+        metadata_dir, beside: see `dag_factory.build_dags`.
+
+    Raises:
+        GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
+    """
+    running = get_parsing_context().dag_id
+    told = bool(configuration.text("alert_notifiers") or configuration.text("notify_connection"))
+    wanted = [dag_id for dag_id in (*DAGS, *([WATCH] if told else [])) if running in (None, dag_id)]
+    if not wanted:
+        return {}
+    metadata = configuration.metadata_place(metadata_dir, beside)
+    tiers = {pipeline.tier: pipeline for pipeline in configuration.snapshot(metadata).pipelines()}
+    if not tiers:
+        return {}
+    return {dag_id: _watch(metadata) if dag_id == WATCH else _dag(dag_id, metadata, tiers) for dag_id in wanted}
+
+
+def _watch(metadata: str) -> DAG:
+    page = "Tells of tables that become late, and of those that are so no more, whether anything loads them or not."
+    with _empty(WATCH, "watch_schedule", page) as dag:
+        GddlWatchOperator(task_id="look", metadata=metadata, pool=configuration.text("sensor_pool"))
+    return dag
+
+
+def _empty(dag_id: str, option: str, page: str) -> DAG:
+    """Without tasks; `option` names its schedule."""
+    connection = configuration.text("notify_connection") or None
+    written = configuration.text(option)
+    return DAG(
+        dag_id=dag_id,
+        schedule=_schedule(timing(written, dag_id) if written else Timing(kind="never")),
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
+        tags=["gddl", "upkeep"],
+        doc_md=page,
+        default_args={
+            "retries": int(configuration.number("retries")),
+            "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
+            "priority_weight": 1,
+            "weight_rule": "absolute",
+            **({} if connection is None else {"on_failure_callback": GddlNotifier(connection=connection)}),
+        },
+    )
+
+
+def _dag(dag_id: str, metadata: str, tiers: dict[str, Pipeline]) -> DAG:
+    action, page = DAGS[dag_id]
+    option = "maintenance_schedule" if action == "maintain" else "verify_schedule"
+    with _empty(dag_id, option, f"{page}\n\nTrigger it with *Tables* to see to some alone.") as dag:
+        for tier, pipeline in sorted(tiers.items()):
+            GddlUpkeepOperator(
+                task_id=f"{action}_{tier}", metadata=metadata, tier=tier, action=action, pool=pipeline.pool
+            )
+    # As in `dag_factory.build_dag`: tasks have no copies of it.
+    object.__setattr__(dag, "params", ParamsDict({"tables": params()["tables"]}))
+    return dag
+
+
+def _schedule(when: Timing) -> Any:
+    """As tables have it, but that a new DAG's first run is the next one, not the one that would have been before."""
+    if when.kind != "cron":
+        return schedule_of(when)
+    return CronTriggerTimetable(schedule_of(when), timezone="UTC", run_immediately=timedelta(0))

@@ -1,0 +1,176 @@
+"""Input tables: found, read, typed, checked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.devtools.simulate.chance import chance
+from airflow_gddl.devtools.simulate.spec import SimulateSpec, TableShape
+from airflow_gddl.devtools.simulate.values import make
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+_SUFFIXES = (".parquet", ".csv", ".csv.gz")
+_BLOCK = 1 << 30  # one block for any sane file: a column's type is inferred from all of it
+_TYPED: dict[str, pa.DataType] = {
+    "t_int8": pa.int8(), "t_int16": pa.int16(), "t_int32": pa.int32(), "t_int64": pa.int64(),
+    "t_uint8": pa.uint8(), "t_uint16": pa.uint16(), "t_uint32": pa.uint32(), "t_uint64": pa.uint64(),
+    "t_float32": pa.float32(), "t_float64": pa.float64(), "t_decimal_9_2": pa.decimal128(9, 2),
+    "t_decimal_38_10": pa.decimal128(38, 10), "t_boolean": pa.bool_(), "t_date": pa.date32(),
+    "t_timestamp": TIMESTAMP, "t_string": pa.string(),
+}  # fmt: skip
+_STRUCT = pa.struct([("a", pa.int32()), ("b", pa.string())])
+
+
+def find_tables(folder: Path) -> dict[str, Path]:
+    """Table name to file (`flights.csv`, `flights.csv.gz`, `flights.parquet`) or folder of parquet files.
+
+    Raises:
+        MetadataError: `SIMULATE_INPUT_MISSING` when the folder holds none.
+    """
+    found = {}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        suffix = next((s for s in _SUFFIXES if path.is_file() and path.name.lower().endswith(s)), None)
+        if suffix is not None:
+            found[path.name[: -len(suffix)]] = path
+        elif path.is_dir() and any(path.glob("*.parquet")):
+            found[path.name] = path
+    if not found:
+        raise MetadataError(
+            "SIMULATE_INPUT_MISSING",
+            "no tables",
+            where=str(folder),
+            remedy="give a folder of .csv, .csv.gz or .parquet files, or of folders of parquet files",
+        )
+    return found
+
+
+def read_table(path: Path) -> pa.Table:
+    """A file or a folder of parquet files; CSV is typed by its content, `NA` and empty fields are null."""
+    if path.is_dir() or path.name.lower().endswith(".parquet"):
+        return pq.read_table(path)
+    return read_csv(path)
+
+
+def read_csv(source: object) -> pa.Table:
+    """CSV from a path or a binary stream."""
+    return pa_csv.read_csv(
+        source,
+        read_options=pa_csv.ReadOptions(block_size=_BLOCK),
+        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa_csv.ConvertOptions(strings_can_be_null=True),
+    )
+
+
+def load_sources(spec: SimulateSpec) -> dict[str, pa.Table]:
+    """The tables of the spec, ready to simulate, by name in sorted order.
+
+    Raises:
+        MetadataError: `SIMULATE_INPUT_MISSING`, `SIMULATE_KEYS_INVALID`, `SIMULATE_COLUMN_TAKEN`.
+    """
+    given = find_tables(spec.input) if isinstance(spec.input, Path) else dict(spec.input)
+    missing = sorted(set(spec.tables) - set(given))
+    if missing:
+        remedy = f"known tables: {', '.join(sorted(given))}"
+        raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {missing[0]!r} in the input", remedy=remedy)
+    return {name: _prepare(spec, name, given[name]) for name in sorted(spec.tables)}
+
+
+def propose_keys(given: Mapping[str, pa.Table]) -> dict[str, TableShape]:
+    """A shape for each table: the first of its leading six columns, pairs, triples that is unique; else a surrogate."""
+    return {name: _propose(table) for name, table in given.items()}
+
+
+def _propose(table: pa.Table) -> TableShape:
+    leading = [n for n in table.schema.names[:6] if table[n].null_count == 0 and not pt.is_nested(table[n].type)]
+    for width in (1, 2, 3):
+        for names in itertools.combinations(leading, width):
+            if _unique(table, names):
+                return TableShape(keys=names)
+    surrogate = next(n for n in ("id", "row_id", "gddl_row_id") if n not in table.schema.names)
+    return TableShape(keys=(surrogate,), surrogate=surrogate)
+
+
+def _prepare(spec: SimulateSpec, name: str, given: pa.Table | Path) -> pa.Table:
+    shape = spec.tables[name]
+    table = read_table(given) if isinstance(given, Path) else given
+    if shape.surrogate is not None:
+        table = table.add_column(0, shape.surrogate, pa.array(range(1, table.num_rows + 1), pa.int64()))
+    if shape.typed_columns:
+        table = _with_typed_columns(table, spec, name)
+    arrays = [_normal(table[c], shape.types.get(c), spec.delivery.source_times == "ms") for c in table.schema.names]
+    table = pa.table(dict(zip(table.schema.names, arrays, strict=True))).combine_chunks()
+    _check_columns(table, spec, name)
+    _check_keys(table, shape, name)
+    return table
+
+
+def _with_typed_columns(table: pa.Table, spec: SimulateSpec, name: str) -> pa.Table:
+    nested = {} if spec.delivery.format.startswith("csv") else {"t_struct": _STRUCT}
+    for column, kind in (_TYPED | nested).items():
+        rng = chance(spec.seed, name, column)
+        values = [make(kind, rng) if rng.random() < 0.9 else None for _ in range(table.num_rows)]
+        table = table.append_column(column, pa.array(values, kind))
+    return table
+
+
+def _normal(values: pa.ChunkedArray, wanted: str | None, milliseconds: bool) -> pa.ChunkedArray:
+    """As a source database would have it: no dictionaries, no large types, times in UTC no finer than delivered."""
+    kind = values.type.value_type if pt.is_dictionary(values.type) else values.type
+    values = values.cast(_named_type(wanted) if wanted else _plain_type(kind))
+    if pt.is_timestamp(values.type) and milliseconds:
+        return values.cast(pa.timestamp("ms", "UTC"), safe=False).cast(TIMESTAMP)
+    return values.cast(TIMESTAMP, safe=False) if pt.is_timestamp(values.type) else values
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pt.is_large_string(kind) or pt.is_string_view(kind) or pt.is_time(kind) or pt.is_null(kind):
+        return pa.string()
+    if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pt.is_float16(kind):
+        return pa.float32()
+    return pa.date32() if pt.is_date64(kind) else kind
+
+
+def _named_type(name: str) -> pa.DataType:
+    if name.startswith("decimal128(") and name.endswith(")"):
+        precision, scale = name[len("decimal128(") : -1].split(",")
+        return pa.decimal128(int(precision), int(scale))
+    return pa.type_for_alias(name)
+
+
+def _check_columns(table: pa.Table, spec: SimulateSpec, name: str) -> None:
+    delivery = spec.delivery
+    ours = {"op", delivery.sequence_column.lower(), delivery.timestamp_column.lower()}
+    ours |= {delivery.columns_to_update.lower()} if delivery.columns_to_update else set()
+    lowered = [column.lower() for column in table.schema.names]
+    taken = [c for c in table.schema.names if c.lower() in ours or lowered.count(c.lower()) > 1]
+    if taken:
+        remedy = "rename it, or the column of `delivery` that it collides with"
+        raise MetadataError("SIMULATE_COLUMN_TAKEN", f"column {taken[0]!r} collides", where=name, remedy=remedy)
+
+
+def _check_keys(table: pa.Table, shape: TableShape, name: str) -> None:
+    unknown = [key for key in shape.keys if key not in table.schema.names]
+    remedy = f"columns: {', '.join(table.schema.names)}; or set `surrogate`"
+    if unknown:
+        raise MetadataError("SIMULATE_KEYS_INVALID", f"no column {unknown[0]!r}", where=name, remedy=remedy)
+    nulls = [key for key in shape.keys if table[key].null_count]
+    if nulls or (shape.keys and not _unique(table, shape.keys)):
+        what = f"key {nulls[0]!r} has nulls" if nulls else f"keys {shape.keys} are not unique"
+        raise MetadataError("SIMULATE_KEYS_INVALID", what, where=name, remedy=remedy)
+
+
+def _unique(table: pa.Table, names: tuple[str, ...]) -> bool:
+    if len(names) == 1:
+        return bool(pc.count_distinct(table[names[0]]).as_py() == table.num_rows)
+    return bool(table.group_by(list(names)).aggregate([]).num_rows == table.num_rows)

@@ -1,0 +1,205 @@
+"""One table's simulation: full loads, rounds, and the troubles of its files."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from airflow_gddl.devtools.simulate.chance import chance, some
+from airflow_gddl.devtools.simulate.changes import Maker, SimulatedChange, bad_change, bad_changes, with_ties
+from airflow_gddl.devtools.simulate.clock import RoundTime
+from airflow_gddl.devtools.simulate.columns import SimulatedColumn, evolve
+from airflow_gddl.devtools.simulate.encode import Encoder
+from airflow_gddl.devtools.simulate.files import to_bytes
+from airflow_gddl.devtools.simulate.landing import LandingFolder, clutter
+from airflow_gddl.devtools.simulate.packing import Packer, Packet
+from airflow_gddl.devtools.simulate.report import TableReport, Tally
+from airflow_gddl.devtools.simulate.spec import SchemaEvent, SimulateSpec
+
+
+@dataclass
+class SimulatedTable:
+    """Everything about one table while it is simulated.
+
+    Attributes:
+        pending: files held back, written whole in the next round.
+        recent: files delivered in this round and the last, which may come again.
+        load_names: LOAD files as of the last full load.
+        cluttered: this step's hidden files are written.
+    """
+
+    name: str
+    spec: SimulateSpec
+    maker: Maker
+    packer: Packer
+    folder: LandingFolder
+    tally: Tally = field(default_factory=Tally)
+    pending: list[Packet] = field(default_factory=list)
+    recent: list[list[Packet]] = field(default_factory=list)
+    load_names: tuple[str, ...] = ()
+    cluttered: bool = False
+
+    def full_load(self) -> None:
+        self.folder.require_empty()
+        self._load(RoundTime(self.spec.start, self.spec.round_seconds, 0))
+
+    def round(self, number: int) -> None:
+        time = RoundTime(self.spec.start, self.spec.round_seconds, number)
+        self.recent = [*self.recent[-1:], []]
+        self.cluttered = False
+        for packet in self.pending:
+            self._land(packet)
+        self.pending = []
+        self._evolve(number)
+        if number in self.spec.reload_rounds:
+            self.maker.state.rebase()
+            self._load(time)
+            self.tally.troubles["reload"] += 1
+        self._deliver(self._packets(time), number)
+        self._land_bad_values(time)
+        self._land_again(time)
+        self._land_unreadable(time)
+
+    def events(self) -> list[SchemaEvent]:
+        """Those that concern this table, in the order in which they happen."""
+        mine = [event for event in self.spec.events if event.table in (None, self.name)]
+        return sorted(mine, key=lambda event: event.round)
+
+    def report(self) -> TableReport:
+        state, tally = self.maker.state, self.tally
+        return TableReport(
+            load_files=tally.load_files,
+            change_files=tally.change_files,
+            load_rows=tally.load_rows,
+            change_rows=tally.change_rows,
+            changes={op: tally.changes[op] for op in "IUD"},
+            troubles=dict(sorted((+tally.troubles).items())),
+            expected_quarantined=tally.quarantined,
+            expected_redelivered=tally.redelivered,
+            phantoms=len(state.phantoms),
+            pending_files=len(self.pending),
+            truth_rows=state.alive + len(state.phantoms),
+        )
+
+    def _rng(self, time: RoundTime, purpose: str) -> random.Random:
+        return chance(self.spec.seed, self.name, time.number, purpose)
+
+    def _load(self, time: RoundTime) -> None:
+        """Write the table's rows as LOAD files; an empty table has none, unless it had some before."""
+        state, delivery = self.maker.state, self.spec.delivery
+        rows: pa.Table = state.base
+        count = max(-(-rows.num_rows // delivery.rows_per_load_file), min(delivery.segments, rows.num_rows))
+        count = max(count, 1) if self.load_names else count
+        size = max(1, -(-rows.num_rows // max(count, 1)))
+        names = [self.packer.namer.load(i, count) for i in range(count)]
+        for i, name in enumerate(names):
+            part = rows.slice(i * size, size)
+            data = to_bytes(Encoder(delivery, state.columns).load(part, time.begin), delivery)
+            self._put(name, data)
+            self.tally.load_rows += part.num_rows
+        for stale in set(self.load_names) - set(names):
+            self.folder.remove(stale)
+        self.load_names = tuple(names)
+        self.tally.load_files += len(names)
+
+    def _evolve(self, number: int) -> None:
+        for event in self.events():
+            evolved = evolve(self.maker.state.columns, event.kind, event.column) if event.round == number else None
+            if evolved is not None:
+                self.maker.state.columns = evolved
+                self.tally.troubles[event.kind] += 1
+
+    def _packets(self, time: RoundTime) -> list[Packet]:
+        shape, state = self.spec.tables[self.name], self.maker.state
+        wanted = self.spec.changes if shape.changes is None else shape.changes
+        count = wanted if isinstance(wanted, int) else max(1, round(wanted * state.alive)) if wanted > 0 else 0
+        changes = self.maker.changes(count, time, self._rng(time, "changes"))
+        if self.maker.keys is not None:
+            changes = with_ties(self.maker, changes, self.spec.troubles.ties, self._rng(time, "ties"))
+        bad = bad_changes(self.maker, time, self._rng(time, "bad"))
+        self._count(changes, bad)
+        return self.packer.pack(changes, bad, state.columns, self._rng(time, "packing"))
+
+    def _count(self, changes: list[SimulatedChange], bad: list[SimulatedChange]) -> None:
+        self.tally.changes.update(change.op for change in changes)
+        self.tally.troubles.update(change.bad for change in bad if change.bad)
+        self.tally.troubles["ties"] += sum(change.rival is not None for change in changes)
+        self.tally.troubles["key_updates"] += sum(change.moved for change in changes)
+
+    def _deliver(self, packets: list[Packet], number: int) -> None:
+        """Land the packets but those that are late, or torn at first."""
+        troubles = self.spec.troubles
+        # Nothing may be left over at the end, nor reach into the next generation, where it would beat its full load.
+        holds = number < self.spec.rounds and number + 1 not in self.spec.reload_rounds
+        rng = chance(self.spec.seed, self.name, number, "held")
+        late = some(rng, packets, troubles.late) if holds else []
+        torn = some(rng, [p for p in packets if p not in late], troubles.torn) if holds else []
+        for packet in packets:
+            if packet in torn:
+                self._put(packet.name, _cut(packet.data(self.spec.delivery)))
+            elif packet not in late:
+                self._land(packet)
+        self.pending = [p for p in packets if p in late or p in torn]
+        self.tally.troubles.update(late=len(late), torn=len(torn))
+
+    def _land(self, packet: Packet) -> None:
+        self._put(packet.name, packet.data(self.spec.delivery))
+        self.tally.change_files += 1
+        self.tally.change_rows += len(packet.rows)
+        self.tally.quarantined += packet.bad
+        self.recent[-1].append(packet)
+
+    def _put(self, name: str, data: bytes) -> None:
+        self.folder.put(name, data)
+        if self.spec.troubles.clutter and not self.cluttered:
+            self.cluttered = True
+            for beside, content in clutter(name, data).items():
+                self.folder.put(beside, content)
+            self.tally.troubles["clutter"] += 1
+
+    def _next_name(self, time: RoundTime) -> str:
+        return self.packer.namer.change(self.packer.times.after(time.commit(0, 0)))
+
+    def _land_bad_values(self, time: RoundTime) -> None:
+        """A file of its own, for in parquet a column has one type in a file."""
+        column = next((c for c in self.maker.state.columns.free if _has_unfit_text(c)), None)
+        if column is None:
+            return
+        rng = self._rng(time, "bad_value")
+        made = [bad_change(self.maker, "bad_value", time, rng) for _ in range(self.spec.troubles.bad_value)]
+        rows = tuple(row for row in made if row is not None and row.row.get(column.name) is not None)
+        if rows:
+            self._land(Packet(self._next_name(time), rows, self.maker.state.columns, column))
+            self.tally.troubles["bad_value"] += len(rows)
+
+    def _land_again(self, time: RoundTime) -> None:
+        rng = self._rng(time, "repeated")
+        known = [packet for packets in self.recent for packet in packets]
+        for packet in some(rng, known, self.spec.troubles.repeated):
+            again = packet.again(self._next_name(time), rng)
+            self._land(again)
+            self.tally.redelivered += len(again.rows) - again.bad
+            self.tally.troubles["repeated"] += 1
+
+    def _land_unreadable(self, time: RoundTime) -> None:
+        troubles, known = self.spec.troubles, [packet for packets in self.recent for packet in packets]
+        if troubles.truncated_file and known:
+            packet = self._rng(time, "truncated").choice(known)
+            self._put(self._next_name(time), _cut(packet.data(self.spec.delivery)))
+            self.tally.troubles["truncated_file"] += 1
+        if troubles.empty_file:
+            self._put(self._next_name(time), b"")
+            self.tally.troubles["empty_file"] += 1
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _has_unfit_text(column: SimulatedColumn) -> bool:
+    kind = column.type
+    numeric = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
+    return bool(numeric or pt.is_temporal(kind))

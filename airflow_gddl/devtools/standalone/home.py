@@ -1,0 +1,117 @@
+"""The folder that Airflow calls its home: configuration, database, logs."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from configparser import RawConfigParser
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_gddl.devtools.standalone import ports, sqlite
+
+Sections = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeSettings:
+    """What differs between one standalone Airflow and another.
+
+    Attributes:
+        dags: folder of the DAG files.
+        port: of the UI and the REST API, on loopback.
+        parallelism: tasks at once. Each may be a Spark, and SQLite bears few writers.
+        title: shown in the UI.
+        more: Airflow options by section, on top of these.
+    """
+
+    dags: Path
+    port: int
+    parallelism: int = 2
+    title: str = "airflow-gddl"
+    more: Sections = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://{ports.HOST}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Home:
+    """`root` is an absolute path."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        return self.root / "airflow.db"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs" / "parts"
+
+    def write(self, settings: HomeSettings) -> None:
+        """Configuration and an empty database. Secrets are new each time: the file is for its owner alone."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        config = RawConfigParser()
+        for sections in (_sections(self, settings), settings.more):
+            for section, options in sections.items():
+                if not config.has_section(section):
+                    config.add_section(section)
+                for option, value in options.items():
+                    config.set(section, option, value.replace("%", "%%"))
+        path = self.root / "airflow.cfg"
+        path.touch(mode=0o600)
+        with path.open("w", encoding="utf-8") as file:
+            config.write(file)
+        sqlite.prepare(self.database)
+
+
+def _sections(home: Home, settings: HomeSettings) -> Sections:
+    return {
+        "core": {
+            "dags_folder": str(settings.dags),
+            "executor": "LocalExecutor",
+            "parallelism": str(settings.parallelism),
+            "load_examples": "False",
+            "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            # Whoever reaches the loopback of this machine; there is nothing in it but the demonstration.
+            "simple_auth_manager_all_admins": "True",
+            "execution_api_server_url": f"{settings.url}/execution/",
+            "hostname_callable": "socket.gethostname",
+            "min_serialized_dag_update_interval": "5",
+        },
+        "database": {
+            "sql_alchemy_conn": f"sqlite:///{home.database}",
+            "sql_alchemy_connect_args": f"{sqlite.__name__}.SYNC",
+            "sql_alchemy_connect_args_async": f"{sqlite.__name__}.ASYNC",
+            "load_default_connections": "False",
+        },
+        "api": {
+            "host": ports.HOST,
+            "port": str(settings.port),
+            "base_url": settings.url,
+            "workers": "1",
+            "secret_key": secrets.token_hex(16),
+            "instance_name": settings.title,
+        },
+        "api_auth": {"jwt_secret": secrets.token_hex(32)},
+        "workers": {"execution_api_timeout": "30"},
+        "logging": {"base_log_folder": str(home.root / "logs")},
+        "usage_data_collection": {"enabled": "False"},
+        **_rhythm(),
+    }
+
+
+def _rhythm() -> Sections:
+    """How often the parts look: an edited row is to be seen soon, and a machine of two cores is not to be kept busy."""
+    return {
+        "scheduler": {"task_instance_heartbeat_timeout": "60", "parsing_cleanup_interval": "20"},
+        "dag_processor": {
+            "parsing_processes": "1",
+            "min_file_process_interval": "10",
+            "refresh_interval": "30",
+            "stale_dag_threshold": "15",
+        },
+    }

@@ -1,0 +1,195 @@
+"""Starts the parts of an Airflow, watches them, and ends all that they started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part
+from airflow_gddl.devtools.standalone.rest import Rest
+from airflow_gddl.devtools.standalone.stopping import unstoppable
+
+_PAUSE_SECONDS = 1.0
+_GRACE_SECONDS = 10.0
+_HEALTHY = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+# What is set for another Airflow, or for other tables, must not lead this one there.
+_FOREIGN = ("AIRFLOW_", "AIRFLOW__", "GDDL_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOrder:
+    """What to run.
+
+    Attributes:
+        environ: of the caller; what it says of an Airflow or of this package is left out.
+        own: variables for the parts, on top.
+        ready_seconds: how long starting may take.
+    """
+
+    home: Home
+    settings: HomeSettings
+    environ: Mapping[str, str]
+    own: Mapping[str, str]
+    ready_seconds: float = 300.0
+
+
+class Standalone:
+    """An Airflow of one machine: `airflow standalone`, but a dead part is noticed, and nothing outlives it.
+
+    A context manager: leaving it ends every process. Use it from the main thread.
+
+    Attributes:
+        mark: what its processes have in their environment, see `processes`.
+    """
+
+    def __init__(self, order: StartOrder) -> None:
+        self.order = order
+        self.rest = Rest(order.settings.url)
+        self._parts: dict[str, Part] = {}
+        self.mark = f"{os.getpid()}:{order.home.root}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def take_over(self) -> None:
+        """End what a supervisor that was killed has left behind in this home.
+
+        Raises:
+            FatalError: `STANDALONE_BUSY`: another one runs here.
+        """
+        for mark in processes.marks():
+            pid, _, home = mark.partition(":")
+            if home != str(self.order.home.root):
+                continue
+            if processes.is_alive(int(pid)):
+                remedy = f"end it (process {pid}), or name another folder"
+                raise FatalError("STANDALONE_BUSY", "another Airflow runs here", where=home, remedy=remedy)
+            processes.end(processes.marked(mark), _GRACE_SECONDS)
+
+    def begin(self) -> None:
+        """Write the home, and start to make the database."""
+        self.order.home.write(self.order.settings)
+        self._parts = {MIGRATION.name: Part(MIGRATION, self.environ, self.order.home.logs)}
+
+    def start(self) -> None:
+        """Wait for the database, then start the parts.
+
+        Raises:
+            FatalError: `PART_DIED`, `STANDALONE_SLOW`.
+        """
+        migration = self._parts[MIGRATION.name]
+        self.wait("its database", lambda: migration.exit_status is not None)
+        del self._parts[MIGRATION.name]
+        if migration.exit_status:
+            raise _died(migration)
+        self._parts = {spec.name: Part(spec, self.environ, self.order.home.logs) for spec in PARTS}
+
+    def wait_ready(self) -> None:
+        """Return when every part works.
+
+        Raises:
+            FatalError: `PART_DIED`, `STANDALONE_SLOW`.
+        """
+        self.wait("all parts to work", self._is_healthy)
+
+    def check(self) -> None:
+        """
+        Raises:
+            FatalError: `PART_DIED`, with the last lines of its log.
+        """
+        for part in self._parts.values():
+            if part.exit_status is not None and part.spec != MIGRATION:
+                raise _died(part)
+
+    def wait(
+        self, what: str, done: Callable[[], bool], seconds: float | None = None, pause: float = _PAUSE_SECONDS
+    ) -> None:
+        """Return when it is done, and no part has died. Null seconds: as long as starting may take.
+
+        Raises:
+            FatalError: `PART_DIED`; `STANDALONE_SLOW` after so many seconds.
+        """
+        limit = self.order.ready_seconds if seconds is None else seconds
+        deadline = time.monotonic() + limit
+        while not _passed(done):
+            self.check()
+            if time.monotonic() > deadline:
+                remedy = f"see the logs in {self.order.home.logs}; a busy machine may just need more time"
+                raise FatalError("STANDALONE_SLOW", f"waited {limit:g} s for {what}", remedy=remedy)
+            time.sleep(pause)
+
+    def pid(self, name: str) -> int:
+        """Process id of a part."""
+        return self._parts[name].pid
+
+    def restart(self, name: str) -> None:
+        """Start a part again, ending it first if it still runs."""
+        old = self._parts[name]
+        old.kill()
+        self._parts[name] = Part(old.spec, self.environ, self.order.home.logs)
+
+    def stop(self) -> None:
+        """End every process, those of tasks and jobs too. A second Ctrl-C makes it quick."""
+        try:
+            for part in self._parts.values():
+                part.ask_to_end()
+            # Java ends with the job that it belongs to.
+            processes.end(
+                [process for process in processes.marked(self.mark) if "java" not in process.name()], _GRACE_SECONDS
+            )
+        finally:
+            with unstoppable():
+                for part in self._parts.values():
+                    part.kill()
+                while left := processes.marked(self.mark):
+                    processes.kill(left)
+                self._parts = {}
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Environment of the parts; also of a command line that is to speak to them."""
+        kept = {name: value for name, value in self.order.environ.items() if not name.startswith(_FOREIGN)}
+        silent = ",".join(filter(None, (kept.get("NO_PROXY", ""), "127.0.0.1", "localhost")))
+        return {
+            **kept,
+            "NO_PROXY": silent,
+            "no_proxy": silent,
+            "SCARF_ANALYTICS": "false",
+            # Airflow's processes give themselves titles; but for this, in the place of their environment with the mark.
+            "SPT_NOENV": "1",
+            "AIRFLOW_HOME": str(self.order.home.root),
+            **self.order.own,
+            processes.MARK: self.mark,
+        }
+
+    def _is_healthy(self) -> bool:
+        health = self.rest.get("monitor/health")
+        return all(health[name]["status"] == "healthy" for name in _HEALTHY)
+
+
+def _passed(done: Callable[[], bool]) -> bool:
+    """Whether it is done; a server that is silent is asked again, unless `check` finds it dead."""
+    try:
+        return done()
+    except RetriableError:
+        return False
+
+
+def _died(part: Part) -> FatalError:
+    status = part.exit_status or 0
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    what = f"Airflow's {part.spec.name} {how}; its last lines:\n{part.tail}\n"
+    return FatalError("PART_DIED", what, where=str(part.log), remedy="see its log, and start again")

@@ -1,0 +1,131 @@
+"""Credentials of an Airflow connection, as the environment variables that every S3 client reads.
+
+They are fetched where they are needed, on the worker or in the triggerer, and handed on by environment alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from airflow_gddl import version_compat as capabilities
+from airflow_gddl.contract.errors import MetadataError
+
+RENEW_SECONDS = 600.0
+"""A connection may assume a role, whose credentials expire after 15 minutes at the earliest."""
+
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+# What of a connection only Amazon's provider can turn into keys.
+_ASSUMING = ("role_arn", "profile_name", "assume_role_method", "session_kwargs", "aws_credential_type")
+
+
+class ConnectedEnviron(Mapping[str, str]):
+    """An environment with a connection laid over it, which is fetched when something is read, and again after a while.
+
+    Args:
+        fetch: the connection's variables.
+        clock: seconds, monotonic.
+
+    Raises (when read):
+        MetadataError: `AWS_CONNECTION_INVALID`.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[], Mapping[str, str]],
+        base: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch, self._base, self._clock = fetch, base, clock
+        self._whole: dict[str, str] = {}
+        self._fetched: float | None = None
+
+    def _now(self) -> dict[str, str]:
+        if self._fetched is None or self._clock() - self._fetched > RENEW_SECONDS:
+            self._whole = laid_over(self._base, self._fetch())
+            self._fetched = self._clock()
+        return self._whole
+
+    def __getitem__(self, name: str) -> str:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+
+def laid_over(base: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """`base` with `given`, and without what of `base` would contradict it."""
+    kinds = (_CREDENTIALS, _ENDPOINTS, _REGIONS)
+    replaced = {name for kind in kinds if any(name in given for name in kind) for name in kind}
+    return {**{name: value for name, value in base.items() if name not in replaced}, **given}
+
+
+def fetch(conn_id: str) -> dict[str, str]:
+    """The connection's variables; without credentials in it, the environment's or the machine's role serve.
+
+    Raises:
+        MetadataError: `AWS_CONNECTION_INVALID`.
+    """
+    try:
+        connection = capabilities.connection(conn_id)
+        return variables_of(connection)
+    except MetadataError:
+        raise
+    except Exception as error:
+        what = f"the connection {conn_id!r} can't be had: {type(error).__name__}"
+        raise _wrong(what, "make it (type aws), or correct aws_conn_id") from error
+
+
+def variables_of(connection: Any) -> dict[str, str]:
+    """Of a connection as Amazon's provider writes it: login and password, or the same in its extra, or a role there.
+
+    Raises:
+        MetadataError: `AWS_CONNECTION_INVALID`: it needs Amazon's provider, or has half of a key.
+    """
+    extra: Mapping[str, Any] = connection.extra_dejson
+    service = (extra.get("service_config") or {}).get("s3") or {}
+    endpoint = service.get("endpoint_url") or extra.get("endpoint_url")
+    found = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": extra.get("region_name")}
+    if any(extra.get(name) for name in _ASSUMING):
+        found |= _assumed(str(connection.conn_id))
+    else:
+        found["AWS_ACCESS_KEY_ID"] = connection.login or extra.get("aws_access_key_id")
+        found["AWS_SECRET_ACCESS_KEY"] = connection.password or extra.get("aws_secret_access_key")
+        found["AWS_SESSION_TOKEN"] = extra.get("aws_session_token")
+        if bool(found["AWS_ACCESS_KEY_ID"]) != bool(found["AWS_SECRET_ACCESS_KEY"]):
+            what = f"the connection {connection.conn_id!r} has one of access key and secret key"
+            raise _wrong(what, "give both (login and password), or neither")
+    return {name: str(value) for name, value in found.items() if value}
+
+
+def _assumed(conn_id: str) -> dict[str, str | None]:
+    """Keys that Amazon's provider makes of a role or profile."""
+    try:
+        hook = importlib.import_module("airflow.providers.amazon.aws.hooks.base_aws").AwsBaseHook
+    except ImportError as error:
+        what = f"the connection {conn_id!r} names a role or a profile"
+        raise _wrong(what, "pip install apache-airflow-providers-amazon, which assumes it") from error
+    keys = hook(aws_conn_id=conn_id, client_type="s3").get_credentials()
+    return {
+        "AWS_ACCESS_KEY_ID": keys.access_key,
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+        "AWS_SESSION_TOKEN": keys.token,
+    }
+
+
+def _wrong(what: str, remedy: str) -> MetadataError:
+    return MetadataError("AWS_CONNECTION_INVALID", what, remedy=remedy)

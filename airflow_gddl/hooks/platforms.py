@@ -1,0 +1,54 @@
+"""Airflow connections as the ways to a platform."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.runtime.runners.connections import DatabricksAccess
+
+
+class FromAirflow:
+    """See `Connections`. The providers' own hooks know every way to log in; their packages must be installed."""
+
+    def databricks(self, name: str) -> DatabricksAccess:
+        hooks = _provider("airflow.providers.databricks.hooks.databricks_base", "databricks")
+
+        # Only a hook of the same family may ask it for its token: that is the way it leaves open.
+        class Keys(hooks.BaseDatabricksHook):  # type: ignore[name-defined,misc] # known when the package is there
+            """Gives what a request needs to be let in."""
+
+            def headers(self) -> Mapping[str, str]:
+                return {"Authorization": f"Bearer {self._get_token(raise_error=True)}", **self._get_aad_headers()}
+
+            @property
+            def url(self) -> str:
+                return str(self._endpoint_url("")).rstrip("/")
+
+        try:
+            keys = Keys(databricks_conn_id=name)
+            return DatabricksAccess(host=keys.url, headers=keys.headers)
+        except Exception as error:
+            raise _unusable(name, error) from error
+
+    def aws(self, name: str, region: str | None) -> Any:
+        hooks = _provider("airflow.providers.amazon.aws.hooks.base_aws", "amazon")
+        try:
+            return hooks.AwsGenericHook(aws_conn_id=name, region_name=region).get_session()
+        except Exception as error:
+            raise _unusable(name, error) from error
+
+
+def _provider(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        remedy = f"pip install apache-airflow-providers-{package}"
+        raise FatalError("RUNNER_PACKAGE_MISSING", f"connections need a package: {error}", remedy=remedy) from error
+
+
+def _unusable(name: str, error: Exception) -> FatalError:
+    what = f"connection {name!r} can't be used: {type(error).__name__}: {error}"[:500]
+    return FatalError("CONNECTION_UNUSABLE", what, remedy="airflow connections get it, and see the provider's page")

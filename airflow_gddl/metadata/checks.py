@@ -1,0 +1,94 @@
+"""What a spec with the right types may still get wrong: the contract's checks, and those that need the catalog."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Container, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from croniter import croniter
+from croniter.croniter import CroniterError
+
+from airflow_gddl.contract import dialects
+from airflow_gddl.contract.checks import SpecProblem, check_table, check_values, spec_problem
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.validation import TABLE, options_of
+
+PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
+_CRON_REMEDY = f"write five cron fields, e.g. '*/15 * * * *', or one of {', '.join(PRESETS)}, or null for none"
+_RANDOM = re.compile(r"[HhRr]([(/,]|$)")
+# Any fixed start: whether a cron line ever fires again must not depend on the day of the parse.
+_START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def check_spec(spec: TableSpec, tiers: Container[str]) -> tuple[SpecProblem, ...]:
+    """Everything wrong with one row, other rows aside."""
+    return (*check_table(spec), *_fields(spec, tiers))
+
+
+def check_defaults(defaults: Mapping[str, Any], tiers: Container[str]) -> tuple[SpecProblem, ...]:
+    """Everything wrong with a `defaults` section, whatever rows it serves."""
+    for name in ("table", "keys"):
+        if name in defaults:
+            remedy = "move it into each row"
+            message = "not a default: every table has its own"
+            return (spec_problem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
+    spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
+    return (*check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
+
+
+def _fields(spec: TableSpec, tiers: Container[str]) -> Iterator[SpecProblem]:
+    if spec.size not in tiers:
+        remedy = "name a tier that gddl.yaml has, or add one there under tiers"
+        yield spec_problem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
+    yield from _schedule(spec)
+    if spec.dialect not in dialects.BUILT_IN and spec.dialect not in dialects.names():
+        allowed = " or ".join(map(repr, dialects.names()))
+        remedy = f"write one of {allowed}, or install the package that brings this one"
+        yield spec_problem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
+    elif spec.options or spec.dialect not in dialects.BUILT_IN:
+        yield from _options(spec)
+
+
+def _options(spec: TableSpec) -> Iterator[SpecProblem]:
+    try:
+        shape = options_of(spec.dialect)
+    except FatalError as error:
+        yield spec_problem(error.code, ("dialect",), spec.dialect, error.what, error.remedy)
+        return
+    options = shape.build(spec.options, ("options",))
+    yield from options if isinstance(options, tuple) else ()
+
+
+def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
+    schedule = spec.schedule
+    if isinstance(schedule, str):
+        if fault := cron_fault(schedule):
+            yield spec_problem("CRON_INVALID", ("schedule",), schedule, fault, _CRON_REMEDY)
+    elif schedule is not None:
+        names = schedule.get("assets", ())
+        if set(schedule) != {"assets"} or not names or not all(name.strip() for name in names):
+            message = "a mapping here has assets alone, with at least one name"
+            yield spec_problem("SCHEDULE_INVALID", ("schedule",), schedule, message, "write {assets: [name]}")
+
+
+@functools.lru_cache(maxsize=4096)
+def cron_fault(schedule: str) -> str:
+    """Why this text is no schedule; empty when it is one."""
+    if schedule in PRESETS:
+        return ""
+    if schedule.startswith("@"):
+        return "no such preset"
+    cells = schedule.split()
+    if len(cells) != 5:
+        return "neither a preset nor five cron fields"
+    if any(_RANDOM.match(cell) for cell in cells):
+        return "H and R stand for a moment that differs from parse to parse"
+    try:
+        croniter(schedule, _START).get_next()
+    except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError):
+        return "not a cron line that ever fires"
+    return ""

@@ -1,0 +1,83 @@
+"""JSON text to plain values; lines are found, when someone asks, by reading it again as the YAML it also is."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from typing import Any
+
+from airflow_gddl.contract.checks import FieldPath
+from airflow_gddl.metadata import yaml_file
+from airflow_gddl.metadata.values import DocumentError, Locate, Refused, duplicate, line_of, too_deep
+
+_NUMBER = Refused(code="NUMBER_INVALID", message="a number out of range", remedy="no field needs such a number")
+
+
+def read(text: str) -> Any:
+    """The value of a text; null for an empty one.
+
+    Raises:
+        DocumentError: `JSON_INVALID`, with the line.
+    """
+    if not text.strip():
+        return None
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        remedy = "check commas, quotes and brackets at and above this line"
+        raise DocumentError("JSON_INVALID", f"not JSON: {error.msg}", remedy, error.lineno) from error
+    except RecursionError as error:
+        remedy = "no field needs more than a few levels"
+        raise DocumentError("JSON_INVALID", "nested too deeply", remedy) from error
+    return _shallow(value, 0)
+
+
+def lines(text: str) -> Locate:
+    """Lines of a JSON text, as far as it can be read as YAML; null elsewhere."""
+
+    @functools.cache
+    def tree() -> Any:
+        try:
+            return yaml_file.read(text)
+        except (DocumentError, UnicodeError):
+            return None
+
+    def locate(path: FieldPath) -> int | None:
+        value = tree()
+        return None if value is None else line_of(value, path)
+
+    return locate
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        value.update({name: duplicate(name) for name in value if names.count(name) > 1})
+    return value
+
+
+def _integer(digits: str) -> int | Refused:
+    return int(digits) if len(digits) <= 19 else _NUMBER
+
+
+def _float(digits: str) -> float | Refused:
+    value = float(digits)
+    return value if math.isfinite(value) else _NUMBER
+
+
+def _shallow(value: Any, depth: int) -> Any:
+    """Cut what is nested too deeply, in place, so that whoever walks the value can recurse."""
+    if depth > yaml_file.MAX_DEPTH:
+        return too_deep()
+    if isinstance(value, dict):
+        value.update({k: _shallow(v, depth + 1) for k, v in value.items() if isinstance(v, (dict, list))})
+    elif isinstance(value, list):
+        value[:] = [_shallow(v, depth + 1) if isinstance(v, (dict, list)) else v for v in value]
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_mapping, parse_int=_integer, parse_float=_float, parse_constant=lambda _: _NUMBER
+)

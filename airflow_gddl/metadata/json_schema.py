@@ -1,0 +1,166 @@
+"""JSON Schemas of the metadata files, for editors: made from the same classes that validate the files.
+
+`python -m airflow_gddl.metadata.json_schema --write metadata/schema` writes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.contract import dialects
+from airflow_gddl.metadata.runner_settings import COMPUTE, RUNNERS
+from airflow_gddl.metadata.tiers import AMOUNTS, COUNTS, MEMORY
+from airflow_gddl.metadata.validation import TABLE, TIER, FieldShape, options_of
+
+Schema = dict[str, Any]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_PRESETS = "a cron line of five fields, `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`, `@once`, `continuous`"
+_COLUMNS: Schema = {"type": "array", "items": {"type": "string", "minLength": 1}}
+
+
+def schemas() -> dict[str, Schema]:
+    """Schema by file name."""
+    return {"gddl.json": _settings(), "keys.json": _keys(), "tables.json": _tables()}
+
+
+def rendered(schema: Schema) -> str:
+    """The text that is checked in."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def write(folder: Path) -> list[Path]:
+    """Write every schema into a folder, made if need be; the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, schema in schemas().items():
+        paths.append(folder / name)
+        paths[-1].write_text(rendered(schema), encoding="utf-8")
+    return paths
+
+
+def _tables() -> Schema:
+    row, definitions = _row()
+    source = "The source's short name, for every row of the file; without it, the defaults' or the file's name."
+    properties = {
+        "source": {"type": ["string", "null"], "description": source},
+        "defaults": {"$ref": "#/$defs/Defaults"},
+        "tables": {"type": ["array", "null"], "items": {"$ref": "#/$defs/Table"}, "description": "A row a table."},
+    }
+    definitions |= {"Table": row, "Defaults": _defaults(row)}
+    return _file("A file of metadata/tables", properties, definitions, required=["tables"])
+
+
+def _settings() -> Schema:
+    row, definitions = _row()
+    tier, tier_definitions = _split(TIER)
+    for name in COUNTS:
+        tier["properties"][name]["minimum"] = 1
+    for name in AMOUNTS:
+        tier["properties"][name]["pattern"] = f"^{MEMORY.pattern}$"
+    definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
+    compute = {name: _defined(checked.shape, definitions) for name, checked in COMPUTE.items()}
+    tier["properties"]["compute"] |= {"properties": compute}
+    runners = {name: _defined(checked.shape, definitions) for name, checked in RUNNERS.items()}
+    root = "A local path (relative: to this folder) or s3://bucket/prefix; GDDL_{} overrides it."
+    properties = {
+        "landing": {"type": "string", "description": f"Where files land. {root.format('LANDING')}"},
+        "lake": {"type": "string", "description": f"Where tables live. {root.format('LAKE')}"},
+        "runner": {"type": "string", "default": "local", "description": "Where jobs run; GDDL_RUNNER overrides it."},
+        "aws_conn_id": {
+            "type": ["string", "null"],
+            "description": "Airflow connection that reaches S3 for landing and lake; GDDL_AWS_CONN_ID overrides it.",
+        },
+        "defaults": {"$ref": "#/$defs/Defaults"},
+        "tiers": {
+            "type": ["object", "null"],
+            "additionalProperties": {"anyOf": [{"$ref": "#/$defs/Tier"}, {"type": "null"}]},
+            "description": "What sizes mean: changes to `small`, `medium`, `large`, or tiers of your own.",
+        },
+        "runners": {
+            "type": ["object", "null"],
+            "properties": runners,
+            "additionalProperties": {"type": ["object", "null"]},
+            "description": "Settings by runner; never secrets.",
+        },
+    }
+    return _file("metadata/gddl.yaml", properties, definitions, required=[])
+
+
+def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
+    """What refers to a class of settings, which is put among the definitions."""
+    schema, more = _split(shape)
+    definitions |= {**more, shape.name: schema}
+    return {"$ref": f"#/$defs/{shape.name}"}
+
+
+def _keys() -> Schema:
+    description = "Key columns by table (`schema.name`); `[]` for a table without keys."
+    keys = {"type": ["object", "null"], "additionalProperties": _COLUMNS, "description": description}
+    return _file("A file of metadata/keys", {"keys": keys}, {}, required=[])
+
+
+def _file(title: str, properties: Schema, definitions: Schema, required: list[str]) -> Schema:
+    schema = {"$schema": _DIALECT, "title": title, "type": "object", "additionalProperties": False}
+    schema |= {"properties": properties, "required": required}
+    return {**schema, "$defs": dict(sorted(definitions.items()))} if definitions else schema
+
+
+def _row() -> tuple[Schema, Schema]:
+    """Schema of a row, and the definitions it refers to."""
+    row, definitions = _split(TABLE)
+    fields = row["properties"]
+    # Any of them: the dialect may be said elsewhere, in the defaults.
+    options = [_defined(options_of(name), definitions) for name in dialects.BUILT_IN]
+    fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}
+    fields["dialect"]["examples"] = list(dialects.BUILT_IN)
+    fields["table"] |= {"pattern": r"^[^.]+\.[^.]+$"}
+    fields["schedule"]["examples"] = ["*/15 * * * *", "@hourly", "continuous", {"assets": ["name"]}]
+    fields["schedule"]["description"] += f" Texts: {_PRESETS}."
+    # `null` without quotes is what people write, and the catalog takes it for the word.
+    _or_null(fields["mask"]["additionalProperties"])
+    _or_null(definitions["SchemaEvolution"]["properties"]["dropped_column"])
+    row["required"] = ["table"]
+    return row, definitions
+
+
+def _defaults(row: Schema) -> Schema:
+    fields = {name: field for name, field in row["properties"].items() if name not in {"table", "keys"}}
+    description = "Fields for every row that does not set them; entries of mappings are merged."
+    return {"type": ["object", "null"], "additionalProperties": False, "description": description, "properties": fields}
+
+
+def _split(shape: FieldShape[Any]) -> tuple[Schema, Schema]:
+    schema = _untitled(shape.adapter.json_schema())
+    return schema, schema.pop("$defs", {})
+
+
+def _untitled(value: Any) -> Any:
+    """Without pydantic's titles, which repeat the names. A field called `title` is a mapping and stays."""
+    if isinstance(value, dict):
+        return {k: _untitled(v) for k, v in value.items() if k != "title" or isinstance(v, dict)}
+    return [_untitled(item) for item in value] if isinstance(value, list) else value
+
+
+def _or_null(schema: Schema) -> None:
+    del schema["type"]
+    schema["enum"] = [*schema["enum"], None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; without `--write` all schemas go to standard output as one object."""
+    parser = argparse.ArgumentParser(prog="python -m airflow_gddl.metadata.json_schema", description=__doc__)
+    parser.add_argument("--write", type=Path, metavar="DIR", help="write gddl.json, keys.json and tables.json there")
+    folder = parser.parse_args(arguments).write
+    text = rendered(schemas()) if folder is None else "".join(f"{path}\n" for path in write(folder))
+    sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

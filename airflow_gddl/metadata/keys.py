@@ -1,0 +1,113 @@
+"""Keys kept apart from the rows, as an automated key finder writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.metadata import reading
+from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.layers import Layer, report
+from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.values import Document, DocumentError
+
+FOLDER = "keys"
+
+
+@dataclass(frozen=True)
+class KeysEntry:
+    """Keys that a file names for a table; `rival`: file and line of other keys for the same table (empty: none)."""
+
+    table: str
+    keys: tuple[str, ...]
+    layer: Layer
+    rival: str = ""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """All entries by table in lower case, and what is wrong with the files."""
+
+    entries: Mapping[str, KeysEntry]
+    problems: tuple[Problem, ...]
+
+    def of(self, table: object) -> KeysEntry | None:
+        return self.entries.get(table.lower()) if isinstance(table, str) else None
+
+
+def read_keys(folder: Folder) -> Keys:
+    """Every keys file, merged by table (case does not count)."""
+    entries: dict[str, KeysEntry] = {}
+    problems: list[Problem] = []
+    endings = (*reading.YAML_ENDINGS, *reading.JSON_ENDINGS)
+    for name in reading.having_ending(folder.names(FOLDER), endings):
+        for item in _read(folder, name):
+            if isinstance(item, Problem):
+                problems.append(item)
+                continue
+            known = entries.setdefault(item.table.lower(), item)
+            if set(known.keys) != set(item.keys):
+                line = item.layer.locate(("keys",))
+                entries[item.table.lower()] = replace(known, rival=f"{name}:{line}" if line else name)
+    return Keys(entries, tuple(problems))
+
+
+def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
+    """Why a row can't take these keys, given the ones it names itself (null: none)."""
+    here = entry.layer.file
+    remedy = "decide which columns identify a row, and name them in one place"
+    if entry.rival:
+        message = f"{here} and {entry.rival} name different keys"
+        return spec_problem("KEYS_CONFLICT", ("keys",), list(entry.keys), message, remedy)
+    if isinstance(own, list) and all(isinstance(key, str) for key in own) and set(own) != set(entry.keys):
+        return spec_problem("KEYS_CONFLICT", ("keys",), own, f"differ from the keys that {here} names", remedy)
+    return None
+
+
+def _read(folder: Folder, name: str) -> Iterator[KeysEntry | Problem]:
+    try:
+        document = reading.read_document(folder, name)
+    except DocumentError as error:
+        yield Problem(code=error.code, message=error.message, remedy=error.remedy, file=name, line=error.line)
+        return
+    whole = Layer(file=name, values=_mapping(document.value), locate=document.locate)
+    if fault := _shape(document.value):
+        yield report(fault, (whole,))
+        return
+    for table, keys in _mapping(_mapping(document.value).get("keys")).items():
+        yield _entry(document, table, keys)
+
+
+def _shape(value: Any) -> SpecProblem | None:
+    remedy = "write keys: and below it schema.table: [column, ...]"
+    if value is not None and not isinstance(value, dict):
+        return spec_problem("FIELD_TYPE", (), value, "must be a mapping", remedy)
+    for name, item in _mapping(value).items():
+        if name != "keys":
+            return spec_problem("FIELD_UNKNOWN", (name,), item, "no such field in a keys file", remedy)
+        if item is not None and not isinstance(item, dict):
+            return spec_problem("FIELD_TYPE", (name,), item, "must be a mapping", remedy)
+    return None
+
+
+def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
+    locate = partial(_line, document, table)
+    layer = Layer(file=document.file, values={"keys": keys}, locate=locate)
+    for problem in screen([keys]):
+        return report(replace(problem, path=("keys", *problem.path[1:])), (layer,), table)
+    if not isinstance(keys, list) or not all(isinstance(key, str) and key.strip() for key in keys):
+        message, remedy = "must be a list of column names", "write e.g. [id]; [] for a table without keys"
+        return report(spec_problem("KEYS_INVALID", ("keys",), keys, message, remedy), (layer,), table)
+    return KeysEntry(table, tuple(keys), layer)
+
+
+def _line(document: Document, table: str, path: FieldPath) -> int | None:
+    return document.locate(("keys", table, *path[1:]))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,98 @@
+"""What is planned beside what is borne."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_gddl.metadata.planning.day import Day
+from airflow_gddl.metadata.planning.limits import (
+    DATABRICKS_JOBS,
+    DATABRICKS_RUN_NOW_PER_SECOND,
+    DATABRICKS_RUNS_PER_HOUR,
+    DATABRICKS_TASKS,
+    RUNS_PER_LOOP,
+    TASK_CPU_SECONDS,
+    PlatformLimits,
+)
+
+REMOTE = ("databricks", "emr_serverless")
+"""Runners whose loads are deferred: two brief tasks of a worker, and a trigger in between."""
+_SOFT = ("starts", "worker_cpu", "worker_tasks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A number of the plan.
+
+    Attributes:
+        name: stable, e.g. `dags`.
+        limit: null where nobody says.
+        text: what is counted.
+        soft: above the limit things take longer, and nothing breaks.
+    """
+
+    name: str
+    planned: float
+    limit: float | None
+    text: str
+    soft: bool = False
+
+    @property
+    def fits(self) -> bool:
+        return self.limit is None or self.planned <= self.limit
+
+
+def figures_of(day: Day, limits: PlatformLimits, dags: int) -> tuple[Figure, ...]:
+    """
+    Args:
+        dags: those of upkeep too.
+    """
+    peak = max(day.starts.per_minute)
+    remote = day.metadata.runner in REMOTE
+    at_once = sum(pool.at_once for pool in day.pools) + len(day.continuous)
+    cpu = peak * TASK_CPU_SECONDS * (2 if remote else 1)
+    made = [
+        _figure("dags", dags, limits.dags, f"DAGs ({limits.name})"),
+        _figure("tasks_per_day", 3 * day.starts.runs, None, "task instances of the day"),
+        _figure("starts", peak, RUNS_PER_LOOP * limits.schedulers, "runs that start in the fullest minute"),
+        _figure("triggers", peak + (at_once if remote else 0), limits.triggers, "triggers at once"),
+        _figure("worker_cpu", cpu, None if limits.cpus is None else 60 * limits.cpus, "CPU seconds of that minute"),
+    ]
+    if not remote:
+        made.append(_figure("worker_tasks", at_once, limits.tasks, "loads on workers at once"))
+    return (*made, *_of_platform(day, limits))
+
+
+def _of_platform(day: Day, limits: PlatformLimits) -> list[Figure]:
+    if day.metadata.runner == "databricks":
+        return _of_databricks(day)
+    if day.metadata.runner == "emr_serverless":
+        sizes = {pool: max(vcpus_of(day, tier) for tier in tiers) for pool, tiers in day.tiers_by_pool.items()}
+        vcpus = sum(pool.at_once * sizes[pool.pool] for pool in day.pools)
+        vcpus += sum(vcpus_of(day, pipeline.tier) for pipeline in day.continuous)
+        return [_figure("emr_vcpus", vcpus, limits.emr_vcpus, "vCPUs of EMR Serverless at once")]
+    return []
+
+
+def _of_databricks(day: Day) -> list[Figure]:
+    most = day.metadata.databricks.max_concurrent_runs
+    tasks = sum(min(pool.at_once, most * len(day.tiers_by_pool[pool.pool])) for pool in day.pools)
+    tasks += len(day.continuous)
+    per_hour = max(sum(day.starts.per_minute[60 * hour : 60 * hour + 60]) for hour in range(24))
+    per_minute = 60 * DATABRICKS_RUN_NOW_PER_SECOND
+    return [
+        _figure("databricks_jobs", len(day.paces), DATABRICKS_JOBS, "saved Databricks jobs"),
+        _figure("databricks_tasks", tasks, DATABRICKS_TASKS, "Databricks runs at once"),
+        _figure("databricks_runs_per_hour", per_hour, DATABRICKS_RUNS_PER_HOUR, "Databricks runs in the fullest hour"),
+        _figure("databricks_run_now", max(day.starts.per_minute), per_minute, "calls of run-now in a minute"),
+    ]
+
+
+def vcpus_of(day: Day, tier: str) -> int:
+    """Of one job run on EMR Serverless: its driver and as many executors as it may have."""
+    spec, own = day.metadata.tiers[tier], day.metadata.emr.tier(tier)
+    return spec.cores * (1 + max(spec.workers, own.max_executors or 0))
+
+
+def _figure(name: str, planned: float, limit: float | None, text: str) -> Figure:
+    return Figure(name=name, planned=planned, limit=limit, text=text, soft=name in _SOFT)

@@ -1,0 +1,138 @@
+"""The plan: what a day of the metadata takes of Airflow, of its pools and of the platform, and what to change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from airflow_gddl.metadata.planning.advice import Advice
+from airflow_gddl.metadata.planning.day import Day, Metadata, day_of
+from airflow_gddl.metadata.planning.figures import Figure, figures_of
+from airflow_gddl.metadata.planning.limits import PlatformLimits
+from airflow_gddl.metadata.planning.pools import PoolUse
+from airflow_gddl.metadata.planning.rules import advise
+from airflow_gddl.metadata.planning.starts import busiest_day
+
+UPKEEP_DAGS = 2
+_PEAKS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierCost:
+    """The pipelines of a tier.
+
+    Attributes:
+        tables: enabled ones.
+        run_seconds: of its longest run, when all its tables have news.
+        table_seconds: of one table, and `basis` where that comes from: `records`, `benchmarks` or `given`.
+    """
+
+    tier: str
+    engine: str
+    tables: int
+    dags: int
+    runs: int
+    run_seconds: float
+    table_seconds: float
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """A minute in which many runs start, as `HH:MM`, and the schedules of these runs with how many each has."""
+
+    minute: str
+    runs: int
+    schedules: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What `gddl plan --json` prints.
+
+    Attributes:
+        day: the day that is shown, `YYYY-MM-DD`.
+        tables: enabled ones.
+        dags: those of tables, and the two of upkeep.
+        started_by: DAGs by what starts them: `cron`, `continuous`, `assets`, `once`, `never`.
+        runs: that start on the day by the clock.
+        runs_per_minute: of each of its 1,440 minutes; they sum to `runs`.
+        peaks: the fullest minutes, fullest first.
+        fits: no limit is exceeded.
+    """
+
+    day: str
+    limits: PlatformLimits
+    runner: str
+    tables: int
+    dags: int
+    started_by: Mapping[str, int]
+    runs: int
+    runs_per_minute: tuple[int, ...]
+    peaks: tuple[Peak, ...]
+    tiers: tuple[TierCost, ...]
+    pools: tuple[PoolUse, ...]
+    figures: tuple[Figure, ...]
+    advice: tuple[Advice, ...]
+
+    @property
+    def fits(self) -> bool:
+        return not any(advice.level == "limit" for advice in self.advice)
+
+
+def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: date | None = None) -> Plan:
+    """
+    Args:
+        chosen: the day to show; null: the busiest from `today` on, see `starts.busiest_day`.
+
+    Raises:
+        MetadataError: `SPEC_INVALID`: settings of the runner that the catalog would have refused.
+    """
+    day = day_of(metadata, chosen or busiest_day(metadata.pipelines, today))
+    figures = figures_of(day, limits, len(metadata.pipelines) + UPKEEP_DAGS)
+    return Plan(
+        day=day.starts.day.isoformat(),
+        limits=limits,
+        runner=metadata.runner,
+        tables=sum(len(pipeline.tables) for pipeline in metadata.pipelines),
+        dags=len(metadata.pipelines) + UPKEEP_DAGS,
+        started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in metadata.pipelines).items())),
+        runs=day.starts.runs,
+        runs_per_minute=day.starts.per_minute,
+        peaks=_peaks(day),
+        tiers=tuple(_tier_cost(day, tier) for tier in sorted(day.paces)),
+        pools=day.pools,
+        figures=figures,
+        advice=advise(day, limits, figures),
+    )
+
+
+def _tier_cost(day: Day, tier: str) -> TierCost:
+    own = [pipeline for pipeline in day.metadata.pipelines if pipeline.tier == tier]
+    pace = day.paces[tier]
+    return TierCost(
+        tier=tier,
+        engine=day.metadata.tiers[tier].engine,
+        tables=sum(len(pipeline.tables) for pipeline in own),
+        dags=len(own),
+        runs=sum(len(day.starts.of.get(pipeline.dag_id, ())) for pipeline in own),
+        run_seconds=round(max(day.seconds_of(pipeline) for pipeline in own), 1),
+        table_seconds=pace.table_seconds,
+        basis=pace.basis,
+    )
+
+
+def _peaks(day: Day) -> tuple[Peak, ...]:
+    ordered = sorted(enumerate(day.starts.per_minute), key=lambda found: (-found[1], found[0]))
+    return tuple(
+        Peak(minute=clock(minute), runs=runs, schedules=dict(day.schedules_at(minute).most_common()))
+        for minute, runs in ordered[:_PEAKS]
+        if runs
+    )
+
+
+def clock(minute: int) -> str:
+    """`HH:MM` of a minute of the day."""
+    return f"{minute // 60:02d}:{minute % 60:02d}"

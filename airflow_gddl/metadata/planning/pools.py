@@ -1,0 +1,54 @@
+"""What a day does to the Airflow pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_gddl.metadata.planning.slots import DAY_SECONDS, SlotRequest, serve, slots_needed
+
+PATIENCE = 600.0
+"""Seconds that a run may wait for its slot before more slots are advised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolUse:
+    """A pool on the planned day.
+
+    Attributes:
+        demand: slots that would be held at once if there were any number.
+        busy: share of its slots' day that is taken; above 1 the day is never worked off.
+        longest_wait: seconds from a run's start to its slot, at most; `waits` is that run's DAG.
+        needed: slots with which nobody waits longer than `PATIENCE`; `slots` where these are enough.
+    """
+
+    pool: str
+    slots: int
+    demand: int
+    busy: float
+    longest_wait: float
+    waits: str
+    needed: int
+
+    @property
+    def at_once(self) -> int:
+        """Loads that run at the same time, at most."""
+        return min(self.demand, self.slots)
+
+
+def pool_use(pool: str, slots: int, asked: Sequence[SlotRequest]) -> PoolUse:
+    """
+    Args:
+        asked: sorted.
+    """
+    served = serve(asked, slots)
+    short = served.longest_wait > PATIENCE
+    return PoolUse(
+        pool=pool,
+        slots=slots,
+        demand=served.demand,
+        busy=round(served.busy_seconds / (slots * DAY_SECONDS), 4),
+        longest_wait=round(served.longest_wait, 1),
+        waits=served.waits,
+        needed=slots_needed(asked, PATIENCE, slots, served.demand) if short else slots,
+    )

@@ -1,0 +1,135 @@
+"""Runs through the slots of a pool over a day: who waits, and how long."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+DAY_SECONDS = 86_400.0
+
+
+class SlotRequest(NamedTuple):
+    """Runs that want a slot each; of two that start together the one with the smaller `rank` goes first.
+
+    Attributes:
+        start: second of the day.
+        rank: minus the priority weight.
+        dag_id: of one of them.
+        seconds: how long each holds its slot.
+        runs: how many are alike.
+    """
+
+    start: float
+    rank: int
+    dag_id: str
+    seconds: float
+    runs: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What became of a pool's runs.
+
+    Attributes:
+        demand: slots that would be held at once if there were any number.
+        busy_seconds: all runs' seconds together.
+        longest_wait: seconds from a run's start to its slot, at most.
+        waits: the DAG id of that run; empty when none waited.
+    """
+
+    demand: int = 0
+    busy_seconds: float = 0.0
+    longest_wait: float = 0.0
+    waits: str = ""
+
+
+def serve(asked: Sequence[SlotRequest], slots: int) -> Served:
+    """One day through `slots` slots, nothing left over from the day before.
+
+    Args:
+        asked: sorted.
+        slots: from 1 up.
+    """
+    pool = _worked_off(asked, slots)
+    busy = busy_seconds(asked)
+    return Served(demand=demand_of(asked), busy_seconds=busy, longest_wait=pool.longest, waits=pool.waits)
+
+
+def _worked_off(asked: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> _Pool:
+    """The pool at the end of the day, or as soon as somebody waited longer than `patience` seconds."""
+    pool = _Pool(slots)
+    for start, together in itertools.groupby(asked, key=operator.itemgetter(0)):
+        pool.go_on(start)
+        if pool.longest > patience:
+            return pool
+        for run in together:
+            heapq.heappush(pool.queue, (run.rank, run.start, run.dag_id, run.seconds, run.runs))
+        pool.fill(start)
+    pool.go_on(math.inf)
+    return pool
+
+
+class _Pool:
+    """Slots that are held, and the runs that wait for one."""
+
+    def __init__(self, slots: int) -> None:
+        self.free = slots
+        self.ends: list[tuple[float, int]] = []
+        self.queue: list[tuple[int, float, str, float, int]] = []
+        self.longest, self.waits = 0.0, ""
+
+    def go_on(self, until: float) -> None:
+        """Give out what becomes free before then; what does at that very moment is for those who come then, too."""
+        while self.ends and self.ends[0][0] < until:
+            self.fill(self.ends[0][0])
+
+    def fill(self, now: float) -> None:
+        """Give slots that are free to who waits, the most urgent first."""
+        while self.ends and self.ends[0][0] <= now:
+            self.free += heapq.heappop(self.ends)[1]
+        while self.queue and self.free:
+            rank, start, dag_id, seconds, runs = heapq.heappop(self.queue)
+            taken = min(runs, self.free)
+            self.free -= taken
+            heapq.heappush(self.ends, (now + seconds, taken))
+            if runs > taken:
+                heapq.heappush(self.queue, (rank, start, dag_id, seconds, runs - taken))
+            if now - start > self.longest:
+                self.longest, self.waits = now - start, dag_id
+
+
+def busy_seconds(asked: Sequence[SlotRequest]) -> float:
+    """All runs' seconds together."""
+    return sum(run.seconds * run.runs for run in asked)
+
+
+def demand_of(asked: Sequence[SlotRequest]) -> int:
+    """The most of these that would run at once if nobody waited. Ends go before starts of the same moment."""
+    moments = sorted([(run.start, run.runs) for run in asked] + [(run.start + run.seconds, -run.runs) for run in asked])
+    now = most = 0
+    for _, step in moments:
+        now += step
+        most = max(most, now)
+    return most
+
+
+def slots_needed(asked: Sequence[SlotRequest], patience: float, few: int, enough: int) -> int:
+    """About the fewest slots with which nobody waits longer than `patience` seconds: a tenth more at most.
+
+    Args:
+        few: known to be too few.
+        enough: known to be enough.
+    """
+    few = max(few, math.ceil(busy_seconds(asked) / (DAY_SECONDS + patience)) - 1)
+    while few + 1 < enough and enough > 1.1 * few:
+        middle = (few + enough) // 2
+        if _worked_off(asked, middle, patience).longest <= patience:
+            enough = middle
+        else:
+            few = middle
+    return enough

@@ -1,0 +1,81 @@
+"""What is wrong with the metadata: one frozen value each, safe to show anywhere."""
+
+from __future__ import annotations
+
+import reprlib
+from dataclasses import dataclass
+
+from airflow_gddl.contract.checks import FieldPath, field_name
+from airflow_gddl.metadata import secrets
+
+SHOWN = 80
+
+
+def _limited() -> reprlib.Repr:
+    """A `repr` whose cost does not grow with the value."""
+    limited = reprlib.Repr()
+    limited.maxlevel, limited.maxdict, limited.maxlist, limited.maxtuple = 4, 8, 12, 12
+    limited.maxstring = limited.maxother = limited.maxlong = SHOWN
+    return limited
+
+
+_LIMITED = _limited()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One wrong thing in one place.
+
+    Attributes:
+        code: stable identifier, e.g. `FIELD_UNKNOWN`.
+        message: what is wrong; never holds the value.
+        remedy: what to do about it.
+        file: path below the metadata folder, with `/`; for settings also `environment variable GDDL_...`.
+        line: from 1; null where a line means nothing or is not known.
+        table: the row's table as written; null when it has none that can be shown.
+        field: `options.types.amount`, `keys[1]`; empty when the whole row or file is meant.
+        value: Python form of the value, 80 characters at most, secrets hidden; empty when there is none.
+    """
+
+    code: str
+    message: str
+    remedy: str
+    file: str
+    line: int | None = None
+    table: str | None = None
+    field: str = ""
+    value: str = ""
+
+    @property
+    def place(self) -> str:
+        """`file:line`, or the file alone."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+    def __str__(self) -> str:
+        about = " ".join(part for part in (self.table, self.field) if part)
+        value = f" (value {self.value})" if self.value else ""
+        end = "" if self.remedy.endswith((".", "?")) else "."
+        text = f"{self.place}: [{self.code}] {about + ': ' if about else ''}{self.message}{value}."
+        return " ".join(f"{text} Remedy: {self.remedy}{end}".split())
+
+
+def show(value: object, path: FieldPath = ()) -> str:
+    """`repr` of a value cut to 80 characters; hidden when it, or a part of it, looks like a secret."""
+    named = any(isinstance(part, str) and secrets.named_secret(part) for part in path[-1:])
+    if named or next(secrets.find(value), None) is not None:
+        return secrets.HIDDEN
+    text = repr(value[: SHOWN + 1]) if isinstance(value, str) else _LIMITED.repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def show_field(path: FieldPath) -> str:
+    """The path as text; parts that look like secrets are hidden, long ones cut."""
+    return field_name(tuple(part if isinstance(part, int) else show_name(part) for part in path))
+
+
+def show_name(name: str) -> str:
+    """A table or field name as it may be shown: one line, 80 characters at most, no secrets."""
+    if secrets.looks_secret(name):
+        return secrets.HIDDEN
+    flat = name if name.isprintable() else repr(name)[1:-1]
+    return flat if len(flat) <= SHOWN else f"{flat[: SHOWN - 3]}..."

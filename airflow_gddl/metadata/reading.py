@@ -1,0 +1,55 @@
+"""A file of the metadata folder as a `Document`, by its ending."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import PurePosixPath
+
+from airflow_gddl.metadata import json_file, yaml_file
+from airflow_gddl.metadata.folder import MAX_BYTES, Folder
+from airflow_gddl.metadata.values import Document, DocumentError, line_of
+
+YAML_ENDINGS = (".yaml", ".yml")
+JSON_ENDINGS = (".json",)
+
+
+def read_text(folder: Folder, name: str) -> str:
+    """Text of a file, without byte order mark.
+
+    Raises:
+        DocumentError: `FILE_UNREADABLE`, `FILE_TOO_LARGE` or `FILE_NOT_TEXT`.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        content = folder.read(name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        message = f"the file can't be read: {error.strerror or type(error).__name__}"
+        raise DocumentError("FILE_UNREADABLE", message, "check its permissions, or remove it") from error
+    if len(content) > MAX_BYTES:
+        message = f"larger than {MAX_BYTES // 1024**2} MB"
+        raise DocumentError("FILE_TOO_LARGE", message, "split it; a file of 10,000 rows has 1 to 5 MB")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DocumentError("FILE_NOT_TEXT", "not UTF-8", "save it as UTF-8", line) from error
+
+
+def read_document(folder: Folder, name: str) -> Document:
+    """A YAML or JSON file.
+
+    Raises:
+        DocumentError: of `read_text`, `YAML_INVALID` or `JSON_INVALID`.
+        FileNotFoundError: there is no such file.
+    """
+    text = read_text(folder, name)
+    if PurePosixPath(name).suffix.lower() in JSON_ENDINGS:
+        return Document(file=name, value=json_file.read(text), locate=json_file.lines(text))
+    value = yaml_file.read(text)
+    return Document(file=name, value=value, locate=functools.partial(line_of, value))
+
+
+def having_ending(names: list[str], endings: tuple[str, ...]) -> list[str]:
+    return [name for name in names if PurePosixPath(name).suffix.lower() in endings]

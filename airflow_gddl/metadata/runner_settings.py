@@ -1,0 +1,54 @@
+"""Settings of runners, and of tiers for them, checked as the metadata is read, by the classes that the runners take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_gddl.contract.checks import FieldPath, SpecProblem
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.metadata.validation import FieldShape
+from airflow_gddl.runtime.runners import spark_submit_settings as spark_submit
+from airflow_gddl.runtime.runners.databricks import settings as databricks
+from airflow_gddl.runtime.runners.emr_serverless import settings as emr_serverless
+
+
+@dataclass(frozen=True)
+class CheckedSettings:
+    """A class of settings, and what its types can't say."""
+
+    shape: FieldShape[Any]
+    check: Callable[[Any], Iterable[SpecProblem]]
+
+    def problems(self, values: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
+        built = self.shape.build(values, path)
+        if isinstance(built, tuple):
+            yield from built
+        else:
+            yield from (replace(problem, path=(*path, *problem.path)) for problem in self.check(built))
+
+
+RUNNERS = {
+    "databricks": CheckedSettings(FieldShape(databricks.DatabricksSettings), databricks.check_settings),
+    "emr_serverless": CheckedSettings(FieldShape(emr_serverless.EmrSettings), emr_serverless.check_settings),
+    "spark_submit": CheckedSettings(FieldShape(spark_submit.SparkSubmitSettings), spark_submit.check_settings),
+}
+COMPUTE = {"spark_submit": CheckedSettings(FieldShape(spark_submit.SparkSubmitCompute), spark_submit.check_compute)}
+
+
+def check_runners(
+    runner: str, sections: Mapping[str, Mapping[str, Any] | None], tiers: Mapping[str, TierSpec]
+) -> Iterator[SpecProblem]:
+    """Problems of `runners` and of each tier's `compute`, as far as this version knows the runner.
+
+    Args:
+        runner: the chosen one, whose section is checked even where it is absent.
+    """
+    for name, checked in RUNNERS.items():
+        if name in sections or name == runner:
+            yield from checked.problems(sections.get(name) or {}, ("runners", name))
+    for tier, spec in tiers.items():
+        for name, values in spec.compute.items():
+            if name in COMPUTE:
+                yield from COMPUTE[name].problems(values, ("tiers", tier, "compute", name))

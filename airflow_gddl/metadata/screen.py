@@ -1,0 +1,53 @@
+"""What is refused in any value, whatever field it stands in: secrets, endless text, what the file's reader refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.metadata import secrets
+from airflow_gddl.metadata.values import Refused
+
+MAX_TEXT = 10_000
+MAX_ITEMS = 20_000
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def screen(values: Any) -> tuple[SpecProblem, ...]:
+    """Problems of a row's (or a section's) own values. When there are secrets, they are all that is told."""
+    hidden = tuple(_secret(path) for path in secrets.find(values))
+    return hidden or tuple(_walk(values, ()))
+
+
+def _secret(path: FieldPath) -> SpecProblem:
+    return spec_problem("SECRET_LIKE", path, _Hidden(), "looks like a secret", secrets.REMEDY)
+
+
+class _Hidden:
+    def __repr__(self) -> str:
+        return secrets.HIDDEN
+
+
+def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT or _CONTROL.search(value):
+            yield _text(value, path)
+    elif isinstance(value, (dict, list)):
+        if len(value) > MAX_ITEMS:
+            yield spec_problem("VALUE_TOO_LONG", path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
+            return
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for part, item in items:
+            if isinstance(part, str) and (len(part) > MAX_TEXT or _CONTROL.search(part)):
+                yield _text(part, (*path, part))
+            yield from _walk(item, (*path, part))
+    elif isinstance(value, Refused):
+        yield spec_problem(value.code, path, value, value.message, value.remedy)
+
+
+def _text(text: str, path: FieldPath) -> SpecProblem:
+    if len(text) > MAX_TEXT:
+        return spec_problem("VALUE_TOO_LONG", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
+    return spec_problem("TEXT_INVALID", path, text, "control characters or half a character", "remove them")

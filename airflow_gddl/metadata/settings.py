@@ -1,0 +1,199 @@
+"""`gddl.yaml` and the environment: all that the tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import Roots, TierSpec
+from airflow_gddl.metadata import environment, reading
+from airflow_gddl.metadata.checks import check_defaults
+from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.layers import Layer
+from airflow_gddl.metadata.problems import Problem, show, show_field
+from airflow_gddl.metadata.roots import absolute
+from airflow_gddl.metadata.runner_settings import check_runners
+from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.tiers import build_tiers
+from airflow_gddl.metadata.validation import near, written
+from airflow_gddl.metadata.values import Document, DocumentError
+
+FILE = "gddl.yaml"
+FIELDS = ("landing", "lake", "runner", "aws_conn_id", "defaults", "tiers", "runners")
+
+
+class SettingsError(MetadataError):
+    """`SETTINGS_INVALID`: nothing can run; `problems` holds each fault."""
+
+    def __init__(self, problems: tuple[Problem, ...], base: str) -> None:
+        self.problems = problems
+        what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.message}{_value(p)}" for p in problems)
+        remedies = dict.fromkeys(p.remedy for p in problems)
+        super().__init__("SETTINGS_INVALID", what, where=base, remedy="; ".join(remedies))
+
+
+def _value(problem: Problem) -> str:
+    return f" (value {problem.value})" if problem.value else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """`defaults` is the weakest layer of every row; `tiers` holds the contract's tiers and the file's own."""
+
+    roots: Roots
+    runner: str
+    tiers: Mapping[str, TierSpec]
+    runners: Mapping[str, Mapping[str, Any]]
+    defaults: Layer
+    aws_conn_id: str | None = None
+
+
+def read_settings(folder: Folder, environ: Mapping[str, str]) -> Settings:
+    """Settings of a metadata folder; without a `gddl.yaml` the environment must name the roots.
+
+    Raises:
+        SettingsError: anything in the file or in a variable is wrong.
+    """
+    draft = _Draft(_document(folder), folder.base)
+    draft.override(environ)
+    draft.check_sections()
+    return draft.build()
+
+
+def _document(folder: Folder) -> Document:
+    try:
+        return reading.read_document(folder, FILE)
+    except FileNotFoundError:
+        return Document(file=f"{FILE} (there is none)", value=None, locate=lambda _: None)
+    except DocumentError as error:
+        problem = Problem(code=error.code, message=error.message, remedy=error.remedy, file=FILE, line=error.line)
+        raise SettingsError((problem,), folder.base) from error
+
+
+class _Draft:
+    """Settings on their way: values of the file, overridden by the environment, checked section by section."""
+
+    def __init__(self, document: Document, base: str) -> None:
+        self.document = document
+        self.base = base
+        self.variables: dict[FieldPath, str] = {}
+        self.problems: list[Problem] = []
+        if not isinstance(document.value, dict) and document.value is not None:
+            self.take(
+                spec_problem("FIELD_TYPE", (), document.value, "must be a mapping", "write landing: and lake: fields")
+            )
+            self.stop_if_wrong()
+        self.values: dict[str, Any] = _copy(document.value or {})
+        self.screen()
+
+    def override(self, environ: Mapping[str, str]) -> None:
+        try:
+            for override in environment.overrides(environ):
+                self.variables[environment.apply(self.values, override)] = override.variable
+        except environment.OverrideError as error:
+            place = f"environment variable {error.variable}"
+            self.problems.append(Problem(code=error.code, message=error.message, remedy=error.remedy, file=place))
+            self.stop_if_wrong()
+        self.screen()
+
+    def check_sections(self) -> None:
+        for name, value in self.values.items():
+            if name not in FIELDS:
+                self.take(spec_problem("FIELD_UNKNOWN", (name,), value, "no such field", near(name, FIELDS)))
+        sections = {(name,): self.section(name) for name in ("defaults", "tiers", "runners")}
+        runners = sections[("runners",)]
+        entries = {("runners", name): value or {} for name, value in runners.items()} if _is_mapping(runners) else {}
+        for path, value in (*sections.items(), *entries.items()):
+            if not _is_mapping(value):
+                self.take(
+                    spec_problem("FIELD_TYPE", path, value, "must be a mapping", "write name: value pairs below it")
+                )
+        self.stop_if_wrong()
+
+    def build(self) -> Settings:
+        tiers, problems = build_tiers(self.section("tiers"))
+        self.take(*problems)
+        defaults = written(self.section("defaults"))
+        self.take(*(replace(p, path=("defaults", *p.path)) for p in check_defaults(defaults, tiers)))
+        roots = self.roots()
+        runner = self.values.get("runner", "local")
+        if not isinstance(runner, str) or not runner.strip():
+            self.take(spec_problem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
+        else:
+            self.take(*check_runners(runner, self.section("runners"), tiers))
+        connection = self.values.get("aws_conn_id")
+        if connection is not None and not (isinstance(connection, str) and connection.strip()):
+            remedy = "write e.g. aws_default, or leave it out"
+            self.take(spec_problem("FIELD_TYPE", ("aws_conn_id",), connection, "must be a connection's id", remedy))
+        self.stop_if_wrong()
+        return Settings(
+            roots=roots,
+            runner=runner,
+            aws_conn_id=connection,
+            tiers=tiers,
+            runners={name: value or {} for name, value in self.section("runners").items()},
+            defaults=Layer(file=FILE, values=defaults, locate=lambda path: self.document.locate(("defaults", *path))),
+        )
+
+    def section(self, name: str) -> Any:
+        value = self.values.get(name)
+        return {} if value is None else value
+
+    def roots(self) -> Roots:
+        landing, lake = self._root("landing"), self._root("lake")
+        if landing and landing == lake:
+            remedy = "give the tables a folder of their own"
+            self.take(spec_problem("ROOT_INVALID", ("lake",), lake, "the same folder as landing", remedy))
+        return Roots(landing=landing, lake=lake)
+
+    def _root(self, name: str) -> str:
+        value = self.values.get(name)
+        remedy = f"write {name}: with an absolute path or s3://bucket/prefix in {FILE}, or set GDDL_{name.upper()}"
+        if not isinstance(value, str):
+            code, message = ("FIELD_MISSING", "must be given") if value is None else ("FIELD_TYPE", "must be text")
+            self.take(spec_problem(code, (name,), value, message, remedy))
+            return ""
+        try:
+            return absolute(value, self.base)
+        except ValueError as error:
+            self.take(spec_problem("ROOT_INVALID", (name,), value, f"not a usable root: {error}", remedy))
+            return ""
+
+    def screen(self) -> None:
+        self.take(*screen(self.values))
+        self.stop_if_wrong()
+
+    def stop_if_wrong(self) -> None:
+        if self.problems:
+            raise SettingsError(tuple(self.problems), self.base)
+
+    def take(self, *problems: SpecProblem) -> None:
+        self.problems.extend(self._placed(problem) for problem in problems)
+
+    def _placed(self, problem: SpecProblem) -> Problem:
+        path = problem.path
+        names = (self.variables.get(path[:n]) for n in range(len(path), 0, -1))
+        variable = next((name for name in names if name), None)
+        return Problem(
+            code=problem.code,
+            message=problem.message,
+            remedy=problem.remedy,
+            file=f"environment variable {variable}" if variable else self.document.file,
+            line=None if variable else self.document.locate(path),
+            field=show_field(path),
+            value="" if problem.value is None else show(problem.value, path),
+        )
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _copy(value: Any) -> Any:
+    """Plain copy that overrides may be written into."""
+    if isinstance(value, dict):
+        return {name: _copy(item) for name, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,167 @@
+"""Table files to rows: what each row says itself, over what its file and the settings say for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.metadata import csv_file, reading
+from airflow_gddl.metadata.checks import check_defaults
+from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.layers import Layer, report
+from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.settings import Settings
+from airflow_gddl.metadata.validation import near, written
+from airflow_gddl.metadata.values import Document, DocumentError, Refused
+
+FOLDER = "tables"
+FIELDS = ("source", "defaults", "tables")
+ENDINGS = (*reading.YAML_ENDINGS, *reading.JSON_ENDINGS, ".csv")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as written: `own` values over `below`, the strongest first."""
+
+    own: Layer
+    below: tuple[Layer, ...]
+
+    @property
+    def table(self) -> object:
+        """The name as written, whatever it is; null when there is none."""
+        return self.own.values.get("table")
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """What a file brings. `refused`: table names of rows that are not loaded because of the file's own faults."""
+
+    rows: tuple[Row, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
+    """Every file below `tables/`, in the order of their names."""
+    for name in reading.having_ending(folder.names(FOLDER), ENDINGS):
+        try:
+            yield _csv(folder, name, settings) if name.lower().endswith(".csv") else _document(folder, name, settings)
+        except (DocumentError, FileNotFoundError) as error:
+            yield TableFile(problems=(_unread(name, error),))
+
+
+def _unread(name: str, error: DocumentError | FileNotFoundError) -> Problem:
+    if isinstance(error, DocumentError):
+        return Problem(code=error.code, message=error.message, remedy=error.remedy, file=name, line=error.line)
+    remedy = "restore what the link points to, or remove it"
+    return Problem(code="FILE_UNREADABLE", message="listed, but not there", remedy=remedy, file=name)
+
+
+def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
+    below = (settings.defaults, _stem(name))
+    rows, problems = [], []
+    for row in csv_file.read(reading.read_text(folder, name)):
+        own = Layer(file=name, values=written(row.values), locate=partial(_same, row.line))
+        if row.fault is None:
+            rows.append(Row(own, below))
+        else:
+            problems.append(report(_refused(row.fault), (own,)))
+    return TableFile(tuple(rows), tuple(problems))
+
+
+def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
+    document = reading.read_document(folder, name)
+    values = {} if document.value is None else document.value
+    top = Layer(file=name, values=values if isinstance(values, dict) else {}, locate=document.locate)
+    faults = tuple(_faults(values, settings)) if isinstance(values, dict) else (_no_mapping(values),)
+    entries = _entries(top.values)
+    if faults:
+        stop = "; no row of this file is loaded"
+        problems = (replace(p, message=p.message + stop) for p in (report(fault, (top,)) for fault in faults))
+        names = (entry.get("table") for entry in entries if isinstance(entry, dict))
+        return TableFile((), tuple(problems), tuple(table for table in names if isinstance(table, str)))
+    below = (_shared(top, document), settings.defaults, _stem(name))
+    return _rows(document, entries, below)
+
+
+def _rows(document: Document, entries: list[Any], below: tuple[Layer, ...]) -> TableFile:
+    rows, problems = [], []
+    for i, entry in enumerate(entries):
+        values = entry if isinstance(entry, dict) else {}
+        own = Layer(file=document.file, values=written(values), locate=partial(_inside, document, ("tables", i)))
+        if isinstance(entry, dict):
+            rows.append(Row(own, below))
+        elif isinstance(entry, Refused):
+            problems.append(report(_refused(entry), (own,)))
+        else:
+            message, remedy = "a row must be a mapping of fields", "write e.g. - {table: shop.orders, keys: [id]}"
+            problems.append(report(spec_problem("ROW_INVALID", (), entry, message, remedy), (own,)))
+    return TableFile(tuple(rows), tuple(problems))
+
+
+def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProblem]:
+    """What makes a whole file unusable: rows without the defaults meant for them would be other tables."""
+    for name, value in values.items():
+        if name not in FIELDS:
+            yield spec_problem("FIELD_UNKNOWN", (name,), value, "no such field in a table file", near(name, FIELDS))
+    yield from screen({name: value for name, value in values.items() if name != "tables"})
+    source, defaults, tables = (values.get(name) for name in FIELDS)
+    if isinstance(tables, Refused):
+        yield replace(_refused(tables), path=("tables",))
+    elif not isinstance(tables, list | None):
+        yield spec_problem("FIELD_TYPE", ("tables",), tables, "must be a list of rows", "begin each row with a dash")
+    elif values and "tables" not in values:
+        yield spec_problem("FIELD_MISSING", ("tables",), None, "must be given", "add tables: and the rows below it")
+    if not isinstance(source, str | None | Refused):
+        yield spec_problem("FIELD_TYPE", ("source",), source, "must be text", "write the source's short name")
+    if isinstance(defaults, dict):
+        problems = check_defaults(written(defaults), settings.tiers)
+        yield from (replace(problem, path=("defaults", *problem.path)) for problem in problems)
+    elif not isinstance(defaults, None | Refused):
+        yield spec_problem(
+            "FIELD_TYPE", ("defaults",), defaults, "must be a mapping", "write name: value pairs below it"
+        )
+
+
+def _no_mapping(value: Any) -> SpecProblem:
+    message, remedy = "must be a mapping", f"write the fields {', '.join(FIELDS)}"
+    return spec_problem("FIELD_TYPE", (), value, message, remedy)
+
+
+def _entries(values: Mapping[str, Any]) -> list[Any]:
+    tables = values.get("tables")
+    return tables if isinstance(tables, list) else []
+
+
+def _shared(top: Layer, document: Document) -> Layer:
+    """The file's defaults, its `source` over the one they may name."""
+    source = top.values.get("source")
+    values = written(top.values.get("defaults") or {})
+    if source is None:
+        return Layer(file=top.file, values=values, locate=partial(_inside, document, ("defaults",)))
+
+    def locate(path: FieldPath) -> int | None:
+        return document.locate(path if path[:1] == ("source",) else ("defaults", *path))
+
+    return Layer(file=top.file, values={**values, "source": source}, locate=locate)
+
+
+def _stem(name: str) -> Layer:
+    return Layer(file=name, values={"source": PurePosixPath(name).stem}, locate=partial(_same, None))
+
+
+def _refused(value: Refused) -> SpecProblem:
+    return spec_problem(value.code, (), value, value.message, value.remedy)
+
+
+def _inside(document: Document, above: FieldPath, path: FieldPath) -> int | None:
+    return document.locate((*above, *path))
+
+
+def _same(line: int | None, _: FieldPath) -> int | None:
+    return line

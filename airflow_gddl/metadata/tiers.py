@@ -1,0 +1,68 @@
+"""Tiers: the contract's own, what `gddl.yaml` changes of them, and what it adds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.checks import SpecProblem, spec_problem
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from airflow_gddl.metadata.validation import TIER
+
+# A tier's name goes into the name of its Airflow pool.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
+AMOUNTS = ("memory", "delta_rs_memory")
+COUNTS = (
+    "tables_per_job",
+    "max_files_per_batch",
+    "max_bytes_per_batch",
+    "delta_rs_max_bytes",
+    "cores",
+    "workers",
+    "slots",
+)
+
+
+def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[SpecProblem, ...]]:
+    """All tiers by name, and what is wrong with the section (paths start with `tiers`)."""
+    tiers, problems = dict(DEFAULT_TIERS), []
+    for name, changes in section.items():
+        built = _tier(name, {} if changes is None else changes)
+        if isinstance(built, TierSpec):
+            tiers[name] = built
+            problems += _amounts(name, built)
+        else:
+            problems += built
+    return tiers, tuple(problems)
+
+
+def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
+    path = ("tiers", name)
+    if not _NAME.fullmatch(name):
+        return (spec_problem("TIER_NAME_INVALID", path, name, "not a tier's name", "use letters, digits, _ and -"),)
+    if not isinstance(changes, Mapping):
+        return (spec_problem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
+    base = plain(DEFAULT_TIERS.get(name, TierSpec()))
+    return TIER.build({**base, **changes}, path)
+
+
+def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
+    problems = [
+        spec_problem("FIELD_VALUE", ("tiers", name, field), value, "must be 1 or more", "write a number from 1 up")
+        for field in COUNTS
+        if (value := getattr(tier, field)) < 1
+    ]
+    for field in AMOUNTS:
+        if not MEMORY.fullmatch(value := getattr(tier, field)):
+            remedy = "write a number and k, m, g or t, e.g. 4g"
+            problems.append(
+                spec_problem("FIELD_VALUE", ("tiers", name, field), value, "not an amount of memory", remedy)
+            )
+    if not durations.is_duration(tier.delta_rs_timeout):
+        path, remedy = ("tiers", name, "delta_rs_timeout"), "write e.g. 45s, 30m, 2h or 7d"
+        problems.append(spec_problem("DURATION_INVALID", path, tier.delta_rs_timeout, "not a length of time", remedy))
+    return problems

@@ -1,0 +1,120 @@
+"""Tables to pipelines: a DAG each for tiers of one table a job, packs for the others."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.spec import Priority, TableSpec, TierSpec
+from airflow_gddl.metadata.topology.packing import pack
+from airflow_gddl.metadata.topology.schedules import Timing, slug, timing
+
+WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
+PACK_OWNER = "gddl"
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_ID, _LONGEST_TAG = 200, 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """One DAG's worth of tables.
+
+    Attributes:
+        tables: sorted; never empty.
+        pool: Airflow pool of its loads; the tier gives it `slots` slots.
+        weight: Airflow's absolute priority weight.
+        freshness: seconds; a table's own longest lag. Null in a pack, whose tables differ.
+    """
+
+    dag_id: str
+    kind: Literal["pack", "table"]
+    source: str
+    tier: str
+    priority: Priority
+    timing: Timing
+    pool: str
+    slots: int
+    weight: int
+    owner: str
+    tags: tuple[str, ...]
+    tables: tuple[str, ...]
+    freshness: int | None = None
+
+
+def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> tuple[Pipeline, ...]:
+    """Every enabled table in exactly one pipeline, sorted by DAG id; the order of `tables` doesn't matter.
+
+    Args:
+        tables: sound rows, each table once, each `size` among the tiers.
+    """
+    enabled = sorted((table for table in tables if table.enabled), key=lambda table: table.table)
+    single = [table for table in enabled if tiers[table.size].tables_per_job == 1]
+    shared = [table for table in enabled if tiers[table.size].tables_per_job > 1]
+    made = [*(_of_table(table, tiers[table.size]) for table in single), *_packs(shared, tiers)]
+    return tuple(sorted(made, key=lambda pipeline: pipeline.dag_id))
+
+
+def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
+    dag_id = _legal(f"gddl.{table.table}")
+    labels = (f"{key}:{value}" if value else key for key, value in table.tags.items())
+    return Pipeline(
+        dag_id=dag_id,
+        kind="table",
+        source=table.source,
+        tier=table.size,
+        priority=table.priority,
+        timing=timing(table.cadence, dag_id),
+        pool=tier.pool or f"gddl_{table.size}",
+        slots=tier.slots,
+        weight=WEIGHTS[table.priority],
+        owner=table.owner or PACK_OWNER,
+        tags=_tags(table, *labels),
+        tables=(table.table,),
+        freshness=None if table.freshness is None else durations.seconds(table.freshness),
+    )
+
+
+def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterator[Pipeline]:
+    groups: defaultdict[str, list[TableSpec]] = defaultdict(list)
+    for table in tables:
+        groups[_group(table)].append(table)
+    for group, members in groups.items():
+        like, tier = members[0], tiers[members[0].size]
+        for leaf, names in pack((table.table for table in members), tier.tables_per_job).items():
+            dag_id = _legal(f"gddl_pack.{group}.{leaf or 'all'}")
+            yield Pipeline(
+                dag_id=dag_id,
+                kind="pack",
+                source=like.source,
+                tier=like.size,
+                priority=like.priority,
+                timing=timing(like.cadence, dag_id),
+                pool=tier.pool or f"gddl_{like.size}",
+                slots=tier.slots,
+                weight=WEIGHTS[like.priority],
+                owner=PACK_OWNER,
+                tags=_tags(like),
+                tables=names,
+            )
+
+
+def _group(table: TableSpec) -> str:
+    return f"{table.source}.{table.size}.{slug(table.cadence)}.{table.priority}"
+
+
+def _tags(table: TableSpec, *labels: str) -> tuple[str, ...]:
+    own = ("gddl", table.source, table.size, f"priority:{table.priority}", *labels)
+    return tuple(sorted({tag[:_LONGEST_TAG] for tag in own}))
+
+
+def _legal(name: str) -> str:
+    """A legal DAG id; a name that had to be changed or cut gets a hash, so that two of them stay two."""
+    legal = _ILLEGAL.sub("-", name)
+    if legal == name and len(legal) <= _LONGEST_ID:
+        return legal
+    return f"{legal[:_LONGEST_ID]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,30 @@
+"""The Airflow pools that pipelines need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow_gddl.metadata.topology.pipelines import Pipeline
+
+CONTINUOUS_POOL = "gddl_continuous"
+"""Of jobs that go on, which would hold the slots of their tiers for ever. There are slots for all of them."""
+_CONTINUOUS_SLOTS = 128
+_DESCRIPTION = "Loads of airflow-gddl; slots come from the tier."
+
+
+def pools(pipelines: Iterable[Pipeline]) -> dict[str, dict[str, Any]]:
+    """Pools by name, in the form that `airflow pools import` reads.
+
+    Deferred tasks count: a load whose job runs elsewhere holds its slot. Where tiers share a pool, the most slots win.
+    That of continuous pipelines is there before the first of them, so that a row becomes one by a word.
+    """
+    slots: dict[str, int] = {}
+    for pipeline in pipelines:
+        slots[pipeline.pool] = max(pipeline.slots, slots.get(pipeline.pool, 0))
+    if slots:
+        slots[CONTINUOUS_POOL] = _CONTINUOUS_SLOTS
+    return {
+        name: {"slots": count, "description": _DESCRIPTION, "include_deferred": True}
+        for name, count in sorted(slots.items())
+    }

@@ -1,0 +1,133 @@
+"""What keeps a continuous pipeline's job on Airflow's side, in the worker and in the triggerer alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from airflow.sdk import Context
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.desired_state import DesiredState
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.notifications.alerting import tell
+from airflow_gddl.operators.reporting import Logger, Reporter
+from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.loading import ProgressListener
+from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
+from airflow_gddl.runtime.runners.results import ResultReader
+from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.stores import open_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitoredPipeline:
+    """Whose job it is.
+
+    Attributes:
+        metadata: folder or `s3://` URL.
+        pipeline: DAG id.
+        run, task: Airflow's ids.
+        job: run id of the job elsewhere; empty where it runs beside its task.
+    """
+
+    metadata: str
+    pipeline: str
+    run: str
+    task: str
+    job: str = ""
+
+
+def keeping_of(
+    kept: MonitoredPipeline,
+    document: PipelineDocument,
+    environ: Mapping[str, str],
+    hearer: ProgressListener,
+    alert: Callable[[], None],
+) -> ContinuousJobMonitor:
+    """
+    Args:
+        document: the pipeline as it is now.
+    """
+    roots, pipeline = document.roots, document.pipeline
+    return ContinuousJobMonitor(
+        standing=standing_of(kept, document, environ),
+        state=StateRecorder(roots, pipeline.dag_id, pipeline.tables, environ=environ),
+        book=HintBook(roots, pipeline.dag_id, environ=environ),
+        hearer=hearer,
+        run=kept.run,
+        task=kept.task,
+        alert=alert,
+    )
+
+
+def standing_of(kept: MonitoredPipeline, document: PipelineDocument, environ: Mapping[str, str]) -> DesiredStateKeeper:
+    return DesiredStateKeeper(document.roots, kept.pipeline, lambda: order_now(kept), environ)
+
+
+def order_now(kept: MonitoredPipeline) -> DesiredState | None:
+    """As the metadata has it; without tables when it has no such pipeline any more, or one that is not continuous."""
+    snapshot = configuration.snapshot(kept.metadata)
+    if snapshot.generation is None:
+        return None
+    document = snapshot.pipeline(kept.pipeline)
+    if document is None or document.pipeline.timing.kind != "continuous":
+        return DesiredState(tables=())
+    return DesiredState(tables=document.specs, tiers=document.tiers)
+
+
+def alert_of(kept: MonitoredPipeline, context: Context, log: Logger, environ: Mapping[str, str]) -> Callable[[], None]:
+    """Tells people of the pipeline's tables, as the metadata has them when it is called; nothing is raised."""
+
+    def alert() -> None:
+        try:
+            document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
+        except GddlError as error:
+            log.warning("alerts could not be sent: %s", error)
+            return
+        if document is not None:
+            tell(context, document, log, environ)
+
+    return alert
+
+
+@dataclass
+class RemoteJobMonitor:
+    """Beside a job elsewhere: hands it new rows, fetches its results from the lake, tells people of its tables.
+
+    Attributes:
+        context: for the notifiers.
+    """
+
+    kept: MonitoredPipeline
+    lake: str
+    environ: Mapping[str, str]
+    log: Logger
+    context: Context
+    _open: tuple[ContinuousJobMonitor, ResultReader] | None = None
+
+    def tick(self) -> None:
+        """To be called now and then. A store that is silent, or metadata that has no such pipeline, is asked again at
+        the next call: the run is watched whatever becomes of this."""
+        try:
+            self._open = self._open or self._opened()
+            if self._open is not None:
+                keeping, answers = self._open
+                for result in answers.new():
+                    keeping.on_result(result)
+                keeping.tick()
+        except GddlError as error:
+            self.log.warning("the state of %s could not be kept: %s", self.kept.pipeline, error)
+
+    def _opened(self) -> tuple[ContinuousJobMonitor, ResultReader] | None:
+        """Null where this machine has no such pipeline; then new rows wait for the next job."""
+        kept = self.kept
+        document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
+        if document is None:
+            return None
+        reporter = Reporter(self.log, {spec.table: spec for spec in document.specs})
+        alert = alert_of(kept, self.context, self.log, self.environ)
+        keeping = keeping_of(kept, document, self.environ, reporter, alert)
+        return keeping, ResultReader(open_store(self.lake, self.environ), self.lake, kept.job)

@@ -1,0 +1,136 @@
+"""The board in plain values, for the browser. Moments are seconds since the epoch, lengths seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.page.source import Board
+from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, facets
+from airflow_gddl.runtime.state.facts import RunFact, fact_of
+from airflow_gddl.runtime.state.reading import Trouble
+
+_KEPT = (
+    "files_removed", "log_files_removed", "tombstones_removed", "changes_cut", "runs_removed", "leftovers_removed"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Which part of a long list: `number` counts from 1."""
+
+    number: int = 1
+    size: int = 50
+
+
+def table_list(board: Board, seen: Sequence[BoardRow], wish: TableQuery, page: Page) -> dict[str, Any]:
+    """One page of the tables.
+
+    Args:
+        seen: the tables that the user may see.
+    """
+    found = chosen(seen, wish)
+    last = max(1, -(-len(found) // page.size))
+    number = min(page.number, last)
+    first = (number - 1) * page.size
+    return {
+        "now": board.now,
+        "troubles": [_trouble(one) for one in board.troubles],
+        "counts": counts(seen),
+        "facets": facets(seen),
+        "tables": len(seen),
+        "matching": len(found),
+        "page": number,
+        "pages": last,
+        "rows": [row(one) for one in found[first : first + page.size]],
+    }
+
+
+def row(one: BoardRow) -> dict[str, Any]:
+    """One table, with its last runs, oldest first."""
+    record, state, look = one.record, one.state, one.look
+    facts = record.facts if record is not None else ()
+    shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
+    shown |= {name: getattr(state, name) for name in ("state", "late", "failed", "lag", "behind", "as_of", "waiting")}
+    return {
+        **shown,
+        "dag_id": one.row.dag_id,
+        "rows": record.rows if record else None,
+        "quarantined": record.quarantined if record else 0,
+        "last_run": facts[-1].started if facts else None,
+        "last_success": record.succeeded if record else None,
+        "looked": look.looked if look else None,
+        "files": look.files if look else None,
+        "held_by": list(look.held_by) if look else [],
+        "error": [facts[-1].error, record.error] if record and record.failed else None,
+        "runs": [run(fact) for fact in facts],
+    }
+
+
+def run(fact: RunFact) -> dict[str, Any]:
+    names = ("started", "status", "mode", "engine", "seconds", "files", "rows_read", "appended", "redelivered")
+    shown = {
+        name: getattr(fact, name) for name in (*names, "quarantined", "rows", "lag", "error", "warnings", "run_id")
+    }
+    return {**shown, "adds_up": fact.adds_up, "airflow": list(fact.airflow), "action": "run", "did": "", "dag_id": None}
+
+
+def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str, Any]:
+    """Runs, newest first, and what they changed of the schema.
+
+    Args:
+        results: records of runs.
+        facts: digests of the last runs; they know which of Airflow's tasks did them, and also of runs without a record.
+    """
+    known = {fact.key: fact for fact in facts}
+    found = [(result, fact_of(result, 0.0)) for result in results]
+    runs = [
+        {
+            **run(fact),
+            "action": result.action,
+            "did": did(result),
+            "dag_id": result.origin[0] if result.origin else None,
+            "airflow": list(known[fact.key].airflow if fact.key in known else result.origin[1:]),
+            "version": result.version,
+            "inserted": result.main.inserted,
+            "updated": result.main.updated,
+            "deleted": result.main.deleted,
+            "message": None if result.error is None else result.error.message,
+            "warned": [{"code": one.code, "message": one.message, "count": one.count} for one in result.warnings],
+        }
+        for result, fact in found
+    ]
+    kept = {fact.key for _, fact in found}
+    runs += [run(fact) for key, fact in known.items() if key not in kept]
+    runs.sort(key=lambda one: one["started"], reverse=True)
+    changes = [
+        {"started": fact.started, "changes": list(result.schema_changes)}
+        for result, fact in found
+        if result.schema_changes
+    ]
+    totals = {name: sum(one[name] for one in runs) for name in ("files", "rows_read", "appended", "redelivered")}
+    totals["quarantined"] = sum(one["quarantined"] for one in runs)
+    return {"runs": runs, "schema_changes": changes, "totals": totals}
+
+
+def did(result: JobResult) -> str:
+    """What a run that loads nothing has done, in few words; empty for others, and where its record does not tell."""
+    details = result.details if isinstance(result.details, Mapping) else {}
+    match result.action:
+        case "maintain":
+            joined = details.get("compacted") or {}
+            told = {"tables with files joined": len(joined), **{name: details.get(name) for name in _KEPT}}
+            return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told.items() if count)
+        case "verify":
+            return str(details.get("verdict") or "")
+        case "erase":
+            removed = details.get("removed") or {}
+            return f"{sum(removed.values())} rows of a key removed" if details else ""
+        case _:
+            return ""
+
+
+def _trouble(one: Trouble) -> dict[str, Any]:
+    return {"what": one.what, "since": one.since}

@@ -1,7 +1,0 @@
-"""What metadata will cost, before it is deployed: starts, slots, triggers and quotas; pure."""
-
-from airflow_gddl.planning.day import Metadata
-from airflow_gddl.planning.limits import AIRFLOW, MWAA, Limits
-from airflow_gddl.planning.plan import Plan, make_plan
-
-__all__ = ["AIRFLOW", "MWAA", "Limits", "Metadata", "Plan", "make_plan"]

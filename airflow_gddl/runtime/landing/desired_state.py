@@ -1,0 +1,92 @@
+"""The standing order of a pipeline's job that goes on, kept as the metadata is; see `contract.standing`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import join, standing_folder
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.stores import open_store
+
+FRESH_SECONDS = 10.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class DesiredStateKeeper:
+    """Writes the order when it changes. One writer at a time, as a pipeline has one run at a time.
+
+    Attributes:
+        name: of the pipeline.
+        fetch: the order as the metadata gives it now; null: it can't be read, or has no such tables any more, so that
+            what was ordered holds. May raise any GddlError, which is logged.
+        now: seconds, monotonic.
+    """
+
+    roots: Roots
+    name: str
+    fetch: Callable[[], DesiredState | None]
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    now: Callable[[], float] = time.monotonic
+    _written: DesiredState | None = None
+    _next: float = float("-inf")
+
+    @property
+    def folder(self) -> str:
+        return standing_folder(self.roots.lake, self.name)
+
+    @property
+    def tables(self) -> frozenset[str] | None:
+        """Those of the order as this writer wrote it last; null: it wrote none."""
+        return None if self._written is None else frozenset(spec.table for spec in self._written.tables)
+
+    def put(self, order: DesiredState) -> None:
+        """
+        Raises:
+            GddlError: as `Store`.
+        """
+        open_store(self.roots.lake, self.environ).write(order_path(self.folder), to_json(order).encode())
+        self._written, self._next = order, self.now() + FRESH_SECONDS
+
+    def refresh(self) -> None:
+        """Fetch, and write what differs; now and then only, however often it is called, and never with an error."""
+        if self.now() < self._next:
+            return
+        self._next = self.now() + FRESH_SECONDS
+        try:
+            order = self.fetch()
+            if order is not None and order != self._written:
+                self.put(order)
+        except GddlError as error:
+            _LOG.warning("the standing order of %s could not be renewed: %s", self.name, error)
+
+    def stop(self, run_id: str) -> None:
+        """Have the job of that id finish what it is at, and end.
+
+        Raises:
+            GddlError: as `Store`.
+        """
+        open_store(self.roots.lake, self.environ).write(stop_path(self.folder, run_id), b"")
+
+    def remove(self) -> None:
+        """All of it: there will be no other job of this name. What can't be removed stays, and is logged."""
+        try:
+            store = open_store(self.roots.lake, self.environ)
+            store.delete([join(self.folder, found.name) for found in store.list(self.folder)])
+        except GddlError as error:
+            _LOG.warning("%s could not be removed: %s", self.folder, error)
+
+    def forget(self, run_id: str) -> None:
+        """The job has ended: nobody looks for the word to stop any more.
+
+        Raises:
+            GddlError: as `Store`.
+        """
+        open_store(self.roots.lake, self.environ).delete([stop_path(self.folder, run_id)])

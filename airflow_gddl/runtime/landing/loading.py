@@ -1,0 +1,209 @@
+"""One load task: which tables, in which jobs, and what became of them. No Airflow."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeGuard
+
+from airflow_gddl.cli.selection import in_order
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.hints import TableHint
+from airflow_gddl.runtime.landing.run_request import What
+from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.runners.base import ProgressEvent, Runner, WaitPolicy
+from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.state.recording import StateRecorder
+
+Stage = Literal["initial", "increments"]
+_ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRequest:
+    """A task's share of a run.
+
+    Attributes:
+        run: Airflow's run id.
+        job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
+        wait_seconds: how long a job waits for a table that another run holds.
+        begun: tables that this try began with before it waited for a run elsewhere; null at its start.
+    """
+
+    document: PipelineDocument
+    work: PipelineWork
+    stage: Stage
+    run: str
+    job_id: str
+    wait_seconds: float
+    begun: tuple[str, ...] | None = None
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        return self.work.initial if self.stage == "initial" else self.work.increments
+
+
+class ProgressListener(Protocol):
+    """Told of a load while it runs."""
+
+    def on_progress(self, event: ProgressEvent) -> None: ...
+
+    def on_result(self, result: JobResult) -> None: ...
+
+    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
+        """Extra of the result's asset event; null: none."""
+        ...
+
+
+@dataclass
+class Loading:
+    """Runs an order's jobs and keeps the hints and the tables' state.
+
+    Attributes:
+        task: Airflow's id of the task.
+        environ: tells how S3 is reached.
+        results: of every table that ended, in that order.
+        log: of the last job; null when there was none or it kept none.
+        stopped: whether a job was told to stop.
+        waiting: a run elsewhere that goes on, whose results are not here yet; null when there is none.
+    """
+
+    order: LoadRequest
+    book: HintBook
+    hearer: ProgressListener
+    task: str = ""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    results: list[JobResult] = field(default_factory=list)
+    log: str | None = None
+    stopped: bool = False
+    waiting: WaitPolicy | None = None
+    _marks: dict[str, str] = field(default_factory=dict)
+    _kept: list[JobResult] = field(default_factory=list)
+    _state: StateRecorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        document = self.order.document
+        pipeline = document.pipeline
+        self._state = StateRecorder(document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ)
+
+    def todo(self) -> tuple[TableSpec, ...]:
+        """The order's tables but for those that this run has done; all, when it was finished and is cleared.
+
+        Of a try that goes on after it waited: the tables that it began with, whatever became of them.
+        """
+        marks = self.order.marks
+        if self.order.begun is not None:
+            begun = set(self.order.begun)
+            return tuple(spec for spec in self.order.document.specs if spec.table in begun and spec.table in marks)
+        if self.book.is_finished(self.order.stage, self.order.run):
+            self.book.reopen(self.order.stage, marks)
+        return tuple(
+            spec
+            for spec in self.order.document.specs
+            if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], self.order.run)
+        )
+
+    def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
+        """Load tables, one after those that it depends on and only if they were loaded.
+
+        Raises:
+            GddlError: a job could not be started.
+        """
+        self._marks.update(marks)
+        try:
+            for wave in waves(specs):
+                bad = {result.table for result in self.failed}
+                ready = [spec for spec in wave if not bad.intersection(spec.depends_on)]
+                for spec in wave:
+                    if spec not in ready:
+                        self.on_result(_left_out(spec, sorted(bad.intersection(spec.depends_on))))
+                if ready and not self.stopped:
+                    self._job(runner, ready)
+                if self.waiting is not None:
+                    break
+        finally:
+            self.book.flush()
+            self._state.flush()
+
+    @property
+    def _airflow(self) -> tuple[str, str]:
+        return self.order.run, self.task
+
+    @property
+    def failed(self) -> list[JobResult]:
+        return [result for result in self.results if result.status == "failed"]
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        self.hearer.on_progress(event)
+
+    def on_result(self, result: JobResult) -> None:
+        self.results.append(result)
+        self.hearer.on_result(result)
+        action = self.order.work.asked.action
+        if action != "verify":  # which tells nothing of what was loaded
+            self._kept.append(self._state.take(result, self._airflow, whole=action == "run"))
+        if action != "run":
+            self.book.announce(result.table, self.hearer.event_of(result) if action == "replay" else None)
+        elif result.status == "failed":
+            self.book.fail(result.table, self.order.run)
+        else:
+            hint = TableHint(
+                mark=self._marks[result.table],
+                looked_at=self.order.work.looked_at,
+                run=self.order.run,
+                announce=self.hearer.event_of(result),
+            )
+            self.book.take(result.table, hint)
+
+    def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
+        asked = self.order.work.asked
+        options = JobOptions(
+            action=_ACTIONS[asked.action],
+            full_refresh=asked.full_refresh and self.order.stage == "initial",
+            full_listing=asked.window is not None,
+            wait_seconds=self.order.wait_seconds,
+            origin=(self.order.document.pipeline.dag_id, *self._airflow),
+        )
+        names = hashlib.sha256("\n".join(spec.table for spec in specs).encode()).hexdigest()
+        job = JobSpec(
+            run_id=f"{self.order.job_id}{names[:4]}",
+            roots=self.order.document.roots,
+            tables=in_order(specs),
+            tiers=self.order.document.tiers,
+            options=options,
+        )
+        self._kept = []
+        outcome = runner.run(job, self)
+        self.log = outcome.log
+        if is_page(outcome.log):
+            # Only now is it known where the job is to be looked at.
+            for result in self._kept:
+                self._state.take(result, (*self._airflow, outcome.log), whole=asked.action == "run")
+        self.stopped = outcome.cancelled_by is not None
+        self.waiting = outcome.waiting
+
+
+def is_page(log: str | None) -> TypeGuard[str]:
+    """Whether the log is a page that a browser opens; others are files, found by the run's id."""
+    return log is not None and log.startswith(("https://", "http://"))
+
+
+def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:
+    """Tables in groups: each after the groups of the tables that it depends on."""
+    waiting = {spec.table: spec for spec in specs}
+    while waiting:
+        ready = [spec for spec in waiting.values() if not any(name in waiting for name in spec.depends_on)]
+        # The catalog refuses circles; should there be one all the same, nobody waits for it for ever.
+        ready = ready or list(waiting.values())
+        for spec in ready:
+            del waiting[spec.table]
+        yield ready
+
+
+def _left_out(spec: TableSpec, failed: Sequence[str]) -> JobResult:
+    message = f"not loaded, because {', '.join(failed)} failed, which it depends on. Remedy: mend that first."
+    return JobResult(table=spec.table, status="failed", error=ErrorInfo(code="DEPENDENCY_FAILED", message=message))

@@ -1,0 +1,106 @@
+"""Look and decide: the one place where a pipeline's landing folders and hints are read together."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.polling import Poll, PollWindow, look
+from airflow_gddl.runtime.landing.queue_polling import Following
+from airflow_gddl.runtime.landing.run_request import RunRequestForm
+from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide
+from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.state import polls as looks
+from airflow_gddl.runtime.state.moments import seconds_of
+from airflow_gddl.runtime.stores import Store, open_store
+
+_LOG = logging.getLogger(__name__)
+Source = Store | Following
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a look is made for.
+
+    Attributes:
+        run: Airflow's run id.
+        now: ISO 8601 UTC with microseconds.
+        since: table to the first look of this run that held it back.
+    """
+
+    run: str
+    now: str
+    asked: RunRequestForm = field(default_factory=RunRequestForm)
+    since: Mapping[str, str] = field(default_factory=dict)
+
+
+def observe(
+    document: PipelineDocument,
+    question: Question,
+    environ: Mapping[str, str] = os.environ,
+    following: Following | None = None,
+) -> PipelineWork:
+    """List, read the hints, decide. Blocks on the store.
+
+    Args:
+        environ: tells how S3 is reached.
+        following: tells which folders to list; null: all of them.
+
+    Raises:
+        RetriableError, FatalError: as `Store`.
+        MetadataError: `REQUEST_INVALID`.
+    """
+    lake = open_store(document.roots.lake, environ)
+    source: Source = open_store(document.roots.landing, environ)
+    if following is not None and question.asked.window is None:
+        source = following
+    others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
+    tables = (*document.pipeline.tables, *others)
+    seen = ListingSnapshot(
+        looked_at=question.now,
+        looks=_looks(document, tables, question.asked.window, source),
+        hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
+        others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
+        exists=lambda spec: has_replica(lake, document, spec),
+        since=question.since,
+    )
+    work = decide(document, question.asked, question.run, seen)
+    if not question.asked.is_some:  # a look that was asked for some tables tells nothing of the others
+        _keep(lake, document, seen, work)
+    return work
+
+
+def _keep(lake: Store, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
+    """Remember what was seen, for people: no run may fail because this could not be written."""
+    taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
+    sighting = looks.PollRecord(
+        looked=seconds_of(seen.looked_at) or 0.0,
+        files={name: seen.looks[name].files for name in document.pipeline.tables},
+        waiting=frozenset({*work.initial, *work.increments, *work.held}),
+        held_by=work.held,
+        taken={name: moment for name, moment in taken.items() if moment is not None},
+    )
+    try:
+        looks.keep(lake, document.roots, document.pipeline.dag_id, sighting)
+    except RetriableError as error:
+        _LOG.warning("the look at %s could not be kept: %s", document.pipeline.dag_id, error)
+
+
+def _looks(
+    document: PipelineDocument, tables: Iterable[str], window: PollWindow | None, source: Source
+) -> dict[str, Poll]:
+    roots = document.roots
+    if isinstance(source, Following):
+        return source.looks(roots, document.pipeline.dag_id, tables)
+    return look(source, roots.landing, tables, window)
+
+
+def has_replica(lake: Store, document: PipelineDocument, spec: TableSpec) -> bool:
+    log = join(Layout.of(document.roots, spec).replica, "_delta_log")
+    return next(iter(lake.list(log)), None) is not None

@@ -1,0 +1,148 @@
+"""Which tables of a pipeline have work, and in which task; pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runtime.landing.hints import Hints
+from airflow_gddl.runtime.landing.polling import Poll
+from airflow_gddl.runtime.landing.run_request import RunRequestForm
+from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineWork:
+    """What a run is to do: the sensor's answer, small enough for an XCom.
+
+    Attributes:
+        looked_at: ISO 8601 UTC, before the listing.
+        initial: table to mark, for the task that loads tables that have no replica, and full refreshes.
+        increments: table to mark, for the task that brings the others up to date.
+        held: table to the tables that it waits for.
+        unmet: table to tables that it depends on and that nothing loads; it does not wait for them.
+        pending: whether asset events of an earlier run are still to be sent.
+    """
+
+    looked_at: str
+    initial: Mapping[str, str] = field(default_factory=dict)
+    increments: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unmet: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    asked: RunRequestForm = field(default_factory=RunRequestForm)
+    pending: bool = False
+
+    @property
+    def is_some(self) -> bool:
+        return bool(self.initial or self.increments or self.pending)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListingSnapshot:
+    """All that the decision is made of.
+
+    Attributes:
+        looks: of the pipeline's tables, and of those of other pipelines that they depend on.
+        hints: of the pipeline.
+        others: hints of the pipelines that load those.
+        since: table to the first look that held it back, ISO 8601 UTC.
+        exists: whether a table has a replica; asked only of tables that the hints don't know.
+    """
+
+    looked_at: str
+    looks: Mapping[str, Poll]
+    hints: Hints
+    others: Mapping[str, Hints]
+    exists: Callable[[TableSpec], bool]
+    since: Mapping[str, str] = field(default_factory=dict)
+
+
+def mark(spec: TableSpec, seen: Poll) -> str:
+    """Changes with the table's files and with its row: a new row is for the job to judge, even without new files."""
+    return hashlib.blake2b(f"{seen.digest}\n{to_json(spec)}".encode(), digest_size=8).hexdigest()
+
+
+def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
+    """What the run with this id is to do.
+
+    A table has work when its files or its row are not those that were last taken, or when it is asked for. A run that
+    was finished and is cleared does again what it did.
+    """
+    finished = seen.hints.finished.get("increments") == run
+    again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run}
+    forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
+    marks = {spec.table: mark(spec, seen.looks[spec.table]) for spec in document.specs}
+    busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
+    unmet = {name: missing for name, spec in busy.items() if (missing := _unmet(document, spec))}
+    held = {
+        name: waiting
+        for name, spec in busy.items()
+        if name not in forced and (waiting := tuple(_waiting_for(document, spec, seen)))
+    }
+    ready = {name: spec for name, spec in busy.items() if name not in held}
+    first = _initial(ready, asked, seen)
+    return PipelineWork(
+        looked_at=seen.looked_at,
+        initial={name: marks[name] for name in sorted(first)},
+        increments={name: marks[name] for name in sorted(ready.keys() - first)},
+        held=held,
+        unmet=unmet,
+        asked=asked,
+        pending=bool(seen.hints.pending),
+    )
+
+
+def _has_work(
+    spec: TableSpec, marks: Mapping[str, str], seen: ListingSnapshot, asked: RunRequestForm, forced: Collection[str]
+) -> bool:
+    if asked.is_some:
+        in_window = asked.window is None or seen.looks[spec.table].in_window
+        return spec.table in forced and in_window
+    if spec.table in forced:
+        return True
+    hint = seen.hints.tables.get(spec.table)
+    if hint is None:
+        return seen.looks[spec.table].files > 0
+    return hint.mark != marks[spec.table] or seen.looks[spec.table].refused
+
+
+def _unmet(document: PipelineDocument, spec: TableSpec) -> tuple[str, ...]:
+    gone = {other.table for other in document.dependencies if other.why_not is not None}
+    return tuple(sorted(gone.intersection(spec.depends_on)))
+
+
+def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: ListingSnapshot) -> Iterator[str]:
+    """Tables of other pipelines that must be loaded first and aren't, as of this table's first look."""
+    since = seen.since.get(spec.table, seen.looked_at)
+    for other in document.dependencies:
+        if other.table in spec.depends_on and other.dag_id is not None and not _is_loaded(other, since, seen):
+            yield other.table
+
+
+def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
+    hints = seen.others.get(other.dag_id or "", Hints())
+    hint = hints.tables.get(other.table)
+    if hint is None or other.spec is None:
+        return False
+    return hint.looked_at >= since or hint.mark == mark(other.spec, seen.looks[other.table])
+
+
+def _initial(ready: Mapping[str, TableSpec], asked: RunRequestForm, seen: ListingSnapshot) -> set[str]:
+    """Tables for the first task.
+
+    One that depends on a table of the second goes there too, after it; so does one whose first load has failed before:
+    the second task does not start after the first one failed, and a broken table must not keep the others waiting.
+    """
+    if asked.full_refresh or asked.action != "run":
+        return set(ready) if asked.full_refresh else set()
+    first = {name for name, spec in ready.items() if _is_new(name, seen) and not seen.exists(spec)}
+    while late := {name for name in first if any(d in ready and d not in first for d in ready[name].depends_on)}:
+        first -= late
+    return first
+
+
+def _is_new(table: str, seen: ListingSnapshot) -> bool:
+    return table not in seen.hints.tables and table not in seen.hints.failed

@@ -1,0 +1,152 @@
+"""What was submitted for a task, remembered in the lake: a lost worker's run is found again, and never started twice.
+
+Each attempt of a task is up to four small objects, put if absent and never changed: its order before the platform is
+asked, its handle after, `stop` when it was told to stop, `end` when all of its results were taken. The number of the
+next attempt goes up only past an end, and it is part of the token that the platform gets. Two workers that believe the
+task theirs meet at the same number, and so at the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from airflow_gddl.contract.codec import decode, plain, to_json
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.runtime.runners.platform import Handle
+from airflow_gddl.runtime.stores import Store
+
+Part = Literal["order", "handle", "stop", "end"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskKey:
+    """Whose attempts they are: a task of an Airflow run, or a command. Tries of a task share one key."""
+
+    pipeline: str
+    run: str
+    task: str
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.pipeline, self.run, self.task)[:24]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """What an attempt is to run.
+
+    Attributes:
+        run_id: of the JobSpec.
+        size: tier of its tables.
+    """
+
+    run_id: str
+    size: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One submission and how far it came.
+
+    Attributes:
+        handle: null when it is not known whether the platform was reached.
+        stopped: whether it was told to stop.
+        ended: whether all of its results were taken.
+    """
+
+    number: int
+    submission: Submission
+    token: str
+    handle: Handle | None = None
+    stopped: bool = False
+    ended: bool = False
+
+
+class Attempts:
+    """Attempts of one task, oldest first.
+
+    Raises (every method):
+        RetriableError: `LANDING_UNREACHABLE`: the lake does not answer.
+        FatalError: `ATTEMPTS_DAMAGED`.
+    """
+
+    def __init__(self, store: Store, lake: str, key: TaskKey) -> None:
+        self._store, self.lake, self.key = store, lake, key
+        self._folder = join(submissions_folder(lake, key.pipeline), key.digest)
+
+    def all(self) -> list[Attempt]:
+        names = sorted(found.name for found in self._store.list(self._folder))
+        parts = [name.removesuffix(".json").split("-") for name in names if name.endswith(".json")]
+        numbers: dict[int, set[str]] = {}
+        for number, part in (p for p in parts if len(p) == 2 and p[0].isdigit()):
+            numbers.setdefault(int(number), set()).add(part)
+        return [self._attempt(number, known) for number, known in sorted(numbers.items())]
+
+    def begin(self, number: int, submission: Submission) -> Attempt:
+        """The attempt of that number: this submission's, or another worker's that was there first."""
+        self._put(number, "order", plain(submission))
+        return self._attempt(number, {"order"})
+
+    def started(self, attempt: Attempt, handle: Handle) -> None:
+        self._put(attempt.number, "handle", plain(handle))
+
+    def stop(self, number: int) -> None:
+        """Remember that the run is to be cancelled, before it is."""
+        self._put(number, "stop", {})
+
+    def end(self, attempt: Attempt) -> None:
+        """Its results were taken; whoever wants more begins another one."""
+        self._put(attempt.number, "end", {})
+
+    def _attempt(self, number: int, known: set[str]) -> Attempt:
+        submission = decode(Submission, self._read(number, "order"))
+        return Attempt(
+            number=number,
+            submission=submission,
+            token=self._token(number, submission),
+            handle=decode(Handle, self._read(number, "handle")) if "handle" in known else None,
+            stopped="stop" in known,
+            ended="end" in known,
+        )
+
+    def _token(self, number: int, submission: Submission) -> str:
+        key = self.key
+        tables = sorted(submission.tables)
+        return f"gddl-{_digest(key.pipeline, key.run, key.task, *tables, submission.run_id)[:40]}-{number}"
+
+    def _put(self, number: int, part: Part, content: Mapping[str, Any]) -> None:
+        self._store.create(self._path(number, part), to_json(content).encode())
+
+    def _read(self, number: int, part: Part) -> Any:
+        path = self._path(number, part)
+        try:
+            return json.loads(self._store.read(path))
+        except (FileNotFoundError, ValueError) as error:
+            what = f"the record of a submission can't be read: {error}"
+            raise FatalError("ATTEMPTS_DAMAGED", what, where=path, remedy=_REMEDY) from error
+
+    def _path(self, number: int, part: Part) -> str:
+        return join(self._folder, f"{number:06d}-{part}.json")
+
+
+_REMEDY = "see whether a run of it is still going, then remove the folder"
+
+
+def submissions_folder(lake: str, pipeline: str) -> str:
+    """Where attempts of a pipeline's tasks are, a folder a task."""
+    return join(lake, STATE, "submissions", pipeline.replace("/", "_"))
+
+
+def last_ended(attempts: Sequence[Attempt]) -> int:
+    """Number of the last attempt that ended; 0 when none did."""
+    return max((attempt.number for attempt in attempts if attempt.ended), default=0)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""Saved jobs made and renewed, or written down as an asset bundle for whoever deploys by bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+from databricks.sdk.service.jobs import JobsAPI, JobSettings
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.runtime.runners.databricks.changes import JobChange, compare
+from airflow_gddl.runtime.runners.databricks.workspace import Workspace
+
+BUNDLE = "databricks.yml"
+
+
+def plan(workspace: Workspace, wanted: Mapping[str, JobSettings]) -> list[JobChange]:
+    """What is to be done for each job; nothing is changed. Jobs that are no longer wanted are left alone.
+
+    Raises:
+        FatalError: `JOB_AMBIGUOUS`, or as `Workspace`.
+        RetriableError: as `Workspace`.
+    """
+    return [_planned(workspace, name, settings) for name, settings in wanted.items()]
+
+
+def _planned(workspace: Workspace, name: str, wanted: JobSettings) -> JobChange:
+    found = workspace.ask(lambda jobs: [job.job_id for job in jobs.list(name=name)])
+    if len(found) > 1:
+        what = f"the workspace has {len(found)} jobs named {name!r}: {', '.join(map(str, found))}"
+        raise FatalError("JOB_AMBIGUOUS", what, remedy="remove all but one, or set another job_name")
+    job_id = found[0] if found else None
+    actual = workspace.ask(lambda jobs: jobs.get(job_id).settings) if job_id is not None else None
+    return compare(name, wanted, job_id, actual)
+
+
+def apply(workspace: Workspace, changes: Iterable[JobChange]) -> None:
+    """Make and renew. One that fails leaves those before it done; run again.
+
+    Raises:
+        GddlError: as `Workspace`.
+    """
+    for change in changes:
+        if change.action == "create":
+            _create(workspace, change)
+        elif change.action == "update" and change.job_id is not None:
+            job_id = change.job_id
+
+            def reset(jobs: JobsAPI, job_id: int = job_id, wanted: JobSettings = change.wanted) -> None:
+                jobs.reset(job_id, wanted)
+
+            workspace.ask(reset)
+
+
+def _create(workspace: Workspace, change: JobChange) -> None:
+    """Creating knows no token: an answer that got lost must not lead to a second job of the name."""
+
+    def create(jobs: JobsAPI) -> None:
+        if not list(jobs.list(name=change.name)):
+            jobs.create(**{name: value for name, value in vars(change.wanted).items() if value is not None})
+
+    workspace.ask(create)
+
+
+def render_bundle(folder: Path, name: str, wanted: Mapping[str, JobSettings]) -> Path:
+    """`databricks.yml` of an asset bundle with the same jobs; the file's path.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    bundle = {
+        "bundle": {"name": name},
+        "resources": {"jobs": {_key(job): settings.as_dict() for job, settings in wanted.items()}},
+        "targets": {"default": {"default": True}},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / BUNDLE
+    head = "# Made by `gddl deploy databricks --render-bundle`; change gddl.yaml instead.\n"
+    path.write_text(head + yaml.safe_dump(bundle, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def _key(job: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in job)

@@ -1,0 +1,122 @@
+"""Calls of a workspace's Jobs API, through the SDK, with its faults told in our words.
+
+The SDK itself waits as `Retry-After` says when it is throttled, and asks again where no connection came about. Faults
+of the server it does not ask again; here they are, a few times: every call that is made is safe to repeat.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import requests
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.config import Config
+from databricks.sdk.credentials_provider import CredentialsStrategy
+from databricks.sdk.errors import (
+    DeadlineExceeded,
+    InternalError,
+    PermissionDenied,
+    TemporarilyUnavailable,
+    TooManyRequests,
+    Unauthenticated,
+)
+from databricks.sdk.errors.base import DatabricksError
+from databricks.sdk.service.jobs import JobsAPI
+
+from airflow_gddl import __version__
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.runtime.runners.connections import DatabricksAccess
+
+T = TypeVar("T")
+TRIES = 3
+_PATIENCE_SECONDS = 120
+_PASSING = (InternalError, DeadlineExceeded, TemporarilyUnavailable, TooManyRequests, TimeoutError)
+_UNREACHED = (requests.RequestException, TimeoutError)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One workspace.
+
+    Raises (every call through `ask`):
+        RetriableError: `PLATFORM_UNREACHABLE`.
+        FatalError: `PLATFORM_REFUSED`.
+    """
+
+    jobs: JobsAPI
+    sleep: Callable[[float], None] = time.sleep
+
+    def ask(self, call: Callable[[JobsAPI], T]) -> T:
+        """The call's answer; errors of the SDK that mean something to the caller pass when it catches them inside."""
+        for tried in range(1, TRIES):
+            try:
+                return call(self.jobs)
+            except (InternalError, DeadlineExceeded):
+                self.sleep(2.0**tried)
+            except (DatabricksError, *_UNREACHED) as error:
+                raise _told(error) from error
+        with _telling():
+            return call(self.jobs)
+
+
+def connect(access: DatabricksAccess) -> Workspace:
+    """The workspace behind an access.
+
+    Raises:
+        FatalError: `CONNECTION_UNUSABLE`.
+    """
+    strategy = None if access.headers is None else _Headers(access)
+    try:
+        config = Config(
+            product="airflow-gddl",
+            product_version=__version__,
+            retry_timeout_seconds=_PATIENCE_SECONDS,
+            http_timeout_seconds=30,
+            credentials_strategy=strategy,
+            host=access.host or None,
+        )
+        return Workspace(WorkspaceClient(config=config).jobs)
+    except ValueError as error:
+        remedy = "set databricks_conn_id to an Airflow connection, or DATABRICKS_HOST and DATABRICKS_TOKEN"
+        what = f"no way to log in to Databricks: {_first_line(error)}"
+        raise FatalError("CONNECTION_UNUSABLE", what, remedy=remedy) from error
+
+
+class _Headers(CredentialsStrategy):
+    """Authenticates as whoever keeps the credentials says."""
+
+    def __init__(self, access: DatabricksAccess) -> None:
+        self._access = access
+
+    def auth_type(self) -> str:
+        return "airflow-connection"
+
+    def __call__(self, _config: Config) -> Callable[[], dict[str, str]]:
+        headers = self._access.headers
+        return lambda: dict(headers()) if headers is not None else {}
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except (DatabricksError, *_UNREACHED) as error:
+        raise _told(error) from error
+
+
+def _told(error: Exception) -> GddlError:
+    what = f"Databricks: {type(error).__name__}: {_first_line(error)}"
+    if isinstance(error, (*_PASSING, requests.RequestException)):
+        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="it is tried again")
+    if isinstance(error, (Unauthenticated, PermissionDenied)):
+        remedy = "check the connection's token, and the right to see and run the job (CAN_MANAGE_RUN)"
+        return FatalError("PLATFORM_REFUSED", what, remedy=remedy)
+    return FatalError("PLATFORM_REFUSED", what, remedy="see its words; `gddl deploy databricks` renews the jobs")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:500]

@@ -1,0 +1,97 @@
+"""A job's order as EMR Serverless wants it; pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.runtime.runners.platform import RunRequest
+
+CORES = (1, 2, 4, 8, 16)
+PYTHON = "./environment/bin/python"
+"""Of the archive, where a job's driver and executors unpack it."""
+_DELTA = ",".join(f"/usr/share/aws/delta/lib/{name}.jar" for name in ("delta-spark", "delta-storage"))
+"""Of the release itself, from emr-7 on under these names; on no class path unless asked for."""
+
+
+def request_of(order: RunRequest, settings: EmrSettings) -> dict[str, Any]:
+    """Arguments of `start_job_run`.
+
+    Raises:
+        MetadataError: `RUNNER_SETTINGS_INVALID`.
+    """
+    conf = spark_conf(order.tier, settings.tier(order.size), settings)
+    request: dict[str, Any] = {
+        "applicationId": application_of(order.size, settings),
+        "clientToken": order.token,
+        "executionRoleArn": settings.execution_role,
+        "name": f"gddl-{order.size}-{order.run_id}"[:256],
+        "executionTimeoutMinutes": max(5, durations.seconds(settings.timeout) // 60),
+        "jobDriver": {
+            "sparkSubmit": {
+                "entryPoint": settings.entry_point,
+                "entryPointArguments": ["--spec", order.spec, "--answers"],
+                "sparkSubmitParameters": " ".join(f"--conf {_word(f'{k}={v}')}" for k, v in conf.items()),
+            }
+        },
+        "tags": {"gddl-tier": order.size, **settings.tags},
+    }
+    if settings.log_uri:
+        monitoring = {"s3MonitoringConfiguration": {"logUri": settings.log_uri}}
+        request["configurationOverrides"] = {"monitoringConfiguration": monitoring}
+    return request
+
+
+def _word(text: str) -> str:
+    """Quoted only where it must be: the service's own pages show `#` and `*` bare."""
+    return shlex.quote(text) if any(c.isspace() or c in "\"'" for c in text) else text
+
+
+def application_of(size: str, settings: EmrSettings) -> str:
+    """
+    Raises:
+        MetadataError: `RUNNER_SETTINGS_INVALID`: neither the tier nor the runner names one.
+    """
+    found = settings.tier(size).application_id or settings.application_id
+    if found is None:
+        raise _wrong(f"tier {size} has no application", f"runners.emr_serverless.tiers.{size}.application_id")
+    return found
+
+
+def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[str, str]:
+    """Settings of Spark: the tier's cores and memory, the environment, then the tier's own settings."""
+    if tier.cores not in CORES:
+        raise _wrong(f"machines have {', '.join(map(str, CORES))} cores, not {tier.cores}", "tiers")
+    conf = {
+        "spark.driver.cores": str(tier.cores),
+        "spark.driver.memory": tier.memory,
+        "spark.executor.cores": str(tier.cores),
+        "spark.executor.memory": tier.memory,
+        "spark.executor.instances": str(tier.workers),
+        "spark.dynamicAllocation.maxExecutors": str(max(tier.workers, own.max_executors or 0)),
+        "spark.emr-serverless.driver.disk": own.disk,
+        "spark.emr-serverless.executor.disk": own.disk,
+        "spark.jars": _DELTA,
+    }
+    if settings.archive:
+        conf |= {
+            "spark.archives": f"{settings.archive}#environment",
+            "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": PYTHON,
+            "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": PYTHON,
+            "spark.executorEnv.PYSPARK_PYTHON": PYTHON,
+        }
+    if settings.region:
+        conf |= {
+            "spark.emr-serverless.driverEnv.AWS_REGION": settings.region,
+            "spark.executorEnv.AWS_REGION": settings.region,
+        }
+    return {**conf, **own.spark_conf}
+
+
+def _wrong(what: str, where: str) -> MetadataError:
+    return MetadataError("RUNNER_SETTINGS_INVALID", what, where=f"gddl.yaml, {where}", remedy="see docs/metadata.md")

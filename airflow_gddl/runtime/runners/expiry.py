@@ -1,0 +1,100 @@
+"""Old submissions removed: they matter while their task can be tried again, and would grow with every run."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from airflow_gddl.contract.codec import from_json
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import answers_folder, join, order_path
+from airflow_gddl.runtime.runners.attempts import Submission, submissions_folder
+from airflow_gddl.runtime.stores import Store
+from airflow_gddl.runtime.stores.port import ListedFile
+
+DAY = 86400.0
+KEPT_SECONDS = 30 * DAY
+"""Longer than any run may take, and than anybody tries a task again."""
+MOST = 200
+"""Tasks that one call forgets at most; the next one goes on."""
+_MARK = "forgotten.json"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetting:
+    """Of one pipeline.
+
+    Attributes:
+        now: seconds since the epoch.
+    """
+
+    store: Store
+    lake: str
+    pipeline: str
+    now: float
+
+    def once_a_day(self) -> int:
+        """Remove what is older than `KEPT_SECONDS`, unless somebody did so today; how many tasks that were.
+
+        Nothing depends on it: a store that fails is told of in the log, and tried again tomorrow.
+        """
+        try:
+            if self.now - self._last() < DAY:
+                return 0
+            # First, so that of the tasks that end together one lists.
+            self.store.write(self._mark, str(int(self.now)).encode())
+            old = self._old()
+            for digest, found in old:
+                self._forget([join(self._folder, digest, item) for item in found])
+            return len(old)
+        except GddlError as error:
+            _LOG.warning("old submissions of %s could not be removed: %s", self.pipeline, error)
+            return 0
+
+    @property
+    def _folder(self) -> str:
+        return submissions_folder(self.lake, self.pipeline)
+
+    @property
+    def _mark(self) -> str:
+        return join(self._folder, _MARK)
+
+    def _last(self) -> float:
+        try:
+            return float(self.store.read(self._mark))
+        except (FileNotFoundError, ValueError):
+            return 0.0
+
+    def _old(self) -> list[tuple[str, list[str]]]:
+        """Tasks of whom no object is younger, each with its objects' names."""
+        tasks: dict[str, list[ListedFile]] = {}
+        for found in self.store.list(self._folder):
+            digest, slash, name = found.name.partition("/")
+            if slash:
+                tasks.setdefault(digest, []).append(ListedFile(name, found.size, found.tag, found.modified))
+        before = self.now - KEPT_SECONDS
+        ages = {digest: max(item.modified for item in found) for digest, found in tasks.items()}
+        old = sorted((digest for digest, age in ages.items() if age < before), key=lambda digest: ages[digest])
+        return [(digest, sorted(item.name for item in tasks[digest])) for digest in old[:MOST]]
+
+    def _forget(self, records: list[str]) -> None:
+        """A task's jobs, then its records, the orders last: who is lost between leaves what tells of the rest."""
+        orders = [path for path in records if path.endswith("-order.json")]
+        for order in orders:
+            self._forget_job(order)
+        self.store.delete([path for path in records if path not in orders])
+        self.store.delete(orders)
+
+    def _forget_job(self, order: str) -> None:
+        try:
+            run_id = from_json(Submission, self.store.read(order).decode(errors="replace")).run_id
+        except FileNotFoundError:
+            return
+        except GddlError as error:
+            if error.code != "SPEC_INVALID":
+                raise
+            return
+        folder = answers_folder(self.lake, run_id)
+        self.store.delete([join(folder, found.name) for found in self.store.list(folder)])
+        self.store.delete([order_path(self.lake, run_id)])

@@ -1,0 +1,172 @@
+"""A job as a child process of this one: its order in a file, its results read from its standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_gddl.contract.codec import decode, from_json, to_json
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
+from airflow_gddl.runtime.runners.child import Child, Line, nothing
+from airflow_gddl.runtime.runners.joblog import JobLog, keep, log_folder
+from airflow_gddl.runtime.stores.reaching import check_roots
+
+GRACE_SECONDS = 30.0
+_PROGRESS = "GDDL-PROGRESS "
+_APPLICATION = "GDDL-APPLICATION "
+_REFUSED = 2
+"""Exit status of a job that took its order for no order at all, and said why in its last line."""
+_CODED = re.compile(r"^\[([A-Z][A-Z_]+)\] ")
+_LACKING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobProcess:
+    """Starts `command --spec FILE --progress --parent PID` and reads its results from its standard output.
+
+    The job ends by itself when this process is killed without a chance to end it.
+
+    Attributes:
+        command: the job's program and first arguments.
+        environ: the child's environment.
+        grace_seconds: how long a job that was told to stop may take before it is killed.
+        page: where people look at the job, `{application}` standing for Spark's id of it; null: its log.
+        tick: called in the caller's thread while the job runs, several times a second.
+    """
+
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    grace_seconds: float = GRACE_SECONDS
+    page: str | None = None
+    tick: Callable[[], None] = nothing
+
+    def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
+        """See `Runner.run`. A table the job didn't answer for fails with `JOB_DIED`, or `JOB_CANCELLED` after a signal.
+
+        Of a job that goes on, the listener is told of every turn of a table, and the outcome has the last one of each.
+
+        Raises:
+            FatalError: `JOB_NOT_STARTED`, `LAKE_NOT_WRITABLE`, or as `check_roots`.
+            RetriableError: as `check_roots`.
+        """
+        check_roots(spec.roots, self.environ)
+        with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
+            order = Path(folder, "spec.json")
+            order.write_text(to_json(spec), encoding="utf-8")
+            command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
+            with _open_log(spec) as log:
+                reader = _Reader(listener, log, goes_on=spec.options.continuous is not None)
+                child = Child(command, self.environ, self.grace_seconds, self.tick)
+                _attend(child, spec, reader)
+        status = child.exit_status if child.exit_status is not None else 1
+        return JobOutcome(
+            results=tuple(reader.results.values()),
+            exit_status=status,
+            cancelled_by=child.cancelled_by,
+            log=self._place(reader, keep(reader.log.path, spec.roots, self.environ)),
+        )
+
+    def _place(self, reader: _Reader, log: str) -> str:
+        if self.page is not None and reader.application is not None:
+            return self.page.replace("{application}", reader.application)
+        return log
+
+
+@dataclass
+class _Reader:
+    """Sorts the child's lines into results, progress and log."""
+
+    listener: Listener
+    log: JobLog
+    goes_on: bool = False
+    results: dict[str, JobResult] = field(default_factory=dict)
+    application: str | None = None
+
+    def take(self, line: Line) -> None:
+        if line.stream == "stderr" and line.text.startswith(_PROGRESS):
+            event = _parse_progress(line.text)
+            if event is not None:
+                self.listener.on_progress(event)
+                return
+        if line.stream == "stderr" and line.text.startswith(_APPLICATION):
+            self.application = line.text.removeprefix(_APPLICATION).strip()
+        if line.stream == "stdout" and line.text.startswith("{"):
+            try:
+                self.add(from_json(JobResult, line.text))
+            except GddlError as error:
+                self.log.write(f"not a result: {error}")
+            else:
+                return
+        self.log.write(line.text)
+
+    def add(self, result: JobResult) -> None:
+        self.results[result.table] = result
+        self.listener.on_result(result)
+
+
+def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
+    try:
+        for line in child.lines():
+            reader.take(line)
+    except OSError as error:
+        raise FatalError("JOB_NOT_STARTED", f"the job's process did not start: {error}") from error
+    status = child.exit_status if child.exit_status is not None else 1
+    if reader.goes_on and status == 0:
+        return  # told to stop before it came to them: nothing is known of them, nothing is wrong
+    for table in spec.tables:
+        if table.table not in reader.results:
+            reader.add(_unanswered(table.table, spec.run_id, _why(child, status, reader.log)))
+
+
+def _unanswered(table: str, run_id: str, why: ErrorInfo) -> JobResult:
+    return JobResult(table=table, status="failed", run_id=run_id, error=why)
+
+
+def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
+    if child.cancelled_by is not None:
+        what = f"the run was stopped by {child.cancelled_by.name}; the next run goes on where it stopped"
+        return ErrorInfo(code="JOB_CANCELLED", message=what)
+    last = log.tail.rpartition("\n")[2]
+    if status == _REFUSED and (coded := _CODED.match(last)):
+        return ErrorInfo(code=coded[1], message=last)
+    if lacking := _LACKING.fullmatch(last):
+        what = f"the job's Python lacks the package {lacking[1]}: install 'airflow-gddl[spark]' where jobs run"
+        return ErrorInfo(code="JOB_PACKAGE_MISSING", message=what)
+    ended = f"exit status {status}"
+    if status > 128:
+        ended = (
+            f"killed by {_signal_name(status - 128)} (out of memory?)" if status == 137 else _signal_name(status - 128)
+        )
+    said = f"; its last words:\n{log.tail}" if log.tail else "; it wrote no log"
+    return ErrorInfo(code="JOB_DIED", message=f"the job ended with {ended} before this table was done{said}")
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _parse_progress(text: str) -> ProgressEvent | None:
+    """Null when the line only looks like an event; it then belongs to the log."""
+    try:
+        return decode(ProgressEvent, json.loads(text.removeprefix(_PROGRESS)))
+    except (ValueError, GddlError):
+        return None
+
+
+def _open_log(spec: JobSpec) -> JobLog:
+    try:
+        return JobLog(log_folder(spec.roots), spec.run_id)
+    except OSError as error:
+        remedy = "check `lake` in gddl.yaml and the folder's permissions"
+        raise FatalError(
+            "LAKE_NOT_WRITABLE", f"no log can be written: {error}", where=spec.roots.lake, remedy=remedy
+        ) from error

@@ -1,0 +1,121 @@
+"""Runners by the name that `gddl.yaml` gives. A platform's libraries are imported only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runtime.runners.base import Runner
+from airflow_gddl.runtime.runners.child import nothing
+from airflow_gddl.runtime.runners.connections import Connections, FromEnvironment
+from airflow_gddl.runtime.runners.local import LocalRunner
+from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.platform import Platform
+from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
+from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitSettings
+from airflow_gddl.runtime.stores import open_store
+
+_PLATFORMS = {
+    "databricks": ("airflow_gddl.runtime.runners.databricks.platform", "databricks-sdk"),
+    "emr_serverless": ("airflow_gddl.runtime.runners.emr_serverless.platform", "boto3"),
+}
+RUNNERS = ("local", "spark_submit", *_PLATFORMS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionContext:
+    """For whom a job runs elsewhere.
+
+    Attributes:
+        patient, since: see `RemoteRunner`.
+    """
+
+    task: TaskKey
+    roots: Roots
+    patient: bool = True
+    since: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerSettings:
+    """What runners are made of.
+
+    Attributes:
+        command: program and first arguments of the embedded job.
+        environ: environment of the caller.
+        own: what `gddl.yaml` says under `runners` for this one.
+        errand: null where jobs run on this machine only.
+        tick: called now and then while a job of this machine runs, in the caller's thread.
+    """
+
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+    own: Mapping[str, Any] = field(default_factory=dict)
+    errand: SubmissionContext | None = None
+    connections: Connections = field(default_factory=FromEnvironment)
+    pace: PollInterval = field(default_factory=PollInterval)
+    tick: Callable[[], None] = nothing
+
+
+def make_runner(name: str, settings: RunnerSettings) -> Runner:
+    """
+    Raises:
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_NEEDS_S3`; what `make_platform` raises comes with the first job.
+    """
+    if name == "local":
+        return LocalRunner(command=settings.command, environ=settings.environ, tick=settings.tick)
+    if name == "spark_submit":
+        own = decode(SparkSubmitSettings, dict(settings.own))
+        return SparkSubmitRunner(settings=own, command=settings.command, environ=settings.environ, tick=settings.tick)
+    errand = settings.errand
+    if name not in _PLATFORMS:
+        raise _unknown(name)
+    if errand is None:
+        raise LookupError(f"runner {name} needs to know for whom it runs")
+    _check_roots(name, settings.own, errand.roots)
+    store = open_store(errand.roots.lake, settings.environ)
+    return RemoteRunner(
+        open=lambda: make_platform(name, settings.own, settings.environ, settings.connections),
+        store=store,
+        attempts=Attempts(store, errand.roots.lake, errand.task),
+        patient=errand.patient,
+        since=errand.since,
+        pace=settings.pace,
+    )
+
+
+def _check_roots(name: str, own: Mapping[str, Any], roots: Roots) -> None:
+    for field_name, root in (("landing", roots.landing), ("lake", roots.lake)):
+        if not root.startswith("s3://") and not own.get("local_roots"):
+            what = f"runner {name} needs {field_name} in an object store, not {root!r}"
+            raise MetadataError("RUNNER_NEEDS_S3", what, where="gddl.yaml", remedy=f"set {field_name} to s3://bucket/…")
+
+
+def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str], connections: Connections) -> Platform:
+    """
+    Raises:
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`.
+        FatalError: `RUNNER_PACKAGE_MISSING`.
+    """
+    if name not in _PLATFORMS:
+        raise _unknown(name)
+    module, package = _PLATFORMS[name]
+    try:
+        make: Callable[..., Platform] = importlib.import_module(module).make
+    except ModuleNotFoundError as error:
+        remedy = f"pip install 'airflow-gddl[{name}]'"
+        what = f"runner {name} needs {package}: {error}"
+        raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=remedy) from error
+    return make(own, environ, connections)
+
+
+def _unknown(name: str) -> MetadataError:
+    remedy = f"set `runner` to one of {', '.join(RUNNERS)}"
+    return MetadataError("RUNNER_UNKNOWN", f"unknown runner {name!r}", where="gddl.yaml", remedy=remedy)

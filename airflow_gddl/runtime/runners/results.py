@@ -1,0 +1,44 @@
+"""The results that a job elsewhere has put down, one object a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import answers_folder, join
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.runtime.stores import Store
+
+
+class ResultReader:
+    """Of one job; each is given once, unless it was replaced meanwhile.
+
+    Raises (every method):
+        RetriableError: `LANDING_UNREACHABLE`.
+    """
+
+    def __init__(self, store: Store, lake: str, run_id: str) -> None:
+        self._store, self._folder = store, answers_folder(lake, run_id)
+        self._seen: set[tuple[str, str]] = set()
+
+    def new(self) -> Iterator[JobResult]:
+        """Those that were put down since the last look; what is no JobResult is passed over."""
+        for found in sorted(self._store.list(self._folder), key=lambda found: found.name):
+            if (found.name, found.tag) in self._seen or not found.name.endswith(".json"):
+                continue
+            self._seen.add((found.name, found.tag))
+            result = self._parse(found.name)
+            if result is not None:
+                yield result
+
+    def _parse(self, name: str) -> JobResult | None:
+        try:
+            return decode(JobResult, json.loads(self._store.read(join(self._folder, name))))
+        except FileNotFoundError:
+            return None
+        except (ValueError, GddlError) as error:
+            if isinstance(error, GddlError) and error.code != "SPEC_INVALID":
+                raise
+            return None

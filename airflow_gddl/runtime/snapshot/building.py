@@ -1,0 +1,85 @@
+"""A catalog compiled into a snapshot's documents."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata import Catalog, Problem
+from airflow_gddl.metadata.topology import Pipeline, pipelines
+from airflow_gddl.metadata.topology.rows import table_rows
+from airflow_gddl.runtime.snapshot.documents import Compiled, Dependency, Directory, PipelineDocument
+
+# A file with one of these brings no rows at all: perhaps it is being written just now.
+_UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
+_SHOWN = 5
+
+
+def compile_catalog(catalog: Catalog, before: Iterable[TableSpec]) -> Compiled:
+    """Documents of every pipeline.
+
+    Args:
+        before: the rows of the last good snapshot; asked only when a file can't be read as a whole, which then must not
+            take its tables along.
+    """
+    carried = tuple(_carried(catalog, before))
+    specs = sorted((*catalog.tables, *carried), key=lambda spec: spec.table)
+    made = pipelines(specs, catalog.tiers)
+    by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
+    by_name = {spec.table: spec for spec in specs}
+    return Compiled(
+        documents=tuple(_document(pipeline, catalog, by_name, by_table) for pipeline in made),
+        directory=Directory(roots=catalog.roots, rows=table_rows(specs, made), aws_conn_id=catalog.aws_conn_id),
+        problems=tuple(_lines(catalog.problems)),
+        carried=tuple(spec.table for spec in carried),
+    )
+
+
+def _lines(problems: Iterable[Problem]) -> Iterator[str]:
+    """A line a problem; of many that are alike in one row, or in one file outside rows, the first few in full."""
+    alike: defaultdict[tuple[str, str | None, str], list[Problem]] = defaultdict(list)
+    for problem in problems:
+        alike[problem.file, problem.table, problem.code].append(problem)
+    for (file, table, code), found in alike.items():
+        yield from (str(problem) for problem in found[:_SHOWN])
+        if len(found) > _SHOWN:
+            lines = dict.fromkeys(str(problem.line) for problem in found[_SHOWN:] if problem.line is not None)
+            where = f" in lines {', '.join(lines)}" if lines else ""
+            yield f"{file}: [{code}] {table or ''} and {len(found) - _SHOWN} more of these{where}."
+
+
+def _carried(catalog: Catalog, before: Iterable[TableSpec]) -> Iterator[TableSpec]:
+    if not any(problem.code in _UNREAD and problem.table is None for problem in catalog.problems):
+        return
+    known = {spec.table.lower() for spec in catalog.tables}
+    for spec in before:
+        if spec.table.lower() not in known and spec.size in catalog.tiers:
+            yield spec
+
+
+def _document(
+    pipeline: Pipeline, catalog: Catalog, by_name: Mapping[str, TableSpec], by_table: Mapping[str, str]
+) -> PipelineDocument:
+    specs = tuple(by_name[table] for table in pipeline.tables)
+    return PipelineDocument(
+        pipeline=pipeline,
+        roots=catalog.roots,
+        runner=catalog.runner,
+        aws_conn_id=catalog.aws_conn_id,
+        runner_settings=catalog.runners.get(catalog.runner, {}),
+        specs=specs,
+        tiers={spec.size: catalog.tiers[spec.size] for spec in specs},
+        dependencies=tuple(_dependencies(pipeline, specs, by_name, by_table)),
+    )
+
+
+def _dependencies(
+    pipeline: Pipeline, specs: Iterable[TableSpec], by_name: Mapping[str, TableSpec], by_table: Mapping[str, str]
+) -> Iterator[Dependency]:
+    own = set(pipeline.tables)
+    for table in sorted({name for spec in specs for name in spec.depends_on} - own):
+        if table in by_table:
+            yield Dependency(table=table, dag_id=by_table[table], spec=by_name[table])
+        else:
+            yield Dependency(table=table, why_not="disabled" if table in by_name else "refused")

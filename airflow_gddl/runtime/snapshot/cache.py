@@ -1,0 +1,185 @@
+"""Generations of compiled metadata in a local folder; the newest one is named by a file that is replaced at once."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.metadata.topology.rows import TableRow
+from airflow_gddl.runtime.snapshot.documents import (
+    Compiled,
+    Directory,
+    PipelineDocument,
+    State,
+    index_entry,
+    pipeline_of,
+)
+
+_STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
+_TABLES = "tables.json"
+_KEPT = 3
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The cache of one metadata folder."""
+
+    folder: Path
+
+    def read_state(self) -> tuple[State | None, Path | None]:
+        """The state, and the generation that serves; None for what is not there or is damaged."""
+        try:
+            data = json.loads((self.folder / _STATE).read_bytes())
+            name = data.pop("generation")
+            state = decode(State, data)
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, GddlError):
+            return None, None
+        generation = self.folder / name if name else None
+        if generation is not None and not (generation / _INDEX).is_file():
+            return None, None
+        return state, generation
+
+    def write_state(self, state: State, generation: Path | None) -> None:
+        data = {**plain(state), "generation": generation.name if generation else ""}
+        _replace(self.folder / _STATE, data)
+
+    def add(self, compiled: Compiled) -> Path:
+        """Write a generation, complete once this returns; nobody reads it before the state names it."""
+        generation = Path(tempfile.mkdtemp(prefix="gen-", dir=self.folder))
+        (generation / "pipelines").mkdir()
+        for document in compiled.documents:
+            _write(_place(generation, document.pipeline.dag_id), plain(document))
+        _write(generation / _PROBLEMS, {"problems": compiled.problems})
+        rows = [list(plain(row).values()) for row in compiled.directory.rows]
+        _write(
+            generation / _TABLES,
+            {
+                "roots": plain(compiled.directory.roots),
+                "rows": rows,
+                "aws_conn_id": compiled.directory.aws_conn_id,
+            },
+        )
+        entries = [plain(index_entry(document.pipeline)) for document in compiled.documents]
+        _write(generation / _INDEX, {"pipelines": entries})
+        return generation
+
+    def clean(self, serving: Path) -> None:
+        """Remove old generations; the last few stay for those who are reading them."""
+        found = sorted(self.folder.glob("gen-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in found[_KEPT:]:
+            if old != serving:
+                shutil.rmtree(old, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def building(self, *, wait: bool) -> Iterator[bool]:
+        """Hold the right to build; False when another process builds and `wait` is false."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / _LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+
+def read_index(generation: Path) -> list[dict[str, Any]]:
+    """
+    Raises:
+        OSError, ValueError, KeyError, TypeError: it is gone or damaged.
+    """
+    entries: list[dict[str, Any]] = json.loads((generation / _INDEX).read_bytes())["pipelines"]
+    return entries
+
+
+def read_document(generation: Path, dag_id: str) -> PipelineDocument | None:
+    """None when no pipeline has this DAG id.
+
+    Raises:
+        GddlError, ValueError: it is damaged.
+    """
+    data = _document(generation, dag_id)
+    return None if data is None else decode(PipelineDocument, data)
+
+
+def read_entry(generation: Path, dag_id: str) -> Pipeline | None:
+    """A pipeline as the index has it; None when no pipeline has this DAG id.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is damaged.
+    """
+    data = _document(generation, dag_id)
+    return None if data is None else index_entry(pipeline_of(data["pipeline"]))
+
+
+def read_directory(generation: Path) -> Directory:
+    """
+    Raises:
+        OSError, GddlError, ValueError, KeyError, TypeError: it is gone or damaged.
+    """
+    data = json.loads((generation / _TABLES).read_bytes())
+    rows = tuple(TableRow(*row) for row in data["rows"])
+    return Directory(roots=decode(Roots, data["roots"]), rows=rows, aws_conn_id=data["aws_conn_id"])
+
+
+def read_problems(generation: Path) -> tuple[str, ...]:
+    return tuple(json.loads((generation / _PROBLEMS).read_bytes())["problems"])
+
+
+def read_unbuilt(generation: Path) -> tuple[str, ...]:
+    """What `write_unbuilt` noted; empty when nothing was."""
+    try:
+        return tuple(json.loads((generation / _UNBUILT).read_bytes())["unbuilt"])
+    except FileNotFoundError:
+        return ()
+
+
+def write_unbuilt(generation: Path, lines: tuple[str, ...]) -> None:
+    """Note pipelines that can't be made DAGs; nothing is written when that is known already."""
+    if lines != read_unbuilt(generation):
+        _replace(generation / _UNBUILT, {"unbuilt": lines})
+
+
+def read_specs(generation: Path) -> Iterator[TableSpec]:
+    """Every row of a generation; what is damaged is left out."""
+    for path in sorted((generation / "pipelines").glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, GddlError):
+            yield from decode(PipelineDocument, json.loads(path.read_bytes())).specs
+
+
+def _document(generation: Path, dag_id: str) -> Any:
+    """Its JSON; None when there is no such pipeline, as opposed to a lost file."""
+    try:
+        return json.loads(_place(generation, dag_id).read_bytes())
+    except FileNotFoundError:
+        if any(entry["dag_id"] == dag_id for entry in read_index(generation)):
+            raise
+        return None
+
+
+def _place(generation: Path, dag_id: str) -> Path:
+    # DAG ids of ours hold nothing that means something in a path; others have no document.
+    return generation / "pipelines" / f"{dag_id.replace('/', '-')}.json"
+
+
+def _write(path: Path, data: object) -> None:
+    path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+
+
+def _replace(path: Path, data: Mapping[str, Any]) -> None:
+    handle, name = tempfile.mkstemp(prefix=".state-", dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    Path(name).replace(path)

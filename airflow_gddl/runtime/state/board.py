@@ -1,0 +1,127 @@
+"""Every table beside its state: what lists, filters, sorts and counts work on, for the page and the command alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from airflow_gddl.metadata.topology.rows import TableRow
+from airflow_gddl.runtime.state.facts import RunFact, TableRecord
+from airflow_gddl.runtime.state.judging import STATES, TablePoll, TableStatus, judge
+from airflow_gddl.runtime.state.reading import LakeState
+
+Order = Literal["urgency", "lag", "table", "last_run", "quarantined", "waiting"]
+Facet = Literal["source", "tier", "priority", "owner"]
+FACETS: tuple[Facet, ...] = ("source", "tier", "priority", "owner")
+_PRIORITIES = {"critical": 0, "high": 1, "normal": 2, "low": 3}
+_URGENCY = {state: rank for rank, state in enumerate(STATES)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardRow:
+    """A table, what is known of it, and what that means now."""
+
+    row: TableRow
+    record: TableRecord | None
+    look: TablePoll | None
+    state: TableStatus
+
+    @cached_property
+    def newest(self) -> RunFact | None:
+        return None if self.record is None else self.record.newest
+
+
+def standings(rows: Iterable[TableRow], known: LakeState, now: float) -> list[BoardRow]:
+    """One for each row, in their order."""
+    made = []
+    for row in rows:
+        record, look = known.records.get(row.table), known.looks.get(row.table)
+        made.append(BoardRow(row=row, record=record, look=look, state=judge(row, record, look, now)))
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableQuery:
+    """What to show. Empty: all.
+
+    Attributes:
+        search: parts of the table's name, in any case; all of them must be in it.
+        states: any of these; `late` and `failed` also find tables that are that among other things.
+    """
+
+    search: str = ""
+    states: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    priorities: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    order: Order = "urgency"
+    descending: bool = False
+
+
+def chosen(found: Iterable[BoardRow], wish: TableQuery) -> list[BoardRow]:
+    """Those that the wish is for, in its order; equal ones by name."""
+    words = wish.search.casefold().split()
+    picked = [one for one in found if _fits(one, wish, words)]
+    picked.sort(key=lambda one: one.row.table, reverse=wish.descending and wish.order == "table")
+    if wish.order != "table":
+        picked.sort(key=_KEYS[wish.order], reverse=wish.descending)
+    return picked
+
+
+def counts(found: Iterable[BoardRow]) -> dict[str, int]:
+    """State to the number of tables in it, every state."""
+    met = Counter(one.state.state for one in found)
+    return {state: met[state] for state in STATES}
+
+
+def facets(found: Iterable[BoardRow]) -> dict[Facet, list[str]]:
+    """The values to filter by, sorted."""
+    rows = [one.row for one in found]
+    return {name: sorted({value for row in rows if (value := getattr(row, name))}) for name in FACETS}
+
+
+def _fits(one: BoardRow, wish: TableQuery, words: Sequence[str]) -> bool:
+    row, name = one.row, one.row.table.casefold()
+    return (
+        all(word in name for word in words)
+        and _among(row.source, wish.sources)
+        and _among(row.tier, wish.tiers)
+        and _among(row.priority, wish.priorities)
+        and _among(row.owner or "", wish.owners)
+        and (not wish.states or bool(_all_states(one.state).intersection(wish.states)))
+    )
+
+
+def _among(value: str, wanted: Collection[str]) -> bool:
+    return not wanted or value in wanted
+
+
+def _all_states(state: TableStatus) -> set[str]:
+    holding = {name for name, holds in (("late", state.late), ("failed", state.failed)) if holds}
+    return {state.state, *holding}
+
+
+def _urgency(one: BoardRow) -> tuple[int, int, float]:
+    return _URGENCY[one.state.state], _PRIORITIES.get(one.row.priority, 9), -(one.state.behind or 0.0)
+
+
+def _started(one: BoardRow) -> float:
+    return (one.record.started if one.record is not None else None) or 0.0
+
+
+def _quarantined(one: BoardRow) -> float:
+    return one.record.quarantined if one.record is not None else 0
+
+
+_KEYS: dict[str, Callable[[BoardRow], tuple[float, ...]]] = {
+    "urgency": _urgency,
+    # Longest first; what has no lag comes last.
+    "lag": lambda one: (0.0 if one.state.lag is None else -one.state.lag - 1e18,),
+    "last_run": lambda one: (-_started(one),),
+    "quarantined": lambda one: (-_quarantined(one),),
+    "waiting": lambda one: (-float(one.state.waiting),),
+}

@@ -1,0 +1,67 @@
+"""What a sensor saw, as it is kept: one small object a pipeline, whatever the number of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.state.documents import LookDocument, decode_look, encode_look, place
+from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.stores import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollRecord:
+    """One look at all tables of a pipeline.
+
+    Attributes:
+        looked: seconds since the epoch, before the listing.
+        files: table to the number of its data files.
+        waiting: tables with something that is not loaded.
+        held_by: those of them that wait, to the tables they wait for.
+        taken: table to the look of its last load, seconds since the epoch.
+    """
+
+    looked: float
+    files: Mapping[str, int]
+    waiting: frozenset[str] = frozenset()
+    held_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    taken: Mapping[str, float] = field(default_factory=dict)
+
+
+def after(before: LookDocument | None, seen: PollRecord) -> LookDocument:
+    """Pure. How many files wait, and since when, follows from the looks before this one."""
+    known = before.tables if before is not None else {}
+    return LookDocument(looked=seen.looked, tables={name: _look(name, known.get(name), seen) for name in seen.files})
+
+
+def _look(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
+    files, taken = seen.files[name], seen.taken.get(name)
+    if name not in seen.waiting:
+        return TablePoll(looked=seen.looked, files=files, clear=seen.looked)
+    # What waited at the look before has been loaded since: then this is other work.
+    same = before is not None and before.since is not None and (taken is None or taken < before.since)
+    loaded = 0 if before is None or taken is None else before.files - (before.waiting if same else 0)
+    return TablePoll(
+        looked=seen.looked,
+        files=files,
+        waiting=max(1, files - loaded),
+        since=before.since if same and before is not None else seen.looked,
+        clear=None if before is None else before.clear,
+        held_by=tuple(seen.held_by.get(name, ())),
+    )
+
+
+def keep(store: Store, roots: Roots, pipeline: str, seen: PollRecord) -> None:
+    """Write the look.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+    """
+    path = place(roots.lake, pipeline, "look")
+    try:
+        before: LookDocument | None = decode_look(store.read(path))
+    except (FileNotFoundError, ValueError):
+        before = None
+    store.write(path, encode_look(after(before, seen)))

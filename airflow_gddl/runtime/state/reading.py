@@ -1,0 +1,156 @@
+"""The state of every table at once: a listing, and a read of each object that changed since the last time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, decode_look, decode_runs, folder, place
+from airflow_gddl.runtime.state.facts import TableRecord, merged
+from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.stores import ListedFile, open_store
+
+_AT_ONCE = 16
+_RUNS, _LOOK = ".runs.json", ".look.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What could not be read; what is shown instead is as of `since`, seconds since the epoch; null: never read."""
+
+    what: str
+    since: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeState:
+    """What is known of the tables of a lake.
+
+    Attributes:
+        told_by: pipeline to what it told of its tables.
+        empty: nobody has written any state yet, or it was lost.
+        read: when it was read, seconds since the epoch.
+    """
+
+    records: Mapping[str, TableRecord] = field(default_factory=dict)
+    looks: Mapping[str, TablePoll] = field(default_factory=dict)
+    told_by: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
+    empty: bool = False
+    read: float = 0.0
+
+
+@dataclass
+class StateReader:
+    """Reads a lake's state, again and again; safe for several threads.
+
+    A lake that can't be read gives what was read last, with a trouble that says since when.
+
+    Attributes:
+        clock: seconds since the epoch.
+        patience: seconds in which the lake is not asked again.
+    """
+
+    lake: str
+    clock: Callable[[], float]
+    patience: float = 0.0
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    _kept: dict[str, tuple[str, RunsDocument | LookDocument]] = field(default_factory=dict)
+    _last: LakeState | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self) -> LakeState:
+        with self._lock:
+            now = self.clock()
+            if self._last is not None and 0 <= now - self._last.read < self.patience:
+                return self._last
+            try:
+                self._last = self._fresh(now)
+            except RetriableError as error:
+                before = self._last or LakeState()
+                since = before.troubles[0].since if before.troubles else (before.read or None)
+                trouble = Trouble(what=f"the lake can't be read: {error}", since=since)
+                # Not `read`: the next call asks again.
+                return replace(before, troubles=(trouble,))
+            return self._last
+
+    def _fresh(self, now: float) -> LakeState:
+        store, root = open_store(self.lake, self.environ), folder(self.lake)
+        found = [item for item in store.list(root) if item.name.endswith((_RUNS, _LOOK)) and "/" not in item.name]
+        changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.tag]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            contents = list(pool.map(lambda item: self._content(join(root, item.name)), changed))
+        troubles = [
+            trouble for item, data in zip(changed, contents, strict=True) if (trouble := self._take(item, data))
+        ]
+        here = {item.name for item in found}
+        self._kept = {name: kept for name, kept in self._kept.items() if name in here}
+        made = combined({name: document for name, (_, document) in self._kept.items()})
+        return replace(made, troubles=tuple(troubles), empty=not any(n.endswith(_RUNS) for n in here), read=now)
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            return open_store(self.lake, self.environ).read(path)
+        except FileNotFoundError:
+            return None
+
+    def _take(self, item: ListedFile, data: bytes | None) -> Trouble | None:
+        if data is None:
+            return None
+        try:
+            document = decode_runs(data) if item.name.endswith(_RUNS) else decode_look(data)
+        except ValueError as error:
+            kept = self._kept.get(item.name)
+            since = None if kept is None else _moment(kept[1])
+            what = f"{item.name} is damaged ({error}); the pipeline's next load makes it again from the runs"
+            return Trouble(what=what, since=since)
+        self._kept[item.name] = (item.tag, document)
+        return None
+
+
+def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = os.environ) -> LakeState:
+    """The state of few pipelines, at the cost of their objects alone.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+        ValueError: one is damaged.
+    """
+    store = open_store(lake, environ)
+    documents: dict[str, RunsDocument | LookDocument] = {}
+    for name in names:
+        with suppress(FileNotFoundError):
+            documents[f"{name}{_RUNS}"] = decode_runs(store.read(place(lake, name, "runs")))
+        with suppress(FileNotFoundError):
+            documents[f"{name}{_LOOK}"] = decode_look(store.read(place(lake, name, "look")))
+    return combined(documents)
+
+
+def combined(documents: Mapping[str, RunsDocument | LookDocument]) -> LakeState:
+    """A table that moved between pipelines, or was run by hand, is in several documents.
+
+    Args:
+        documents: by the names of their objects.
+    """
+    records: dict[str, TableRecord] = {}
+    looks: dict[str, TablePoll] = {}
+    told_by: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for object_name, document in documents.items():
+        if isinstance(document, LookDocument):
+            for name, look in document.tables.items():
+                if name not in looks or look.looked > looks[name].looked:
+                    looks[name] = look
+            continue
+        told_by[object_name.removesuffix(_RUNS)] = document.told
+        for name, record in document.tables.items():
+            records[name] = merged(records[name], record) if name in records else record
+    return LakeState(records=records, looks=looks, told_by=told_by)
+
+
+def _moment(document: RunsDocument | LookDocument) -> float:
+    return document.looked if isinstance(document, LookDocument) else document.written

@@ -1,0 +1,55 @@
+"""The state made again from the records of the runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.reading import LakeState
+from airflow_gddl.runtime.state.records import records_of
+from airflow_gddl.runtime.stores import open_store
+
+
+def rebuild(
+    roots: Roots,
+    by_pipeline: Mapping[str, Sequence[str]],
+    clock: Callable[[], float],
+    *,
+    write: bool,
+    environ: Mapping[str, str] = os.environ,
+) -> LakeState:
+    """Read the records of all these tables: a listing and some reads each.
+
+    Args:
+        by_pipeline: name of the object to the tables in it.
+        write: keep what was made, too.
+
+    Raises:
+        RetriableError: `LAKE_UNREADABLE`, `LANDING_UNREACHABLE`, `STATE_CONTENDED`.
+    """
+    all_records: dict[str, TableRecord] = {}
+    for pipeline, tables in by_pipeline.items():
+        records = records_of(roots, tables, clock(), environ)
+        all_records |= records
+        if write:
+            path = place(roots.lake, pipeline, "runs")
+            update_runs(open_store(roots.lake, environ), path, _with(records, clock()), RunsDocument)
+    return LakeState(records=all_records, read=clock())
+
+
+def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocument], RunsDocument]:
+    """What is known besides the records of runs stays: that a run found nothing new leaves none."""
+
+    def change(before: RunsDocument) -> RunsDocument:
+        kept = {name: before.tables.get(name, TableRecord()).complete for name in records}
+        made = {
+            name: replace(record, complete=max(filter(None, (record.complete, kept[name])), default=None))
+            for name, record in records.items()
+        }
+        return replace(before, tables={**before.tables, **made}, written=now)
+
+    return change

@@ -1,0 +1,181 @@
+"""The records of runs, `lake/_gddl/runs/<schema>/<name>`: a JobResult each, put together when they become many.
+
+The job writes `<time>-<run id>.json` when a table is done. Old ones are put into `archive/<first>_<last>.jsonl`, a line
+each, written before they are deleted: whoever reads meanwhile, or after a crash between the two, sees a run once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from airflow_gddl.contract.codec import decode, to_json
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_of_load
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.stores import Store, open_store
+
+ARCHIVE = "archive"
+LOOSE_AT_MOST, LOOSE_LEFT = 256, 56
+KEPT_ARCHIVES = 60
+"""With 200 runs in each: a month and more of a table that is loaded every five minutes, years of a daily one."""
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """The newest records of a table.
+
+    Attributes:
+        results: newest first.
+        loose: records outside archives, all of them.
+        damaged: names of records that are no JobResult, newest first.
+    """
+
+    results: tuple[JobResult, ...] = ()
+    loose: int = 0
+    damaged: tuple[str, ...] = ()
+
+
+def runs_folder(roots: Roots, table: str) -> str:
+    schema, _, name = table.partition(".")
+    return join(roots.lake, STATE, "runs", schema, name)
+
+
+def read_records(
+    roots: Roots, table: str, limit: int, environ: Mapping[str, str] = os.environ, *, loads_only: bool = False
+) -> Records:
+    """The newest runs of a table, `limit` at most; with `loads_only`, of those that load.
+
+    Raises:
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    place = runs_folder(roots, table)
+    with _telling(table, place):
+        store = open_store(roots.lake, environ)
+        loose, archives = _names(store, place)
+        results, damaged, seen = [], [], set()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            wanted = [name for name in loose if not loads_only or tells_of_load(name)][:limit]
+            contents = pool.map(lambda name: _content(store, join(place, name)), wanted)
+            for name, data in zip(wanted, contents, strict=True):
+                result = None if data is None else parse(data)
+                if result is not None:
+                    results.append(result)
+                    seen.add(_key(result))
+                elif data is not None:
+                    damaged.append(name)
+        for name in archives:
+            if len(results) >= limit:
+                break
+            lines = (_content(store, join(place, name)) or b"").splitlines()[::-1]
+            parsed = (result for line in lines if (result := parse(line)) is not None and _key(result) not in seen)
+            older = [result for result in parsed if not loads_only or result.action in LOADS]
+            results += older
+            seen |= {_key(result) for result in older}
+        return Records(results=tuple(results[:limit]), loose=len(loose), damaged=tuple(damaged))
+
+
+def record_of(roots: Roots, table: str, now: float, environ: Mapping[str, str] = os.environ) -> TableRecord:
+    """The digest of a table, from its records alone.
+
+    Raises:
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    found = read_records(roots, table, KEPT_RUNS, environ, loads_only=True)
+    record = TableRecord()
+    for result in reversed(found.results):
+        record = record.after(result, now)
+    return replace(record, loose=found.loose)
+
+
+def records_of(
+    roots: Roots, tables: Sequence[str], now: float, environ: Mapping[str, str] = os.environ
+) -> dict[str, TableRecord]:
+    """`record_of` many, those with any run.
+
+    Raises:
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        made = pool.map(lambda table: record_of(roots, table, now, environ), tables)
+        return {table: record for table, record in zip(tables, made, strict=True) if record.last is not None}
+
+
+def write_record(store: Store, roots: Roots, result: JobResult) -> None:
+    """Keep a result that no job could keep, because it died or was never started.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+    """
+    started = datetime.fromisoformat(result.started_at).astimezone(UTC)
+    name = record_name(started, result.run_id, result.action)
+    store.write(join(runs_folder(roots, result.table), name), to_json(result).encode())
+
+
+def compact(store: Store, roots: Roots, table: str) -> int:
+    """Put all but the newest records into an archive, and drop the oldest archives; the loose records that are left.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+    """
+    place = runs_folder(roots, table)
+    loose, archives = _names(store, place)
+    old = loose[LOOSE_LEFT:][::-1]
+    if old:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            contents = list(pool.map(lambda name: _content(store, join(place, name)), old))
+        lines = [to_json(result) for data in contents if data is not None and (result := parse(data)) is not None]
+        name = f"{ARCHIVE}/{_stem(old[0])}_{_stem(old[-1])}.jsonl"
+        store.write(join(place, name), "\n".join(lines).encode())
+        store.delete(join(place, name) for name in old)
+        archives = [name, *archives]
+    store.delete(join(place, name) for name in archives[KEPT_ARCHIVES:])
+    return len(loose) - len(old)
+
+
+def parse(data: bytes) -> JobResult | None:
+    """Null when it is no JobResult."""
+    try:
+        return decode(JobResult, json.loads(data))
+    except (ValueError, GddlError):
+        return None
+
+
+def _names(store: Store, place: str) -> tuple[list[str], list[str]]:
+    """Loose records and archives, newest first; names begin with their time."""
+    found = sorted((found.name for found in store.list(place)), reverse=True)
+    loose = [name for name in found if "/" not in name and name.endswith(".json") and not name.startswith(".")]
+    return loose, [name for name in found if name.startswith(f"{ARCHIVE}/") and name.endswith(".jsonl")]
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".json")
+
+
+def _key(result: JobResult) -> tuple[str, str]:
+    return result.run_id, result.started_at
+
+
+def _content(store: Store, path: str) -> bytes | None:
+    """Null when it was deleted since it was listed."""
+    try:
+        return store.read(path)
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _telling(table: str, place: str) -> Iterator[None]:
+    try:
+        yield
+    except RetriableError as error:
+        what = f"the runs of {table} can't be read: {error.what}"
+        raise RetriableError("LAKE_UNREADABLE", what, where=place, remedy="check `lake` and its credentials") from error

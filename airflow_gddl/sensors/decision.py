@@ -1,0 +1,73 @@
+"""What the sensor makes of its trigger's event; imported only when there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.operators.asset_events import announce
+from airflow_gddl.runtime.landing.observing import Question
+from airflow_gddl.runtime.landing.run_request import from_params
+from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.triggers.tables import LOOK_ON_WORKER, look_once, utc_now
+from airflow_gddl.version_compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+)
+
+if TYPE_CHECKING:
+    from airflow_gddl.sensors.tables import GddlTablesSensor
+
+
+def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] | str) -> None:
+    """See `GddlTablesSensor.looked`."""
+    if isinstance(event, str):
+        raise AirflowSkipException("no table has work")
+    if "error" in event:
+        raise (AirflowException if event["passing"] else AirflowFailException)(event["error"])
+    work = look_here(sensor, context) if event == LOOK_ON_WORKER else decode(PipelineWork, event)
+    if not work.is_some:
+        raise AirflowSkipException("no table has work")
+    _tell(sensor, work)
+    if work.pending:
+        announce(context, sensor.metadata, sensor.pipeline)
+    context["ti"].xcom_push(key="return_value", value=plain(work))
+    if not work.initial:
+        # Spares the start of a task that would only skip itself. Not the other: a run is as red as its last task.
+        first = [task.task_id for task in sensor.get_direct_relatives() if getattr(task, "stage", None) == "initial"]
+        raise DownstreamTasksSkipped(tasks=first)
+
+
+def look_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
+    """A look from the worker.
+
+    Raises:
+        AirflowException, AirflowFailException: it can't be made.
+    """
+    try:
+        question = Question(run=context["run_id"], now=utc_now(), asked=from_params(context["params"]))
+        work = look_once(sensor.metadata, sensor.pipeline, question)
+    except RetriableError as error:
+        raise AirflowException(str(error)) from error
+    except GddlError as error:
+        raise AirflowFailException(str(error)) from error
+    if work is None:
+        state = configuration.snapshot(sensor.metadata).state
+        why = f" ({state.why})" if state.why else ""
+        raise AirflowFailException(f"the metadata at {sensor.metadata} has no pipeline {sensor.pipeline}{why}")
+    return work
+
+
+def _tell(sensor: GddlTablesSensor, work: PipelineWork) -> None:
+    sensor.log.info("%d tables to load first, %d to bring up to date", len(work.initial), len(work.increments))
+    for table, others in work.held.items():
+        sensor.log.warning("%s waits for %s, which it depends on", table, ", ".join(others))
+    for table, others in work.unmet.items():
+        sensor.log.warning("%s goes on without %s: no pipeline loads it", table, ", ".join(others))

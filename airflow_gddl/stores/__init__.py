@@ -1,6 +1,0 @@
-"""Files and objects that the Airflow side looks at: landing folders, and small state objects in the lake."""
-
-from airflow_gddl.stores.opening import open_store
-from airflow_gddl.stores.port import Found, Store
-
-__all__ = ["Found", "Store", "open_store"]

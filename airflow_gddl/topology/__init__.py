@@ -1,7 +1,0 @@
-"""Tables and tiers to pipelines: what becomes a DAG, what it is called and when it runs. Pure."""
-
-from airflow_gddl.topology.pipelines import Pipeline, pipelines
-from airflow_gddl.topology.pools import CONTINUOUS_POOL, pools
-from airflow_gddl.topology.schedules import Timing
-
-__all__ = ["CONTINUOUS_POOL", "Pipeline", "Timing", "pipelines", "pools"]

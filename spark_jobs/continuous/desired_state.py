@@ -1,0 +1,108 @@
+"""What the job is told while it runs: new rows, and to stop. See `airflow_gddl.contract.desired_state`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import FrameType
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.desired_state import ORDER, DesiredState, stop_name
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.storage.objects import Storage
+
+LOOK_SECONDS = 5.0
+_LOG = logging.getLogger(__name__)
+
+
+class Stop:
+    """Whether the job was told to end: what is at work is finished, nothing else is begun."""
+
+    def __init__(self) -> None:
+        self.why = ""
+        # Not an Event: its lock, held by the very thread that a signal interrupts, would never come free.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._listens = False
+
+    @property
+    def is_asked(self) -> bool:
+        return bool(self.why)
+
+    def ask(self, why: str) -> None:
+        self.why = self.why or why
+        self.wake()
+
+    def wake(self) -> None:
+        """End a `wait`, from any thread and from within signals."""
+        if self._wake.empty():
+            self._wake.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Until `wake` is or was called since the last wait, so many seconds at most."""
+        with contextlib.suppress(queue.Empty):
+            self._wake.get(timeout=seconds)
+            while True:
+                self._wake.get_nowait()
+
+    def listen(self) -> None:
+        """Take the first SIGTERM or SIGINT for a request; a second one ends the process as it always does.
+
+        For a program's main thread alone.
+        """
+        self._listens = True
+
+        def asked(number: int, _frame: FrameType | None) -> None:
+            if self.is_asked:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            self.ask(signal.Signals(number).name)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, asked)
+
+    def listen_again(self) -> None:
+        """After others may have taken the signals: a Spark that starts takes SIGINT. Nothing, if it never listened."""
+        if self._listens:
+            self.listen()
+
+
+@dataclass
+class DesiredStateReader:
+    """The job as it is now. A folder that can't be read changes nothing: what was told last holds.
+
+    Attributes:
+        now: seconds, monotonic.
+    """
+
+    job: JobSpec
+    storage: Storage
+    stop: Stop
+    now: Callable[[], float]
+    _read: str | None = None
+    _next: float = field(default=float("-inf"))
+
+    def look(self) -> bool:
+        """Whether the job's tables or tiers have changed; looks every few seconds, and asks to stop when told so."""
+        folder = self.job.options.continuous.folder if self.job.options.continuous is not None else ""
+        if not folder or self.now() < self._next:
+            return False
+        self._next = self.now() + LOOK_SECONDS
+        try:
+            found = {item.path.rpartition("/")[2]: item for item in self.storage.list(folder)}
+            if stop_name(self.job.run_id) in found:
+                self.stop.ask("the word to stop")
+            if ORDER not in found or found[ORDER].etag == self._read:
+                return False
+            order = codec.from_json(DesiredState, self.storage.read(found[ORDER].path).decode())
+        except (GddlError, FileNotFoundError, UnicodeDecodeError) as error:
+            _LOG.warning("the standing order can't be read, the one before it holds: %s", error)
+            return False
+        self._read = found[ORDER].etag
+        before, self.job = self.job, replace(self.job, tables=order.tables, tiers=order.tiers)
+        return before != self.job

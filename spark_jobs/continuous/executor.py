@@ -1,0 +1,166 @@
+"""Who runs the tables of a job that goes on: several at once, each by the batch code of every other job."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.job.faults import translated
+from spark_jobs.job.runtime import Runtime, Spread
+from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.table_job import Declined, TableOutcome, not_begun, run_guarded
+from spark_jobs.job.tables import threads_of
+from spark_jobs.job.worker import TableTask
+
+Found = TableOutcome | Declined
+_ROUNDS = 8
+
+
+class Executor(Protocol):
+    """Runs tables and gives their outcomes when asked."""
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether `finished` waits for those at work; else `wake` is called when one is done."""
+        ...
+
+    def start(self, specs: Sequence[TableSpec]) -> None:
+        """Run these; none of them is being run."""
+        ...
+
+    def finished(self, within: float) -> list[Found]:
+        """Those that are done; waits so many seconds at most, and not at all unless it `waits`."""
+        ...
+
+    def drop(self) -> list[str]:
+        """Forget tables that were not begun yet; which."""
+        ...
+
+    def close(self) -> None:
+        """End what is still at work."""
+        ...
+
+
+class SparkExecutor(Executor, Protocol):
+    """Those that take tables from others, too."""
+
+    def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+        """Do this instead, for one table."""
+        ...
+
+
+class Processes:
+    """Small tables over processes of this machine, which stay up between the turns."""
+
+    def __init__(self, spread: LocalSpread, job: JobSpec, specs: Sequence[TableSpec]) -> None:
+        self._pool = spread.open(job, specs)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._pool.is_busy
+
+    @property
+    def waits(self) -> bool:
+        return self._pool.is_busy
+
+    def start(self, specs: Sequence[TableSpec]) -> None:
+        self._pool.left.extend(TableTask((spec,)) for spec in specs)
+
+    def finished(self, within: float) -> list[Found]:
+        if not self.is_busy:
+            return []
+        return [found for _, answer in self._pool.answers(within) for found in answer if not isinstance(found, int)]
+
+    def drop(self) -> list[str]:
+        left = [spec.table for task in self._pool.left for spec in task.specs]
+        self._pool.left.clear()
+        return left
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class Threads:
+    """Tables over threads of this process.
+
+    Args:
+        run: gives the outcome of a table.
+        wake: called when one is done.
+    """
+
+    def __init__(self, job: JobSpec, run: Callable[[TableSpec], Found], at_once: int, wake: Callable[[], None]) -> None:
+        self._job, self._run, self._wake = job, run, wake
+        self._done: queue.SimpleQueue[Found] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
+        self._open: dict[Future[None], str] = {}
+        self.waits = False
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._open)
+
+    def start(self, specs: Sequence[TableSpec]) -> None:
+        for spec in specs:
+            self.hand_over(spec, partial(self._run, spec))
+
+    def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+        """See `SparkExecutor`."""
+        self._open[self._pool.submit(self._one, spec, run)] = spec.table
+
+    def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: it wakes whoever waits
+        # Those that have ended first: their outcomes are there, and none that comes later is waited for in vain.
+        self._open = {future: table for future, table in self._open.items() if not future.done()}
+        found = []
+        while not self._done.empty():
+            found.append(self._done.get())
+        return found
+
+    def drop(self) -> list[str]:
+        left = [table for future, table in self._open.items() if future.cancel()]
+        self._open = {future: table for future, table in self._open.items() if not future.cancelled()}
+        return left
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _one(self, spec: TableSpec, run: Callable[[], Found]) -> None:
+        try:
+            found = run()
+        except Exception as error:  # noqa: BLE001 - a table without an outcome would never be run again
+            found = not_begun(self._job, spec, translated(error))
+        self._done.put(found)
+        self._wake()
+
+
+def light_hands(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake: Callable[[], None]) -> Executor:
+    """For tables of engine `delta_rs`.
+
+    Args:
+        specs: those there are now; others of their tiers may come.
+    """
+    spread = runtime.spread
+    if isinstance(spread, LocalSpread):
+        return Processes(spread, job, specs)
+    if spread is None:
+        return heavy_hands(job, runtime, wake)
+    return Threads(job, partial(_spread_one, spread, job), _ROUNDS, wake)
+
+
+def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
+    (found,) = list(spread.run(job, [spec]))  # to its end, where it tidies up
+    return found
+
+
+def heavy_hands(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
+    """For tables of engine `spark`, which share a Spark as those of any job do."""
+    heavy = tuple(s for s in job.tables if s.size in job.tiers and job.tiers[s.size].engine == "spark")
+    at_once = threads_of(replace(job, tables=heavy))
+    return Threads(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)

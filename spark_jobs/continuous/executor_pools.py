@@ -1,0 +1,112 @@
+"""The hands of a job that goes on: small tables in some, the others in others, replaced when the job's sizes change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.continuous.executor import Executor, SparkExecutor, heavy_hands, light_hands
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.spread_local import processes_of
+from spark_jobs.job.table_job import Declined, TableOutcome, on_spark
+from spark_jobs.job.tables import threads_of
+
+OpenLight = Callable[[JobSpec, Runtime, Callable[[], None]], Executor]
+OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], SparkExecutor]
+
+
+def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
+    light, _ = split(job, job.tables)
+    return light_hands(replace(job, tables=()), runtime, light, wake)
+
+
+@dataclass
+class ExecutorPools:
+    """Who works for the job as it is now. Those before finish what they began, beside those who follow them.
+
+    Attributes:
+        job: as it is now.
+        wake: called, from any thread, when a table is done.
+    """
+
+    job: JobSpec
+    runtime: Runtime
+    wake: Callable[[], None]
+    light: OpenLight = open_light
+    heavy: OpenHeavy = heavy_hands
+    _before: list[Executor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._open()
+
+    def fit(self, job: JobSpec) -> list[str]:
+        """From now on for this job; tables that others were to run and had not begun, which nobody will run."""
+        before, self.job = self.job, job
+        if _shape(before) == _shape(job):
+            return []
+        left = self.drop()
+        self._before = self._all
+        self._open()
+        self._dismiss()
+        return left
+
+    @property
+    def is_busy(self) -> bool:
+        return any(executor.is_busy for executor in self._all)
+
+    @property
+    def waits(self) -> bool:
+        """See `Executor.waits`."""
+        return any(executor.waits for executor in self._all)
+
+    def start(self, specs: Sequence[TableSpec]) -> None:
+        """See `Executor.start`."""
+        light, heavy = split(self.job, specs)
+        self._light.start(light)
+        self._heavy.start(heavy)
+
+    def finished(self, within: float) -> list[TableOutcome]:
+        """See `Executor.finished`; what small tables' engine declines is handed on and is none of them."""
+        found = [one for executor in self._all for one in executor.finished(within)]
+        self._dismiss()
+        for one in found:
+            if isinstance(one, Declined):
+                self._heavy.hand_over(one.spec, partial(on_spark, self.job, one, self.runtime))
+        return [one for one in found if not isinstance(one, Declined)]
+
+    def drop(self) -> list[str]:
+        """See `Executor.drop`."""
+        return [table for executor in self._all for table in executor.drop()]
+
+    def close(self) -> None:
+        for executor in self._all:
+            executor.close()
+
+    @property
+    def _all(self) -> list[Executor]:
+        return [self._light, self._heavy, *self._before]
+
+    def _open(self) -> None:
+        self._light = self.light(self.job, self.runtime, self.wake)
+        self._heavy = self.heavy(self.job, self.runtime, self.wake)
+
+    def _dismiss(self) -> None:
+        """Those before the ones of now, once they are done."""
+        for executor in [executor for executor in self._before if not executor.is_busy]:
+            executor.close()
+            self._before.remove(executor)
+
+
+def split(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables of the engine without Spark, and the others."""
+    sizes = {size for size, tier in job.tiers.items() if tier.engine == "delta_rs"}
+    return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
+
+
+def _shape(job: JobSpec) -> tuple[object, ...]:
+    """What hands are made for: what sizes mean, which there are, how many tables at once."""
+    light, heavy = split(job, job.tables)
+    sizes = frozenset(spec.size for spec in light)
+    return job.tiers, sizes, processes_of(job, light), threads_of(replace(job, tables=tuple(heavy)))

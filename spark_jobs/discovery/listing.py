@@ -1,0 +1,241 @@
+"""New files of a table: as short a listing as the names allow, compared with the ledger.
+
+Change files sort by time, so what lies further than the look-back behind the newest one needs no listing; full-load
+files sort after digits. Once a day everything is listed, so that no late file is missed for longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.name_times import moment
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.window import EVERYTHING, Window
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
+from spark_jobs.plan.files import FileEntry, LandedFile
+from spark_jobs.storage.objects import Storage, StoredObject
+
+FULL_LISTING_EVERY = timedelta(days=1)
+GLANCE_BACK = timedelta(minutes=10)
+_SAMPLE = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingLocation:
+    """Where a table's files land."""
+
+    storage: Storage
+    landing: str
+    dialect: Dialect
+
+    @property
+    def root(self) -> str:
+        return self.landing.rstrip("/")
+
+
+def discover(
+    place: LandingLocation, ledger: Ledger, now: datetime, *, full: bool = False, back: timedelta | None = None
+) -> Discovery:
+    """What waits at `place`.
+
+    Lists in full when `full`, when the last full listing is a day old, or when the layout allows no less. Tells the
+    ledger how far back a listing reaches, and what a listing found that no batch will record.
+
+    Args:
+        now: aware.
+        back: how far behind the newest change file late ones are looked for; null: as far as `lookback` says.
+    """
+    keep(place, ledger)
+    scope = _Scope() if full else _scope(place, ledger, now, back)
+    known = ledger.all_entries() if scope.is_full else ledger.entries()
+    if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
+        scope, known = _Scope(), ledger.all_entries()
+    landed = _Landed(place, scope.reaching(place.landing, known))
+    found = find(landed, landed.within(known), ledger.state, place.storage.fingerprint)
+    found = replace(
+        found,
+        folder_missing=landed.listed == 0 and not place.storage.exists(place.landing),
+        ignored=landed.ignored,
+        ignored_sample=tuple(landed.sample),
+        listed=landed.listed,
+        listed_in_full_at=now.astimezone(UTC).isoformat(timespec="microseconds") if scope.is_full else None,
+    )
+    listed_at = None if found.waiting else found.listed_in_full_at
+    if listed_at or found.touched:
+        ledger.note_listing(listed_at, found.touched)
+    return found
+
+
+def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator[LandedFile]:
+    """Data files at `place`, without the ledger: a look that is cheap, and proves nothing of files it leaves out.
+
+    Args:
+        after: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
+        now: aware.
+    """
+    since = reaching_back(place.dialect.times, after, GLANCE_BACK)
+    scope = _Scope() if after is None or since is None else _since(place.dialect, after, since, now)
+    return iter(_Landed(place, scope))
+
+
+def next_glance(place: LandingLocation, found: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
+    """Where the glance after one that began at `after` may begin; null where it would leave out files like these."""
+    names = [file.path[len(place.root) + 1 :] for file in found if file.kind == "change"]
+    cursor = newest(place.dialect.times, names, now)
+    since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
+    if cursor is None or since is None:
+        return after
+    return None if _since(place.dialect, cursor, since, now).is_blind_to(names) else cursor
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What a listing is to find: within the windows, change files not before `since` (digits; empty: all)."""
+
+    windows: tuple[Window, ...] = EVERYTHING
+    since: str = ""
+    times: FileTimes = BY_NAME
+
+    @property
+    def is_full(self) -> bool:
+        return not self.since
+
+    def covers(self, relative: str) -> bool:
+        time = self.times.of(relative)
+        return (time is None or time >= self.since) and self._lists(relative)
+
+    def is_blind_to(self, names: Iterable[str]) -> bool:
+        """Whether one of these change files, of no time, is left out: more such files may come beside it."""
+        if not self.times.rule:
+            return False
+        return any(name and not self._lists(name) and self.times.of(name) is None for name in names)
+
+    def _lists(self, relative: str) -> bool:
+        return any(window.covers(relative) for window in self.windows)
+
+    def reaching(self, landing: str, known: Mapping[str, FileEntry]) -> _Scope:
+        """Also the subfolders of known load files that the windows leave out, such as `1/LOAD00000001`."""
+        loads = (_relative(landing, path) for path, row in known.items() if row.kind == "load")
+        folders = sorted({name.rpartition("/")[0] for name in loads if name and not self.covers(name)} - {""})
+        return replace(self, windows=(*self.windows, *(Window(folder=folder) for folder in folders)))
+
+
+class _Landed:
+    """Iterates over the data files in the scope, each once, and counts on the way.
+
+    Args:
+        told: objects to take instead of listing; null: list.
+    """
+
+    def __init__(self, place: LandingLocation, scope: _Scope, told: Iterable[StoredObject] | None = None) -> None:
+        self._place, self._scope, self._told = place, scope, told
+        self.listed, self.ignored = 0, 0
+        self.sample: list[str] = []
+
+    def within(self, known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
+        names = ((path, _relative(self._place.root, path)) for path in known)
+        return {path: known[path] for path, name in names if name and self._scope.covers(name)}
+
+    def __iter__(self) -> Iterator[LandedFile]:
+        seen: set[str] = set()
+        for found in self._objects():
+            self.listed += 1
+            if found.path not in seen:
+                seen.add(found.path)
+                if (file := self._landed(found)) is not None:
+                    yield file
+
+    def _objects(self) -> Iterator[StoredObject]:
+        if self._told is not None:
+            yield from self._told
+            return
+        for window in self._scope.windows:
+            folder = join(self._place.root, window.folder) if window.folder else self._place.root
+            after = join(self._place.root, window.start_after) if window.start_after else None
+            end = join(self._place.root, window.end_before) if window.end_before else None
+            for found in self._place.storage.list(folder, after):
+                if end is not None and found.path >= end:
+                    break
+                yield found
+
+    def _landed(self, found: StoredObject) -> LandedFile | None:
+        relative = found.path[len(self._place.root) + 1 :]
+        names = self._place.dialect.classify(relative)
+        if names is None:
+            self._ignore(relative, found)
+            return None
+        if not self._scope.covers(relative):
+            return None
+        kind, file_format, order = names
+        return LandedFile(
+            path=found.path,
+            kind=kind,
+            format=file_format,
+            order=order,
+            size=found.size,
+            etag=found.etag,
+            modified=found.modified,
+        )
+
+    def _ignore(self, relative: str, found: StoredObject) -> None:
+        folder_marker = found.size == 0 and "." not in relative.rpartition("/")[2]
+        if self._place.dialect.is_temporary(relative) or folder_marker:
+            return
+        self.ignored += 1
+        if len(self.sample) < _SAMPLE:
+            self.sample.append(relative)
+
+
+def keep(place: LandingLocation, ledger: Ledger) -> None:
+    """Tell the ledger how far back a listing reaches."""
+    ledger.keep(_lookback(place.dialect), place.root, place.dialect.times)
+
+
+def _lookback(dialect: Dialect) -> timedelta:
+    return timedelta(seconds=seconds(dialect.options.lookback))
+
+
+def _scope(place: LandingLocation, ledger: Ledger, now: datetime, back: timedelta | None) -> _Scope:
+    dialect, cursor = place.dialect, ledger.state.cursor
+    lookback = _lookback(dialect)
+    since = reaching_back(dialect.times, cursor, lookback if back is None else min(back, lookback))
+    if cursor is None or since is None or is_listing_due(ledger.state, now) or not ledger.is_archived_by(dialect.times):
+        return _Scope()
+    return _since(dialect, cursor, max(since, ledger.archived_before or ""), now)
+
+
+def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
+    """
+    Args:
+        cursor: relative path of a change file whose path tells a time.
+        since: a time that its dialect tells, as digits.
+    """
+    newest_time, start = time_of(dialect.times, cursor), moment(since)
+    if newest_time is None or start is None:
+        return _Scope()
+    until = max(newest_time, now.astimezone(UTC).replace(tzinfo=None))
+    return _Scope(dialect.windows(cursor, start, until), since, dialect.times)
+
+
+def is_listing_due(state: TableState, now: datetime) -> bool:
+    """Whether all of the folder is to be listed again. A time in the future, after a clock was set back, is due too."""
+    listed_at = state.listed_in_full_at
+    return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
+
+
+def among(place: LandingLocation, told: Iterable[StoredObject]) -> _Landed:
+    """The data files among these objects below the place, counted as those of a listing are."""
+    return _Landed(place, _Scope(), told)
+
+
+def _relative(landing: str, path: str) -> str:
+    """Empty for a path that isn't below: a row from before the landing root moved."""
+    root = f"{landing.rstrip('/')}/"
+    return path[len(root) :] if path.startswith(root) else ""

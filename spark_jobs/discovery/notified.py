@@ -1,0 +1,81 @@
+"""Discovery of files that somebody told of: only these are looked at, and compared with the ledger as a listing is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from airflow_gddl.contract.errors import RetriableError
+from spark_jobs.discovery.file_stream import NotifiedFile
+from spark_jobs.discovery.listing import LandingLocation, among, discover, keep
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.files import FileEntry
+from spark_jobs.storage.objects import Storage, StoredObject
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*|/+", re.IGNORECASE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_ONCE = 16
+
+
+def discover_told(place: LandingLocation, ledger: Ledger, now: datetime, told: Iterable[NotifiedFile]) -> Discovery:
+    """What waits of the files that were told of.
+
+    A full load is a matter of all its files, and of when each was written, which stores tell of one object less finely
+    than in a listing: when a load waits, the folder is listed in full.
+
+    Args:
+        now: aware.
+
+    Raises:
+        RetriableError: `FILE_STREAM_FAILED`: a file that is not below the landing folder.
+    """
+    keep(place, ledger)
+    files = {_below(place.landing, file.path): file for file in told}
+    known = _known(place, ledger, files)
+    new = sorted(path for path, file in files.items() if not _is_known(file, known.get(path)))
+    landed = among(place, _looked_at(place.storage, new))
+    within = {path: known[path] for path in new if path in known}
+    found = find(landed, within, ledger.state, place.storage.fingerprint)
+    if any(file.kind == "load" for file in found.waiting):
+        return discover(place, ledger, now, full=True)
+    if found.touched:
+        ledger.note_listing(None, found.touched)
+    # Files that went between being told of and being looked at are not missed: nobody has taken them.
+    return replace(found, missing=(), ignored=landed.ignored, ignored_sample=tuple(landed.sample), listed=landed.listed)
+
+
+def _below(landing: str, path: str) -> str:
+    """The path in the form that the ledger has, whatever Spark calls the store (`file:/x`, `s3a://bucket/x`)."""
+    bare, root = _SCHEME.sub("", path, count=1), _SCHEME.sub("", landing.rstrip("/"), count=1)
+    if not bare.startswith(f"{root}/"):
+        what = f"the stream tells of {path}, which is not below {landing}"
+        raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing meanwhile")
+    return landing.rstrip("/") + bare[len(root) :]
+
+
+def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
+    """Rows of the ledger, its archives too where a file is as old as those."""
+    rows, times = ledger.entries(), place.dialect.times
+    before = ledger.archived_before
+    if before is None:
+        return rows
+    unknown = (path.removeprefix(f"{place.root}/") for path in paths if path not in rows)
+    old = not ledger.is_archived_by(times) or any((times.of(name) or "") < before for name in unknown)
+    return ledger.all_entries() if old else rows
+
+
+def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
+    """Whether the ledger has this very version, as far as size and time tell; else the store is asked."""
+    if row is None:
+        return False
+    since = datetime.fromisoformat(row.modified) - _EPOCH
+    return row.size == file.size and since // timedelta(milliseconds=1) == file.modified
+
+
+def _looked_at(storage: Storage, paths: list[str]) -> Iterator[StoredObject]:
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="told") as pool:
+        yield from (found for found in pool.map(storage.look, paths) if found is not None)

@@ -1,0 +1,112 @@
+"""Upkeep of tables: small files joined, old ones removed, tombstones and superseded changes forgotten.
+
+Files are joined here and not by `deltalake`, which keeps no statistics of `_gddl` (docs/decisions/040).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.engines.base import DeclinedError
+from spark_jobs.engines.delta_rs.batch_reader import change_schema
+from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
+from spark_jobs.engines.delta_rs.small_files import bins, join
+from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.maintenance.retention import own_hours
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.figures import Compacted
+from spark_jobs.rules.fold import with_segment
+from spark_jobs.rules.order import ORDER, events
+from spark_jobs.rules.sql import listed, query
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.table_schema import GDDL, TableSchema
+
+_SEGMENT = f"{GDDL}__segment"
+
+
+@dataclass(frozen=True)
+class DeltaRsMaintenance:
+    """See `Upkeep`."""
+
+    tables: Tables
+
+    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:
+        snapshot = self.tables.existing(path)
+        before, joined, made = len(snapshot.files), 0, 0
+        for files in list(bins(snapshot.files)):
+            joined, made = joined + len(files), made + 1
+            if not dry_run:
+                join(self.tables, path, files, indexed)
+        return Compacted(files_before=before, files_after=before - joined + made)
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        delta = self.tables.existing(path).delta
+        hours = max(hours, own_hours(delta.metadata().configuration, path))
+        found = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        if found and not dry_run:
+            self.tables.forget(path)
+            delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        return len(found)
+
+    def checkpoint(self, path: str) -> None:
+        self.tables.commit(path, Write(rearranged=True))
+        self.tables.existing(path).delta.create_checkpoint()
+
+    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
+        return remove_rows(self.tables, path, applied_before(before), indexed, dry_run=dry_run)
+
+    def cut_changes(
+        self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
+    ) -> int:
+        path = context.layout.changes
+        size, most = self.tables.existing(path).size, context.tier.delta_rs_max_bytes
+        if size > most:
+            raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
+        rows = by_name(self.tables.read(path), change_schema(table_schema))
+        old = rows.filter(applied_before(before)(rows))
+        places = _superseded(rows, table_schema, swept) & _places(old)
+
+        def hit(part: pa.Table) -> pa.Array:
+            return pa.array([place in places for place in _placed(part)], pa.bool_())
+
+        return remove_rows(self.tables, path, hit, table_schema.keys, dry_run=dry_run) if places else 0
+
+
+Place = tuple[str, int]
+"""Batch and position: which change it is."""
+
+
+def _placed(rows: pa.Table) -> list[Place]:
+    gddl = rows.column(GDDL)
+    batches, positions = (pc.struct_field(gddl, name).to_pylist() for name in ("batch_id", "position"))
+    return list(zip(batches, positions, strict=True))
+
+
+def _places(rows: pa.Table) -> set[Place]:
+    return set(_placed(rows))
+
+
+def _superseded(rows: pa.Table, table_schema: TableSchema, swept: int) -> set[Place]:
+    """Changes on which no state depends: all that they do (a key update also deletes) is undone by later ones."""
+    vanished = _places(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
+    if not table_schema.keys:
+        return vanished
+    key = listed(table_schema.keys)
+    happened = (
+        with_segment(events("changes", table_schema), table_schema, _SEGMENT)
+        if table_schema.partial
+        else events("changes", table_schema)
+    )
+    by = _SEGMENT if table_schema.partial else ORDER
+    matters = f"{by} IS NOT DISTINCT FROM max({by}) OVER (PARTITION BY {key})"
+    chosen = f'SELECT {GDDL}.batch_id AS b, {GDDL}."position" AS p FROM ({happened}) QUALIFY {matters}'
+    found = query(chosen, {"changes": rows})
+    needed = set(zip(found.column("b").to_pylist(), found.column("p").to_pylist(), strict=True))
+    if table_schema.spec.delete == "hard":
+        needed -= vanished
+    return _places(rows) - needed

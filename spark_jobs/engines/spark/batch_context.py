@@ -1,0 +1,42 @@
+"""Where a batch works: its tables, plan and shape, and the names of its transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import TierSpec
+from spark_jobs.engines.spark.decode import Stamp
+from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.transactions import APPEND, HISTORY, MERGE, QUARANTINE, SWEEP, TOMBSTONES, version_of
+from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.table.table_schema import GDDL, TableSchema
+
+__all__ = ["APPEND", "HISTORY", "MERGE", "QUARANTINE", "SWEEP", "TOMBSTONES", "BatchContext", "version_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchContext:
+    """What every step of one batch of one table needs."""
+
+    tables: Tables
+    layout: Layout
+    tier: TierSpec
+    plan: BatchPlan
+    table_schema: TableSchema
+
+    @property
+    def transaction(self) -> int:
+        """The version under which each step of the batch is written once."""
+        return version_of(self.plan)
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.plan.batch_id, self.plan.planned_at)
+
+    def changes(self) -> DataFrame:
+        """This batch's rows of the change table."""
+        return self.tables.read(self.layout.changes).where(F.col(GDDL)["batch_id"] == self.plan.batch_id)

@@ -1,0 +1,122 @@
+"""Upkeep of tables by Delta's own commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.engines.spark.fold import with_segment
+from spark_jobs.engines.spark.order import ORDER, events, name
+from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.maintenance.retention import own_hours
+from spark_jobs.rules.figures import Compacted
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.table_schema import GDDL, TableSchema
+
+_SEGMENT, _MATTERS = f"{GDDL}__segment", f"{GDDL}__matters"
+_INTERVAL = "delta.checkpointInterval"
+_VACUUMING = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # Delta lists folders in as many tasks as this says, 10,000 unless told, also where there is one folder.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
+
+
+@dataclass(frozen=True)
+class SparkMaintenance:
+    """See `Upkeep`."""
+
+    tables: Tables
+
+    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:  # noqa: ARG002 - the table's own settings say what is indexed
+        before = self._files(path)
+        if not dry_run:
+            self.tables.handle(path).optimize().executeCompaction()
+        return Compacted(files_before=before, files_after=self._files(path))
+
+    def _files(self, path: str) -> int:
+        return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        hours = max(hours, own_hours(self._properties(path), path))
+        # The table's own setting is part of that; Delta's check is for those who have no retention of their own.
+        spark = self.tables.suited(few_rows=True).spark
+        for setting, value in _VACUUMING.items():
+            spark.conf.set(setting, value)
+        quoted = path.replace("`", "``")
+        statement = f"VACUUM delta.`{quoted}` RETAIN {int(hours)} HOURS"
+        if dry_run:
+            return int(spark.sql(f"{statement} DRY RUN").count())
+        before = self._stored(path)
+        spark.sql(statement)
+        return before - self._stored(path)
+
+    def _properties(self, path: str) -> dict[str, str]:
+        return dict(self.tables.handle(path).detail().select("properties").collect()[0][0])
+
+    def checkpoint(self, path: str) -> None:
+        # Delta has no statement for it; it makes one with each commit whose number its setting divides.
+        usual = self._properties(path).get(_INTERVAL)
+        self.tables.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
+        back = f"UNSET TBLPROPERTIES ('{_INTERVAL}')"
+        if usual is not None and usual != "1":
+            back = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{int(usual)}')"
+        self.tables.sql(path, f"ALTER TABLE {{table}} {back}")
+
+    def _stored(self, path: str) -> int:
+        """Files in storage, but for the log's."""
+        found = self.tables.log.storage.list(path)
+        return sum("/_delta_log/" not in item.path[len(path) :] for item in found)
+
+    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:  # noqa: ARG002 - as above
+        return self._remove(path, _applied_before(before), dry_run=dry_run)
+
+    def cut_changes(
+        self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
+    ) -> int:
+        path = context.layout.changes
+        old = _applied_before(before)
+        vanished = F.col(GDDL)["generation"] < swept
+        if not table_schema.keys:
+            return self._remove(path, old & vanished, dry_run=dry_run)
+        rows = self.tables.read(path)
+        kept = _placed(_that_matter(rows, table_schema))
+        doomed = _placed(rows.where(old)).join(kept, ["b", "p"], "left_anti")
+        if table_schema.spec.delete == "hard":
+            doomed = doomed.unionByName(_placed(rows.where(old & vanished))).distinct()
+        doomed = self.tables.keep(doomed)
+        count = doomed.count()
+        if count and not dry_run:
+            t, s = f"{GDDL}__t", f"{GDDL}__s"
+            same = f"{t}.{GDDL}.batch_id = {s}.b AND {t}.{GDDL}.position = {s}.p"
+            self.tables.handle(path).alias(t).merge(doomed.alias(s), same).whenMatchedDelete().execute()
+        return count
+
+    def _remove(self, path: str, where: Column, *, dry_run: bool) -> int:
+        count = self.tables.read(path).where(where).count()
+        if count and not dry_run:
+            self.tables.handle(path).delete(where)
+        return count
+
+
+def _applied_before(moment: datetime) -> Column:
+    return F.col(GDDL)["applied_at"] < F.lit(moment.isoformat()).cast("timestamp")
+
+
+def _placed(rows: DataFrame) -> DataFrame:
+    """Batch and position: which change it is."""
+    return rows.select(F.col(GDDL)["batch_id"].alias("b"), F.col(GDDL)["position"].alias("p")).distinct()
+
+
+def _that_matter(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Events of each key on which its state depends."""
+    happened = events(rows, table_schema)
+    if table_schema.partial:
+        happened = with_segment(happened, table_schema, _SEGMENT)
+    by = _SEGMENT if table_schema.partial else ORDER
+    by_key = Window.partitionBy(*map(name, table_schema.keys))
+    return happened.withColumn(_MATTERS, F.max(by).over(by_key).eqNullSafe(F.col(by))).where(F.col(_MATTERS))

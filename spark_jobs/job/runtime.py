@@ -1,0 +1,206 @@
+"""What a job is handed from outside: stores, clock, Spark, and someone to tell."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from spark_jobs.discovery.file_stream import FileStreamSource
+from spark_jobs.discovery.lookback import LookingBack
+from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
+from spark_jobs.storage.objects import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_gddl.contract.spec import JobSpec, TableSpec
+    from spark_jobs.job.table_job import Declined, TableOutcome
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of a batch that has just been made durable, or `done`."""
+
+    table: str
+    step: str
+    batch: int = 0
+    batches: int | None = None
+    rows: int = 0
+
+
+Observer = Callable[[Step], None]
+
+
+_LOG = logging.getLogger(__name__)
+_AGAIN_AFTER = 60.0
+"""Seconds after which a start that failed for a reason that may pass is tried again: a job may go on for days."""
+
+
+class SparkSource(Protocol):
+    """Hands out Spark sessions; the first one starts Spark."""
+
+    def for_table(self) -> SparkSession: ...
+
+    def losses(self) -> int:
+        """How often a Spark that it had started was gone, one that is gone now included."""
+        ...
+
+    @property
+    def end(self) -> GddlError | None:
+        """Why there will be no Spark again in this process; null while there may."""
+        ...
+
+
+def unheard(_: SparkSession) -> None:
+    """Tell nobody."""
+
+
+@dataclass
+class LazySpark:
+    """Starts Spark when a table has work, and gives every table a session of its own for its transaction settings.
+
+    A start that failed is not tried again for the next table; where the reason may pass, it is a minute later. Where
+    the Java process was started here for this machine alone and is gone, another is started; elsewhere its driver was
+    the job, and whoever started that has to start another.
+
+    Attributes:
+        opened: told of the session once it is there.
+        now: seconds, monotonic.
+    """
+
+    settings: SessionSettings = field(default_factory=SessionSettings)
+    opened: Callable[[SparkSession], None] = unheard
+    now: Callable[[], float] = time.monotonic
+    _session: SparkSession | None = None
+    _scratch: Path | None = None
+    _failed: GddlError | None = None
+    _again: float = float("inf")
+    _end: GddlError | None = None
+    _lost: int = 0
+    _starting: threading.Lock = field(default_factory=threading.Lock)
+
+    def for_table(self) -> SparkSession:
+        from spark_jobs.spark.session import SQL_SETTINGS  # noqa: PLC0415 - a job without work imports no Spark
+
+        session = self._opened().newSession()
+        for key, value in SQL_SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+    def losses(self) -> int:
+        with self._starting:
+            return self._lost + (1 if self._is_gone else 0)
+
+    @property
+    def end(self) -> GddlError | None:
+        return self._end
+
+    def _opened(self) -> SparkSession:
+        from spark_jobs.spark.session import open_session, scratch_of  # noqa: PLC0415 - imported when needed
+
+        with self._starting:
+            if self._is_gone:
+                self._forget()
+            if self._failed is not None and self.now() < self._again:
+                raise self._failed
+            if self._session is None:
+                try:
+                    self._session = open_session(self.settings)
+                except GddlError as error:
+                    # Where there was a Spark before, a start that fails says more of the moment than of the machine.
+                    passing = isinstance(error, RetriableError) or self._lost > 0
+                    self._failed, self._again = error, self.now() + _AGAIN_AFTER if passing else float("inf")
+                    raise
+                self._failed, self._scratch = None, scratch_of(self._session)
+                self.opened(self._session)
+            return self._session
+
+    @property
+    def _is_gone(self) -> bool:
+        if self._session is None:
+            return False
+        from spark_jobs.spark.session_end import is_gone  # noqa: PLC0415 - imported when needed
+
+        return is_gone(self._session)
+
+    def _forget(self) -> None:
+        """A Spark that is gone: the next one is started, or none ever."""
+        self._lost += 1
+        _LOG.warning("Spark's Java process is gone (%d so far in this job)", self._lost)
+        if self._scratch is None or is_on_a_cluster(os.environ):
+            self._end = self._failed = spark_gone()
+            self._again = float("inf")
+        self.stop()
+
+    def stop(self) -> None:
+        """End Spark and remove what it kept on this machine's disk."""
+        if self._session is None:
+            return
+        from spark_jobs.spark.session_end import bury, is_gone  # noqa: PLC0415 - imported when needed
+
+        session, self._session = self._session, None
+        if not is_gone(session):
+            session.stop()
+        elif self._scratch is not None:
+            bury(session)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def spark_gone() -> RetriableError:
+    what = "the Java process in which Spark runs has ended, or has stopped its Spark"
+    remedy = "run again; if it lacked memory, give the tier less or the machine more"
+    return RetriableError("SPARK_GONE", what, remedy=remedy)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def silent(_: Step) -> None:
+    """Tell nobody."""
+
+
+class Spread(Protocol):
+    """Works on many small tables at once, each in a task of its own."""
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+        """Each table's outcome as soon as it is durable; those that the engine can't take come as declined."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """Everything a job uses that isn't in its JobSpec.
+
+    Attributes:
+        environ: where connections to source databases are found by their names.
+        spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
+        files: the stream that tells tables of engine `spark` of their new files; null: their folders are listed.
+        looks: how far back the folders of a job that goes on were looked through, and when.
+    """
+
+    storage: Storage
+    spark: SparkSource
+    clock: Clock = utc_now
+    observe: Observer = silent
+    spread: Spread | None = None
+    files: FileStreamSource | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    looks: LookingBack = field(default_factory=LookingBack)
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 UTC with microseconds, the one form in which times are kept."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

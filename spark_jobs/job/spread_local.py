@@ -1,0 +1,254 @@
+"""Small tables over processes of this machine: no Spark, one table a process at a time, the longest first."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.sizes import size_bytes
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.job.process_memory import resident_bytes
+from spark_jobs.job.runtime import Observer, Step, silent
+from spark_jobs.job.table_job import Declined, TableOutcome, totals_of
+from spark_jobs.job.worker import READY, Answer, IdleCheck, TableTask, Task, serve
+
+_LOG = logging.getLogger(__name__)
+_LOOK_AT_ONCE = 100
+_WATCH_SECONDS = 0.2
+_START_SECONDS = 120.0
+"""How long a process may take to be up."""
+_DIED: Answer = []
+"""By identity: the worker is gone."""
+_TABLES_PER_WORKER = 2_000
+"""A worker is replaced after so many, whatever the libraries in it may have kept."""
+
+
+@dataclass(frozen=True)
+class LocalSpread:
+    """See `Spread`.
+
+    Attributes:
+        observe: hears the steps of all tables, in the caller's thread.
+        target: what a worker process runs; tests break it.
+    """
+
+    observe: Observer = silent
+    target: Callable[[Connection, JobSpec, int], None] = serve
+
+    def open(self, job: JobSpec, specs: Sequence[TableSpec]) -> Pool:
+        """Processes for these tables and any others of their tiers; the caller closes the pool."""
+        return Pool(replace(job, tables=()), frozenset(spec.size for spec in specs), processes_of(job, specs), self)
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+        """Each table's outcome as soon as it is done; tables that this engine can't take come as declined."""
+        if not specs:
+            return
+        pool = self.open(job, specs)
+        try:
+            costs: dict[str, int] = dict.fromkeys((s.table for s in specs), 0)
+            if job.options.action == "run" and not job.options.full_refresh and len(specs) > 1:
+                yield from _looked(pool, specs, costs)
+            waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
+            for _, answer in pool.work_off([TableTask((spec,)) for spec in waiting]):
+                yield from (found for found in answer if not isinstance(found, int))
+        finally:
+            pool.close()
+
+
+def _looked(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TableOutcome]:
+    """Outcomes of idle tables, which leave `costs`; what the others cost is put there."""
+    size = max(1, min(_LOOK_AT_ONCE, len(specs) // (4 * pool.most)))
+    chunks = [IdleCheck(tuple(specs[i : i + size])) for i in range(0, len(specs), size)]
+    for task, answer in pool.work_off(chunks):
+        for spec, found in zip(task.specs, answer, strict=False):  # empty where its worker died: to be run all the same
+            if isinstance(found, int):
+                costs[spec.table] = found
+            elif isinstance(found, TableOutcome):
+                del costs[spec.table]
+                yield found
+
+
+def processes_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
+    """How many at once."""
+    return max(1, min(len(specs), max((job.tiers[s.size].cores for s in specs), default=1)))
+
+
+@dataclass
+class _Worker:
+    """A process and what it is doing.
+
+    Attributes:
+        deadline: by the monotonic clock; null while it has no task.
+        own_bytes: memory that the process takes by itself; null until it is up.
+    """
+
+    process: BaseProcess
+    orders: Connection
+    task: Task | None = None
+    deadline: float | None = None
+    own_bytes: int | None = None
+    tables: int = 0
+
+
+@dataclass
+class Pool:
+    """Worker processes, started as tasks ask for them.
+
+    Attributes:
+        job: without its tables.
+        sizes: tiers of its tables.
+        most: processes at once.
+        left: tasks that wait for a process.
+    """
+
+    job: JobSpec
+    sizes: frozenset[str]
+    most: int
+    spread: LocalSpread
+    staff: list[_Worker] = field(default_factory=list)
+    left: deque[Task] = field(default_factory=deque)
+    _again: set[int] = field(default_factory=set)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.left) or any(worker.task for worker in self.staff)
+
+    def memory(self, specs: Iterable[TableSpec] = ()) -> int:
+        """Bytes that these tables may take each; without any, the most that a table of the job may."""
+        sizes = {spec.size for spec in specs} or self.sizes
+        return max(size_bytes(self.job.tiers[size].delta_rs_memory) for size in sizes)
+
+    def work_off(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
+        """Tasks in their order, answers as they come. A task whose worker dies is given to one other."""
+        self.left.extend(tasks)
+        while self.is_busy:
+            yield from self.answers(_WATCH_SECONDS)
+
+    def answers(self, within: float) -> Iterator[tuple[Task, Answer]]:
+        """Those that come within so many seconds, without waiting for more once there are some."""
+        self._hand_out()
+        for worker in self._ready(within):
+            task, answer = worker.task, self._receive(worker)
+            if task is None or answer is None:
+                continue
+            if answer is _DIED and id(task) not in self._again:
+                self._again.add(id(task))
+                self.left.appendleft(task)
+                continue
+            self._again.discard(id(task))
+            yield task, self._given_up(task, worker) if answer is _DIED else answer
+
+    def _hand_out(self) -> None:
+        for worker in [w for w in self.staff if w.task is None]:
+            spent = worker.tables >= _TABLES_PER_WORKER or self._is_hungry(worker, 0.5)
+            if spent or not worker.process.is_alive():
+                self._end(worker)
+        while self.left:
+            idle = next((w for w in self.staff if w.task is None), None)
+            if idle is None and len(self.staff) >= self.most:
+                return
+            worker = idle or self._start()
+            task = self.left.popleft()
+            worker.task, worker.tables = task, worker.tables + len(task.specs)
+            worker.deadline = self._deadline(task) + (_START_SECONDS if worker.own_bytes is None else 0)
+            worker.orders.send(task)
+
+    def _deadline(self, task: Task | None) -> float:
+        limits = [seconds(self.job.tiers[s.size].delta_rs_timeout) for s in task.specs] if task else []
+        return time.monotonic() + max(limits, default=0.0)
+
+    def _start(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        process = context.Process(target=self.spread.target, args=(theirs, self.job, self.memory()), daemon=True)
+        process.start()
+        theirs.close()
+        worker = _Worker(process, mine)
+        self.staff.append(worker)
+        return worker
+
+    def _ready(self, within: float) -> list[_Worker]:
+        """Workers that have said something, died, or used up their time or memory."""
+        busy = [w for w in self.staff if w.task is not None]
+        now = time.monotonic()
+        first = min((w.deadline for w in busy if w.deadline is not None), default=now)
+        said = wait([w.orders for w in busy], max(0.0, min(first - now, within)))
+        late = [w for w in busy if w.deadline is not None and w.deadline <= time.monotonic()]
+        return [w for w in busy if w.orders in said or w in late or self._is_hungry(w)]
+
+    def _is_hungry(self, worker: _Worker, share: float = 1.0) -> bool:
+        """Whether it holds more than the memory of a table."""
+        if worker.own_bytes is None:
+            return False
+        allowed = self.memory(worker.task.specs if worker.task else ())
+        return resident_bytes(worker.process.pid or 0) - worker.own_bytes > share * allowed
+
+    def _receive(self, worker: _Worker) -> Answer | None:
+        """The answer to its task, `_DIED`, or null where it only told a step; out of time or memory it is killed."""
+        if worker.orders.poll():
+            try:
+                found = worker.orders.recv()
+            except (EOFError, OSError):
+                self._end(worker)
+                return _DIED
+            if found == READY:
+                worker.own_bytes = resident_bytes(worker.process.pid or 0)
+                worker.deadline = self._deadline(worker.task)
+                return None
+            if isinstance(found, Step):
+                self.spread.observe(found)
+                return None
+            worker.task = worker.deadline = None
+            answer: Answer = found
+            return answer
+        specs = worker.task.specs if isinstance(worker.task, TableTask) else ()
+        hungry = self._is_hungry(worker)
+        self._end(worker)
+        if hungry:
+            return [Declined(s, "it needs more memory than delta_rs_memory", totals_of(self.job)) for s in specs]
+        return [_outcome(self.job, s, _late(s)) for s in specs]
+
+    def _given_up(self, task: Task, worker: _Worker) -> Answer:
+        """Of a table whose workers died twice."""
+        if isinstance(task, IdleCheck):
+            return []
+        status = worker.process.exitcode
+        return [_outcome(self.job, spec, _dead(spec, status)) for spec in task.specs]
+
+    def _end(self, worker: _Worker) -> None:
+        self.staff.remove(worker)
+        worker.orders.close()
+        if worker.task is not None:
+            worker.process.kill()
+        worker.process.join()
+
+    def close(self) -> None:
+        """End all workers, those that are busy at once."""
+        for worker in list(self.staff):
+            self._end(worker)
+
+
+def _late(spec: TableSpec) -> RetriableError:
+    what = f"{spec.table} took longer than its tier's delta_rs_timeout and was stopped"
+    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it goes on; or raise delta_rs_timeout")
+
+
+def _dead(spec: TableSpec, status: int | None) -> RetriableError:
+    what = f"two processes that worked on {spec.table} died, the last with status {status} (out of memory?)"
+    return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with engine spark may take the table")
+
+
+def _outcome(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome:
+    _LOG.error("%s failed: %s", spec.table, error)
+    info = ErrorInfo(code=error.code, message=str(error))
+    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
+    return TableOutcome(result, passing=True)

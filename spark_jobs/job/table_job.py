@@ -1,0 +1,169 @@
+"""One table of a job, whatever happens to it: the action, the engine that takes it, the record of its run."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import cast
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import Layout, join, record_name
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.continuous.schedule import is_busy
+from spark_jobs.engines.base import DeclinedError
+from spark_jobs.job.faults import translated
+from spark_jobs.job.run_records import for_record, is_recorded
+from spark_jobs.job.runtime import Runtime, spark_gone
+from spark_jobs.maintenance.maintain import maintain
+from spark_jobs.pipeline import idle_result, run_table
+from spark_jobs.table import actions, notices
+from spark_jobs.table.notified_run import run_streamed, takes_stream
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.refresh import refresh_table
+from spark_jobs.table.run import TableRun
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TableOutcome:
+    """A result, and whether its failure may pass by itself."""
+
+    result: JobResult
+    passing: bool = False
+
+
+@dataclass(frozen=True)
+class Declined:
+    """A table that its tier's engine can't take; `totals` is what was done before that was noticed."""
+
+    spec: TableSpec
+    reason: str
+    totals: Outcome = field(default_factory=Outcome)
+
+
+def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:
+    """The table's outcome; nothing is raised."""
+    done = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
+    return on_spark(job, done, runtime) if isinstance(done, Declined) else done
+
+
+def not_begun(job: JobSpec, spec: TableSpec, fault: GddlError) -> TableOutcome:
+    """Of a table that the job could not even look at."""
+    info = ErrorInfo(code=fault.code, message=str(fault))
+    result = JobResult(table=spec.table, status="failed", run_id=job.run_id, error=info)
+    return TableOutcome(result, isinstance(fault, RetriableError))
+
+
+def totals_of(job: JobSpec) -> Outcome:
+    return Outcome(mode="refresh" if job.options.full_refresh else "incremental")
+
+
+def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome:
+    """Let Spark take the table; it goes on with whatever was begun."""
+    run = TableRun(job=job, spec=declined.spec, runtime=runtime, instead="spark")
+    declined.totals.warn([notices.of_fallback("delta_rs", declined.reason)])
+    return cast("TableOutcome", attempt(run, declined.totals))  # Spark declines nothing
+
+
+def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
+    """Carry out the action; nothing is raised."""
+    started, lost = run.runtime.clock(), run.runtime.spark.losses()
+    try:
+        result, passing = act(run, totals), False
+    except DeclinedError as declined:
+        return Declined(run.spec, declined.reason, totals)
+    except Exception as error:  # noqa: BLE001 - whatever happens to one table, the next is still run
+        if _lacks_memory(error) and run.engine == "delta_rs":
+            return Declined(run.spec, "it needs more memory than delta_rs_memory", totals)
+        result, passing = _failed(run, totals, started, _cause(error, run, lost))
+    options = run.job.options
+    result = replace(result, action=options.action, origin=options.origin)
+    if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
+        _record(run, for_record(result), started)
+    return TableOutcome(result, passing)
+
+
+def _is_held(run: TableRun, result: JobResult) -> bool:
+    """By another run: nothing is wrong with that to a job that goes on."""
+    return is_busy(result) and run.job.options.continuous is not None
+
+
+def look_at(run: TableRun) -> TableOutcome | int:
+    """The outcome of a table that has nothing to do, or can't even be looked at; else the bytes of its work."""
+    started, totals = run.runtime.clock(), totals_of(run.job)
+    totals.engine = run.engine
+    try:
+        found = idle_result(run, totals)
+    except Exception:  # noqa: BLE001 - the run that follows meets it again, and tells
+        return 0
+    if isinstance(found, int):
+        return found
+    return TableOutcome(replace(found, started_at=started.isoformat(timespec="microseconds")))
+
+
+def _failed(run: TableRun, totals: Outcome, started: datetime, error: Exception) -> tuple[JobResult, bool]:
+    fault = translated(error)
+    # Our own errors say all there is to say; of others the log keeps the traceback.
+    _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
+    failed = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    info = ErrorInfo(code=fault.code, message=str(fault))
+    return replace(failed, status="failed", error=info), isinstance(fault, RetriableError)
+
+
+def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
+    """The error, or that Spark was lost meanwhile: what is called then fails in whatever way."""
+    if isinstance(error, GddlError) or run.runtime.spark.losses() == lost:
+        return error
+    gone = spark_gone()
+    gone.__cause__ = error
+    return gone
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
+
+
+def act(run: TableRun, totals: Outcome) -> JobResult:
+    """The action that the job asks for."""
+    totals.engine = run.engine
+    match run.job.options.action:
+        case "plan":
+            return actions.show_plan(run, totals)
+        case "verify":
+            return actions.verify(run, totals)
+        case "erase":
+            from spark_jobs.maintenance.erase import erase  # noqa: PLC0415 - seldom asked for, and it reads files: others start sooner
+
+            return erase(run, totals)
+        case "maintain":
+            return maintain(run, totals)
+        case "errors_list":
+            return actions.list_errors(run, totals)
+        case _:
+            return _run(run, totals)
+
+
+def _run(run: TableRun, totals: Outcome) -> JobResult:
+    """The run that is asked for, or the full refresh that a run before this one began and did not finish."""
+    ledger = run.ledger()
+    begun = ledger.plan()
+    if run.job.options.full_refresh or (begun is not None and begun.mode == "refresh"):
+        return refresh_table(run, totals)
+    source = run.runtime.files
+    if source is not None and begun is None and takes_stream(run, ledger.state):
+        return run_streamed(run, source, totals)
+    return run_table(run, totals)
+
+
+def _record(run: TableRun, result: JobResult, started: datetime) -> None:
+    """Keep the result as the table's newest run. The tables are right without it, so a failure here is only logged."""
+    name = record_name(started, run.job.run_id, result.action)
+    path = join(Layout.of(run.job.roots, run.spec).runs, name)
+    try:
+        run.runtime.storage.write(path, codec.to_json(result).encode())
+    except GddlError as error:
+        _LOG.warning("the run of %s could not be recorded: %s", run.spec.table, error)

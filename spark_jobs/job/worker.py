@@ -1,0 +1,91 @@
+"""A process that works on small tables, one at a time, for a job in another process; it never starts Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.engines.base import DeclinedError
+from spark_jobs.job.runtime import Runtime, Step
+from spark_jobs.job.table_job import Declined, TableOutcome, attempt, look_at, totals_of
+from spark_jobs.observability.json_log import set_up_logging
+from spark_jobs.rules.limits import LIMITS
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.run import TableRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class IdleCheck:
+    """Tell which of these tables have work, and how much."""
+
+    specs: tuple[TableSpec, ...]
+
+
+@dataclass(frozen=True)
+class TableTask:
+    """Run this table."""
+
+    specs: tuple[TableSpec, ...]
+
+
+READY = "ready"
+"""Said once, when the process is up."""
+Task = IdleCheck | TableTask
+Answer = list[TableOutcome | Declined | int]
+"""One for each table of the task: an outcome, or of a table that was only looked at the bytes of its work."""
+
+
+class NoSpark:
+    """What a worker has in Spark's place."""
+
+    def for_table(self) -> SparkSession:
+        raise DeclinedError("it needs Spark")
+
+    def losses(self) -> int:
+        return 0
+
+    @property
+    def end(self) -> None:
+        return None
+
+
+def serve(orders: Connection, job: JobSpec, memory: int) -> None:
+    """Work off tasks until the other end closes.
+
+    Args:
+        job: without its tables.
+        memory: bytes that the queries of a table may take; who started the process watches the rest.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who types Ctrl-C means the job, which ends its workers itself
+    LIMITS.query_bytes = memory
+    orders.send(READY)
+    observe = set_up_logging(job.run_id, os.environ)(_teller(orders))
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe)
+    while True:
+        try:
+            task: Task = orders.recv()
+        except (EOFError, OSError):
+            return
+        orders.send(answer(task, job, runtime))
+
+
+def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
+    runs = [TableRun(job=job, spec=spec, runtime=runtime) for spec in task.specs]
+    if isinstance(task, IdleCheck):
+        return [look_at(run) for run in runs]
+    return [attempt(run, totals_of(job)) for run in runs]
+
+
+def _teller(orders: Connection) -> Callable[[Step], None]:
+    def tell(step: Step) -> None:
+        orders.send(step)
+
+    return tell

@@ -1,0 +1,215 @@
+"""One run at a time per table: numbered claims, the highest of which holds (design, rule 13).
+
+A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
+void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
+the holder's clock with ours: up to 45 seconds of difference do no harm. Beyond that a living holder can be overtaken;
+it then notices at `check`, and a commit that slips through all the same fails on the ledger's put-if-absent.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.layout import join
+from spark_jobs.ledger.process_identity import ProcessIdentity
+from spark_jobs.storage.objects import Storage
+
+TTL_SECONDS = 60.0
+RENEWAL_SECONDS = 15.0
+_POLL_SECONDS = 0.5
+_NAME = re.compile(r"(\d{20})\.json")
+_LOG = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimDocument:
+    """What a claim says of its holder.
+
+    Attributes:
+        token: tells two claims of one run apart.
+        renewed_at: ISO 8601 UTC with microseconds, by the holder's clock.
+        ttl: seconds after `renewed_at` for which the claim is good.
+    """
+
+    run_id: str
+    token: str
+    process: ProcessIdentity
+    renewed_at: str
+    ttl: float
+    released: bool = False
+
+    def age(self, now: datetime) -> float:
+        """Seconds since the last renewal."""
+        return (now - datetime.fromisoformat(self.renewed_at)).total_seconds()
+
+    def is_void(self, now: datetime, observer: ProcessIdentity) -> bool:
+        return self.released or self.age(now) > self.ttl or self.process.is_known_dead(observer)
+
+
+class Claim:
+    """A held claim; a context manager that releases it. Made by `acquire`."""
+
+    def __init__(self, claims: _Claims, number: int, document: ClaimDocument) -> None:
+        self._claims, self._number, self._document = claims, number, document
+        self._write = threading.Lock()
+        self._stop = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name=f"claim-{document.run_id}", daemon=True)
+        self._heart.start()
+
+    @classmethod
+    def acquire(cls, storage: Storage, root: str, run_id: str, clock: Clock, wait_seconds: float = 0.0) -> Claim:
+        """Claim the table whose state folder is `root`.
+
+        Args:
+            clock: aware times; compared with other holders' clocks.
+            wait_seconds: how long to wait for a living holder; 0: not at all.
+
+        Raises:
+            RetriableError: `TABLE_BUSY`, naming the holder.
+        """
+        claims = _Claims(storage, join(root, "claims"), clock)
+        me = ProcessIdentity.current()
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            number, holder = claims.highest()
+            if holder is None or holder.is_void(clock(), me):
+                mine = claims.document(run_id, me)
+                if claims.take(number + 1, mine):
+                    return cls(claims, number + 1, mine)
+            elif time.monotonic() >= deadline:
+                raise _busy(holder, clock(), root)
+            else:
+                time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+    def check(self) -> None:
+        """Make sure that the claim still holds; call it before each write that others rely on.
+
+        Raises:
+            RetriableError: `CLAIM_LOST` when somebody has taken over.
+        """
+        newer = self._claims.newer_than(self._number)
+        if newer:
+            what = f"run {self._document.run_id!r} lost the table to claim {max(newer)}, being silent for too long"
+            raise RetriableError("CLAIM_LOST", what, where=self._claims.folder, remedy="run again; nothing is lost")
+
+    def release(self) -> None:
+        """Let the next run begin; once is enough, twice is no error."""
+        self._stop.set()
+        with self._write:
+            if not self._document.released:
+                self._document = replace(self._document, released=True)
+                self._claims.write(self._number, self._document)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except GddlError as problem:  # it expires by itself; the outcome of the run matters more
+            _LOG.warning("claim not released, it expires in %s s: %s", TTL_SECONDS, problem)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(RENEWAL_SECONDS):
+            with self._write:
+                if self._document.released:
+                    return
+                self._document = replace(self._document, renewed_at=self._claims.now())
+                try:
+                    self._claims.write(self._number, self._document)
+                except GddlError as problem:  # the next beat comes before the claim expires
+                    _LOG.warning("claim not renewed: %s", problem)
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """The numbered claims of a table."""
+
+    storage: Storage
+    folder: str
+    clock: Clock
+
+    def now(self) -> str:
+        return self.clock().astimezone(UTC).isoformat(timespec="microseconds")
+
+    def document(self, run_id: str, me: ProcessIdentity) -> ClaimDocument:
+        return ClaimDocument(run_id=run_id, token=uuid.uuid4().hex, process=me, renewed_at=self.now(), ttl=TTL_SECONDS)
+
+    def path(self, number: int) -> str:
+        return join(self.folder, f"{number:020d}.json")
+
+    def numbers(self, after: int = 0) -> list[int]:
+        found = self.storage.list(self.folder, self.path(after) if after else None)
+        return [int(match[1]) for item in found if (match := _NAME.fullmatch(item.path.rpartition("/")[2]))]
+
+    def newer_than(self, number: int) -> list[int]:
+        return self.numbers(after=number)
+
+    def highest(self) -> tuple[int, ClaimDocument | None]:
+        """Number and document of the holder; 0 and None when there never was one."""
+        while True:
+            number = max(self.numbers(), default=0)
+            if number == 0:
+                return 0, None
+            try:
+                data = self.storage.read(self.path(number))
+            except FileNotFoundError:  # cleaned up by its successor meanwhile
+                continue
+            return number, self._decode(number, data)
+
+    def take(self, number: int, document: ClaimDocument) -> bool:
+        """Claim `number`; False when another was faster. Then clean up what it supersedes."""
+        data = codec.to_json(document).encode()
+        path = self.path(number)
+        if not self.storage.create(path, data) and not self._is(path, data):
+            return False
+        # The number may have been used and cleaned up while we read the listing: then a higher one holds.
+        numbers = self.numbers()
+        if max(numbers, default=number) > number:
+            self.storage.delete(path)
+            return False
+        for old in numbers:
+            if old < number:
+                self.storage.delete(self.path(old))
+        return True
+
+    def write(self, number: int, document: ClaimDocument) -> None:
+        self.storage.write(self.path(number), codec.to_json(document).encode())
+
+    def _is(self, path: str, data: bytes) -> bool:
+        """Whether an answer got lost: the store holds this very claim, and said that it exists."""
+        try:
+            return self.storage.read(path) == data
+        except FileNotFoundError:
+            return False
+
+    def _decode(self, number: int, data: bytes) -> ClaimDocument:
+        try:
+            return codec.from_json(ClaimDocument, data.decode())
+        except (FatalError, ValueError) as error:
+            remedy = "delete it once no run holds the table"
+            raise FatalError("CLAIM_DAMAGED", str(error), where=self.path(number), remedy=remedy) from error
+
+
+def _busy(holder: ClaimDocument, now: datetime, root: str) -> RetriableError:
+    process = holder.process
+    what = (
+        f"run {holder.run_id!r} on {process.host} (pid {process.pid}) holds the table, seen {holder.age(now):.0f} s ago"
+    )
+    remedy = f"wait, or stop that run; a dead one's claim expires after {timedelta(seconds=holder.ttl)}"
+    return RetriableError("TABLE_BUSY", what, where=root, remedy=remedy)

@@ -1,0 +1,193 @@
+"""The documents of a ledger: lines of JSON, so that opening parses the first and leaves long lists of files alone.
+
+A commit is a digest, its head, its plan, its files, and the files of the commits since the snapshot that the head
+names; a segment of a snapshot is one line of files, with its digest in its name. Files are written as columns and rows:
+half the bytes of objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields
+from operator import attrgetter
+from typing import Any
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.files import FileEntry
+
+_COLUMNS = tuple(f.name for f in fields(FileEntry))
+_NEEDED = {f.name for f in fields(FileEntry) if f.default is MISSING}
+_values_of = attrgetter(*_COLUMNS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A segment of ledger rows that only full listings read. `name` is relative to the ledger's root."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerSnapshot:
+    """Where the rows of all batches up to `number` are.
+
+    Attributes:
+        recent: name of the segment read at each run; null when it would be empty.
+        recent_rows: rows in it.
+        archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
+        archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; null: none is.
+        archived_by: the rule of these times.
+    """
+
+    number: int = 0
+    recent: str | None = None
+    recent_rows: int = 0
+    archives: tuple[Archive, ...] = ()
+    archived_before: str | None = None
+    archived_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The first line of a commit: all that an idle run needs."""
+
+    number: int
+    state: TableState
+    snapshot: LedgerSnapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitFile:
+    """A commit as stored; `body` stays unparsed until somebody asks."""
+
+    path: str
+    head: Head
+    body: tuple[str, str, str]
+
+    @property
+    def commit(self) -> BatchCommit:
+        with damaged_is_fatal(self.path):
+            plan = codec.from_json(BatchPlan, self.body[0])
+        return BatchCommit(number=self.head.number, plan=plan, files=self.files, state=self.head.state)
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        return decode_files(self.body[1], self.path)
+
+    @property
+    def tail(self) -> tuple[FileEntry, ...]:
+        """Rows of the commits after the snapshot and before this one."""
+        return decode_files(self.body[2], self.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedVersion:
+    """What listings found on runs without a batch.
+
+    Attributes:
+        listed_in_full_at: ISO 8601 UTC; null before any.
+        touched: path to [fingerprint, etag], for files that got another etag and kept the content of their row.
+    """
+
+    listed_in_full_at: str | None = None
+    touched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def encode_commit(head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> bytes:
+    return seal([codec.to_json(head), codec.to_json(commit.plan), encode_files(commit.files), encode_files(tail)])
+
+
+def decode_commit(path: str, data: bytes) -> CommitFile:
+    """
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    head, plan, files, tail = unseal(path, data, lines=4)
+    with damaged_is_fatal(path):
+        return CommitFile(path=path, head=codec.from_json(Head, head), body=(plan, files, tail))
+
+
+def seal(lines: Sequence[str]) -> bytes:
+    """A document whose first line is the digest of the others."""
+    text = to_bytes("\n".join(lines))
+    return f'{{"blake2b":"{digest(text)}"}}\n'.encode() + text
+
+
+def unseal(path: str, data: bytes, *, lines: int) -> list[str]:
+    """The lines that `seal` was given.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    first, _, text = data.partition(b"\n")
+    found = text.count(b"\n") + 1
+    if first != f'{{"blake2b":"{digest(text)}"}}'.encode() or found != lines:
+        raise damaged(path, "the digest in its first line doesn't fit its content")
+    return text.decode(errors="surrogateescape").split("\n")
+
+
+def segment_name(folder: str, number: int, text: bytes) -> str:
+    """Of a snapshot's or archive's file: two writers never overwrite each other's, and damage shows."""
+    return f"{folder}/{number:020d}-{digest(text)}.json"
+
+
+def decode_segment(path: str, data: bytes) -> tuple[FileEntry, ...]:
+    """
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    if not path.endswith(f"-{digest(data)}.json"):
+        raise damaged(path, "the digest in its name doesn't fit its content")
+    return decode_files(data.decode(errors="surrogateescape"), path)
+
+
+def encode_files(files: Iterable[FileEntry]) -> str:
+    """Not through the codec, for speed: a table can have 100,000 rows, all flat."""
+    rows = [_values_of(file) for file in files]
+    return json.dumps({"columns": _COLUMNS, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_files(text: str, path: str) -> tuple[FileEntry, ...]:
+    """The inverse; the digest of the document has vouched for the types."""
+    with damaged_is_fatal(path):
+        data = json.loads(text)
+        columns = data["columns"]
+        if not _NEEDED <= set(columns) <= set(_COLUMNS):
+            raise ValueError(f"its columns are {columns}")
+        return tuple(_entry(columns, row) for row in data["rows"])
+
+
+def _entry(columns: Sequence[str], row: Sequence[Any]) -> FileEntry:
+    """Past the constructor, which in a frozen class takes three times as long as all else of reading a row."""
+    entry = object.__new__(FileEntry)
+    entry.__dict__.update(zip(columns, row, strict=True))
+    return entry
+
+
+def to_bytes(text: str) -> bytes:
+    """UTF-8; file names that are none come back as they were."""
+    return text.encode(errors="surrogateescape")
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def damaged(path: str, what: str) -> FatalError:
+    remedy = "restore the file from a version or backup; deleting the table's ledger folder ingests all files again"
+    return FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
+
+
+@contextmanager
+def damaged_is_fatal(path: str) -> Iterator[None]:
+    """Whatever goes wrong in parsing `path` becomes `LEDGER_DAMAGED`."""
+    try:
+        yield
+    except (FatalError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, f"unreadable: {error}") from error

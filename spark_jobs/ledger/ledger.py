@@ -1,0 +1,254 @@
+"""The truth of what was ingested: a row per version of a file, a commit per batch; documents are in `ledger_files`.
+
+Below a table's state folder:
+    commits/<n>.json    put-if-absent, the only write that counts; names the snapshot it builds on
+    recent/, archive/   segments of snapshots: written before the commit that names them, then never touched
+    plan.json           the batch that runs now
+    seen.json           what listings found on runs without a batch; losing it costs time, no truth
+
+Opening is one listing and one or two reads. Every 20 commits, or when the rows behind the snapshot become many, a new
+snapshot is made; what it supersedes is deleted after the commit, one snapshot late, for readers under way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import join
+from spark_jobs.ledger import documents as files
+from spark_jobs.ledger.documents import CommitFile, Head, LedgerSnapshot, ListedVersion
+from spark_jobs.ledger.segments import ARCHIVE, RECENT, Rows, Segments, moved, names_of
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.file_times import BY_NAME, FileAging, FileTimes
+from spark_jobs.plan.files import FileEntry
+from spark_jobs.storage.objects import Storage
+
+COMMITS_PER_SNAPSHOT = 20
+_ROWS_BEHIND_SNAPSHOT = 500
+_COMMIT = re.compile(r"commits/(\d{20})\.json")
+_PLAN, _SEEN = "plan.json", "seen.json"
+
+
+class Ledger:
+    """One table's ledger as of its opening, kept up by its own commits.
+
+    One writer at a time holds the claim; should two write all the same, one gets `LEDGER_CONFLICT`.
+
+    Raises (every method that reads):
+        FatalError: `LEDGER_DAMAGED`, naming the file.
+        RetriableError: `LEDGER_CONFLICT`, when another writer has deleted what this one was about to read.
+    """
+
+    def __init__(self, storage: Storage, root: str, names: set[str]) -> None:
+        self._storage, self._root, self._names = storage, root, names
+        self._segments = Segments(storage, root)
+        self._aging = FileAging()
+        self._rows: Rows | None = None
+        self._newest: CommitFile | None = None
+        self._seen = ListedVersion()
+
+    @classmethod
+    def open(cls, storage: Storage, root: str) -> Ledger:
+        """Read the state; rows are read when asked for. A root that doesn't exist is an empty ledger."""
+        folder = root.rstrip("/")
+        ledger = cls(storage, folder, {found.path[len(folder) + 1 :] for found in storage.list(folder)})
+        ledger._newest = ledger._read_newest()
+        ledger._seen = ledger._read_seen()
+        return ledger
+
+    @property
+    def state(self) -> TableState:
+        """As of the newest commit, or of a later full listing."""
+        state = TableState() if self._newest is None else self._newest.head.state
+        listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
+        return replace(state, listed_in_full_at=listed)
+
+    @property
+    def archived_before(self) -> str | None:
+        """Change files of an earlier time may be absent from `entries`; null: all are there."""
+        return self._snapshot.archived_before
+
+    def is_archived_by(self, times: FileTimes) -> bool:
+        """Whether `archived_before` is such a time; if not, only `all_entries` tells what was ingested."""
+        return self._snapshot.archived_before is None or self._snapshot.archived_by == times.rule
+
+    def entries(self) -> Mapping[str, FileEntry]:
+        """Newest row by path of all load files and of change files not yet archived."""
+        if self._rows is None:
+            rows = self._segments.recent(self._snapshot)
+            if self._newest is not None:
+                rows.update({row.path: row for row in (*self._newest.tail, *self._newest.files)})
+            self._rows = rows
+        return {**self._rows, **self._moved(self._rows)}
+
+    def all_entries(self) -> Mapping[str, FileEntry]:
+        """Newest row by path of every file; reads the archives."""
+        rows = {**self._segments.archived(self._snapshot), **self.entries()}
+        return {**rows, **self._moved(rows)}
+
+    def last_commit(self) -> BatchCommit | None:
+        """The newest commit; older ones live on only as rows."""
+        return None if self._newest is None else self._newest.commit
+
+    def plan(self) -> BatchPlan | None:
+        """The plan of a batch that was begun and not committed."""
+        if _PLAN not in self._names:
+            return None
+        path = join(self._root, _PLAN)
+        data = self._content(path)
+        if data is None:
+            return None
+        with files.damaged_is_fatal(path):
+            plan = codec.from_json(BatchPlan, data.decode(errors="surrogateescape"))
+        if plan.number > self.state.batch + 1:
+            raise files.damaged(path, f"it plans batch {plan.number}, the last commit found is {self.state.batch}")
+        return plan if plan.number > self.state.batch else None
+
+    def write_plan(self, plan: BatchPlan) -> None:
+        """Before the batch writes anything. Check the claim first: a plan replaces the one before it."""
+        self._expect_next(plan.number)
+        self._storage.write(join(self._root, _PLAN), files.to_bytes(codec.to_json(plan)))
+        self._names.add(_PLAN)
+
+    def drop_plan(self) -> None:
+        self._storage.delete(join(self._root, _PLAN))
+        self._names.discard(_PLAN)
+
+    def needed(self) -> frozenset[str]:
+        """Names, below the ledger's root, of the commit and the segments that hold all it says."""
+        commit = set() if self._newest is None else {f"commits/{self._newest.head.number:020d}.json"}
+        return frozenset(commit | names_of(self._snapshot))
+
+    def keep(self, lookback: timedelta, landing: str = "", times: FileTimes = BY_NAME) -> None:
+        """Let snapshots archive change files of a time further behind the cursor; until told, none."""
+        self._aging = FileAging(lookback, times, landing)
+
+    def note_listing(self, listed_in_full_at: str | None, touched: Mapping[str, tuple[str, str]]) -> None:
+        """Keep, without a batch, when all was listed and which files have a new etag but no new content.
+
+        Args:
+            touched: path to (fingerprint, etag now).
+        """
+        listed = listed_in_full_at or self._seen.listed_in_full_at
+        self._write_seen(ListedVersion(listed_in_full_at=listed, touched={**self._seen.touched, **touched}))
+
+    def commit(self, commit: BatchCommit) -> None:
+        """Make the batch count, last of its writes.
+
+        Raises:
+            RetriableError: `LEDGER_CONFLICT` when another run has committed this number.
+        """
+        self._expect_next(commit.number)
+        if commit.state.batch != commit.number:
+            raise ValueError(f"the state of commit {commit.number} says batch {commit.state.batch}")
+        before, tail = self._snapshot, self._tail()
+        snapshot = self._compacted() if self._is_due(len(tail)) else before
+        head = Head(number=commit.number, state=commit.state, snapshot=snapshot)
+        self._put(head, files.encode_commit(head, commit, tail if snapshot == before else ()))
+        if self._rows is not None and snapshot == before:
+            self._rows.update({row.path: row for row in commit.files})
+        else:
+            self._rows = None
+        with suppress(GddlError):  # the batch is committed: leftovers may stay, an error now would only mislead
+            self.drop_plan()
+            if snapshot != before:
+                self._clean_up(before, snapshot)
+
+    @property
+    def _snapshot(self) -> LedgerSnapshot:
+        return LedgerSnapshot() if self._newest is None else self._newest.head.snapshot
+
+    def _tail(self) -> tuple[FileEntry, ...]:
+        return () if self._newest is None else (*self._newest.tail, *self._newest.files)
+
+    def _is_due(self, tail_rows: int) -> bool:
+        commits = self.state.batch - self._snapshot.number
+        return commits >= COMMITS_PER_SNAPSHOT or tail_rows > max(
+            _ROWS_BEHIND_SNAPSHOT, self._snapshot.recent_rows // 4
+        )
+
+    def _compacted(self) -> LedgerSnapshot:
+        before, aging = self._snapshot, self._aging
+        if self.is_archived_by(aging.times):
+            rows = dict(self.entries())
+            strays = self._seen.touched.keys() - rows.keys()
+            if strays:
+                archived = self._segments.archived(before)
+                rows.update(self._moved({path: archived[path] for path in strays & archived.keys()}))
+        else:  # archives of another rule say nothing of what is in them: they are dissolved, and made anew
+            rows = dict(self.all_entries())
+            before = replace(before, archives=(), archived_before=None)
+        snapshot = self._segments.compact(before, self.state.batch, rows, aging, aging.horizon(self.state.cursor))
+        self._names |= names_of(snapshot)
+        return snapshot
+
+    def _put(self, head: Head, data: bytes) -> None:
+        name = f"commits/{head.number:020d}.json"
+        path = join(self._root, name)
+        if not self._storage.create(path, data) and self._content(path) != data:
+            raise self._conflict(f"another run has committed batch {head.number}")
+        self._names.add(name)
+        self._newest = files.decode_commit(path, data)
+
+    def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
+        needed = names_of(before) | names_of(after)
+        for name in sorted(self._names):
+            commit = _COMMIT.fullmatch(name)
+            segment = name.startswith((f"{RECENT}/", f"{ARCHIVE}/"))
+            if (commit and int(commit[1]) < after.number) or (segment and name not in needed):
+                self._storage.delete(join(self._root, name))
+                self._names.discard(name)
+        if self._seen.touched:
+            self._write_seen(replace(self._seen, touched={}))
+
+    def _moved(self, rows: Rows) -> Rows:
+        touched = self._seen.touched
+        found = {path: rows[path] for path in touched.keys() & rows.keys()}
+        return {
+            path: moved(row, touched[path][1]) for path, row in found.items() if row.fingerprint == touched[path][0]
+        }
+
+    def _read_newest(self) -> CommitFile | None:
+        newest = max((name for name in self._names if _COMMIT.fullmatch(name)), default=None)
+        if newest is None:
+            return None
+        path = join(self._root, newest)
+        data = self._content(path)
+        if data is None:
+            raise self._conflict(f"{newest} was deleted while this ledger was opened")
+        found = files.decode_commit(path, data)
+        if f"commits/{found.head.number:020d}.json" != newest:
+            raise files.damaged(path, f"it holds batch {found.head.number}")
+        return found
+
+    def _read_seen(self) -> ListedVersion:
+        path = join(self._root, _SEEN)
+        data = self._content(path) if _SEEN in self._names else None
+        if data is None:
+            return ListedVersion()
+        with files.damaged_is_fatal(path):
+            return codec.from_json(ListedVersion, files.unseal(path, data, lines=1)[0])
+
+    def _write_seen(self, seen: ListedVersion) -> None:
+        self._seen = seen
+        self._storage.write(join(self._root, _SEEN), files.seal([codec.to_json(seen)]))
+        self._names.add(_SEEN)
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            return self._storage.read(path)
+        except FileNotFoundError:
+            return None
+
+    def _expect_next(self, number: int) -> None:
+        if number != self.state.batch + 1:
+            raise self._conflict(f"batch {number} doesn't follow batch {self.state.batch}")
+
+    def _conflict(self, what: str) -> RetriableError:
+        return RetriableError("LEDGER_CONFLICT", what, where=self._root, remedy="run again; it opens the ledger anew")

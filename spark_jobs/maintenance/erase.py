@@ -1,0 +1,272 @@
+"""The right to be forgotten: one key out of every table of ours, and never in again.
+
+    look for it in the landing files ─► remember its hash ─► changes ─► replica ─► history ─► tombstones ─► errors
+    ─► records of runs ─► leftovers ─► done
+
+The hash is remembered first: from then on nothing lets the key in. Every step does nothing where it was done before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
+from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.job.runtime import iso
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.maintenance.erased_keys import key_text
+from spark_jobs.maintenance.erasures import Erasure, ErasureRegister
+from spark_jobs.maintenance.landing_search import Search
+from spark_jobs.maintenance.retention import vacuum_hours
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.types import SqlType
+from spark_jobs.table.actions import shape_of
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decisions import has_few_rows
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.verification.source_differences import LOOKS
+
+
+def erase(run: TableRun, totals: Outcome) -> JobResult:
+    """Erase the key that the job's options name; `details` is the `Erasure`.
+
+    Raises:
+        FatalError: `ERASE_KEY_INVALID`, `ERASE_NOT_POSSIBLE`, `KEYS_CHANGED`, `BATCH_UNFINISHED`,
+            `ERASED_BY_OTHER_KEYS`.
+        RetriableError: `TABLE_BUSY`.
+    """
+    started = run.runtime.clock()
+    with run.claim() as claim:
+        ledger, context = run.ledger(), run.context()
+        _require_idle(run, ledger)
+        context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+        table_schema = shape_of(context, ledger.state)
+        wanted = _Wanted.of(run, table_schema)
+        done, found = _Erasing(
+            run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim
+        ).carry_out()
+    totals.warn(_warnings(run.spec, done, found))
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    run.tell("done")
+    return replace(result, status="succeeded", details=asdict(done))
+
+
+def _require_idle(run: TableRun, ledger: Ledger) -> None:
+    if ledger.state.keys is None or not run.spec.keys:
+        raise FatalError(
+            "ERASE_NOT_POSSIBLE",
+            f"{run.spec.table} has no keys, or was never loaded",
+            remedy="load the table first; rows of a table without keys can't be told apart",
+        )
+    require_same_identity(run.spec, ledger.state)
+    if ledger.plan() is not None:
+        raise FatalError(
+            "BATCH_UNFINISHED",
+            f"{run.spec.table} has a batch that is not finished",
+            where=run.layout.state,
+            remedy="run the table first, then erase",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """The key in the order of the table's keys: as the source has it, and as the lake has it, masks applied."""
+
+    kinds: dict[str, SqlType]
+    source: dict[str, str]
+    stored: tuple[str, ...]
+
+    @classmethod
+    def of(cls, run: TableRun, table_schema: TableSchema) -> _Wanted:
+        given = {name.lower(): text for name, text in run.job.options.key.items()}
+        if set(given) != {k.lower() for k in table_schema.keys}:
+            raise _invalid(
+                run, f"the key of {run.spec.table} is {', '.join(table_schema.keys)}, not {', '.join(given)}"
+            )
+        masks = {name.lower(): method for name, method in run.spec.mask.items()}
+        kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
+        source, stored = {}, []
+        for key in table_schema.keys:
+            text, hashed = given[key.lower()], masks.get(key.lower()) == "hash"
+            fitted = text if hashed else key_text(text, kinds[key])
+            if fitted is None:
+                raise _invalid(run, f"the value for {key} is none of type {kinds[key]}, or of a type without a text")
+            source[key] = fitted
+            stored.append(hashlib.sha256(text.encode()).hexdigest() if hashed else fitted)
+        return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored))
+
+
+def _invalid(run: TableRun, what: str) -> FatalError:
+    keys = " ".join(f"--key {name}=…" for name in run.spec.keys)
+    return FatalError("ERASE_KEY_INVALID", what, where=run.spec.table, remedy=f"name the whole key: {keys}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """Attributes:
+    unread: landing files that can't be read.
+    others: keys from which rows were moved to this one, as text.
+    """
+
+    unread: tuple[str, ...]
+    others: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Erasing:
+    run: TableRun
+    context: TableContext
+    table_schema: TableSchema
+    wanted: _Wanted
+    claim: Claim
+    others: list[tuple[str, ...]] = field(default_factory=list)
+
+    @property
+    def book(self) -> ErasureRegister:
+        return self.context.erasures
+
+    def carry_out(self) -> tuple[Erasure, _Found]:
+        """The record, and what is not in it; its times are of before where nothing was left to remove."""
+        run, hours = self.run, vacuum_hours(self.run.spec)
+        files, unread = Search(context=self.context, key=self.wanted.source, kinds=self.wanted.kinds).run()
+        key_hash = self.book.salted().hash_of(self.wanted.stored)
+        first = Erasure(hash=key_hash, table=run.spec.table, asked_at=iso(run.runtime.clock()),
+                        by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
+        known = replace(self.book.read(key_hash) or first, files=files)
+        self.claim.check()
+        self.book.write(known)
+        run.tell("remembered")
+        removed = dict(known.removed)
+        for name, count in self._tables():
+            removed[name] = removed.get(name, 0) + count
+            self.book.write(replace(known, removed=removed))
+            run.tell(name, rows=count)
+            self.claim.check()
+        self._records()
+        self._leftovers()
+        run.tell("leftovers")
+        now = run.runtime.clock()
+        until = known.stored_until if removed == dict(known.removed) else None
+        done = replace(known, removed=removed, done_at=known.done_at or iso(now),
+                       stored_until=until or iso(now + timedelta(hours=hours)))  # fmt: skip
+        self.book.write(done)
+        return done, _Found(unread=unread, others=tuple(self.others))
+
+    def _tables(self) -> Iterator[tuple[str, int]]:
+        """Each table with the rows that were removed from it, as soon as they are."""
+        eraser, layout, exists = self.context.engine.eraser(), self.context.layout, self.context.engine.exists
+        key = self.wanted.stored
+        changes = eraser.remove_changes(layout.changes, self.table_schema, key)
+        self.others.extend(changes.others)
+        yield "changes", changes.removed
+        yield "before_images", changes.images
+        for name in ("replica", "history", "tombstones"):
+            path = getattr(layout, name)
+            if exists(path):
+                yield name, eraser.remove_key(path, self.table_schema, key)
+        if exists(layout.errors):
+            yield "errors", eraser.remove_records(layout.errors, self._is_in)
+
+    def _is_in(self, record: str) -> bool:
+        """Whether a record of the quarantine is of this key, now or by its before image."""
+        row = {name.lower(): value for name, value in json.loads(record, parse_float=Decimal).items()}
+        prefix = (self.run.spec.before_image_prefix or "").lower()
+        own, old = [], []
+        for column, kind in self.wanted.kinds.items():
+            value, image = row.get(column.lower()), row.get(prefix + column.lower())
+            own.append(key_text(value, kind))
+            old.append(key_text(value if image is None else image, kind))
+        return self.wanted.stored in {tuple(own), tuple(old)}
+
+    def _records(self) -> None:
+        """Samples of keys in records and answers of runs: those that show this key are left out.
+
+        Again until none does: loads put records into archives meanwhile, which no claim keeps them from.
+        """
+        while self._clean_records():
+            pass
+
+    def _clean_records(self) -> bool:
+        """Whether there was anything to do, or something went away before it was looked at."""
+        storage, roots = self.run.runtime.storage, self.run.job.roots
+        answer = f"/{answer_name(self.run.spec.table)}"
+        found = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
+        found += [f.path for f in storage.list(join(roots.lake, STATE, "answers")) if f.path.endswith(answer)]
+        changed = False
+        for path in found:
+            try:
+                text = storage.read(path).decode(errors="replace")
+            except FileNotFoundError:  # put into an archive since it was listed
+                changed = True
+                continue
+            # An archive has a record on each line; a record of its own has no line break.
+            lines = [self._without_shown(line) for line in text.split("\n")]
+            if any(shown for _, shown in lines):
+                storage.write(path, "\n".join(line for line, _ in lines).encode())
+                changed = True
+        return changed
+
+    def _without_shown(self, line: str) -> tuple[str, bool]:
+        """A record without those items of its lists that show the key, and whether it had any."""
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return line, False
+        left = self._left_of(record)
+        return (line, False) if left == record else (json.dumps(left), True)
+
+    def _left_of(self, value: Any) -> Any:
+        """Samples of warnings are texts; keys that differ and rows of the quarantine are texts within objects."""
+        if isinstance(value, list):
+            return [self._left_of(item) for item in value if not self._shows(item)]
+        return {n: self._left_of(v) for n, v in value.items()} if isinstance(value, dict) else value
+
+    def _shows(self, item: Any) -> bool:
+        if isinstance(item, dict):
+            return any(isinstance(value, str) and self._shows(value) for value in item.values())
+        try:
+            return isinstance(item, str) and self._is_in(item)
+        except (ValueError, AttributeError):
+            return False
+
+    def _leftovers(self) -> None:
+        """What a refresh that died has left beside the table may hold the key."""
+        storage, state = self.run.runtime.storage, self.context.layout.state
+        for folder in ("refresh", "unwrapped"):
+            for found in list(storage.list(f"{state}/{folder}")):
+                storage.delete(found.path)
+        storage.delete(f"{state}/{LOOKS}")
+
+
+def _warnings(spec: TableSpec, done: Erasure, found: _Found) -> list[RunWarning]:
+    warnings = []
+    if done.files:
+        message = "landing files still hold the key; they are the source's to remove"
+        warnings.append(
+            RunWarning(code="ERASED_IN_FILES", message=message, count=len(done.files), sample=done.files[:5])
+        )
+    if found.unread:
+        message = "landing files that can't be read may hold the key"
+        unread = found.unread
+        warnings.append(RunWarning(code="FILE_UNREADABLE", message=message, count=len(unread), sample=unread[:5]))
+    if found.others:
+        message = "rows were moved to the key from others, under which their older changes stay: erase these too"
+        keys = tuple(json.dumps(dict(zip(spec.keys, key, strict=True)), ensure_ascii=False) for key in found.others)
+        warnings.append(RunWarning(code="ERASED_KEY_MOVED", message=message, count=len(keys), sample=keys))
+    if not done.files and not any(done.removed.values()):
+        message = (
+            "neither table nor file holds the key; it is remembered all the same: was it written as the source has it?"
+        )
+        warnings.append(RunWarning(code="ERASED_NOTHING", message=message))
+    return warnings

@@ -1,0 +1,123 @@
+"""Keys that were erased for good, known by a keyed hash alone; pure.
+
+The hash is HMAC-SHA256 under a salt that the lake keeps, over the table's name and the texts of the key's parts, each
+with its length before it. Texts are those of Spark's cast to string, so that both engines find the same, but that a
+value has the same text in every type that its column may be widened to: `5` also as a decimal of two places or as a
+double, a date also as a time without a zone. Else a wider type would let erased keys in again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from spark_jobs.plan.types import DecimalType, SqlType
+from spark_jobs.rules.value_text import WIDE, as_text
+
+T = TypeVar("T")
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_REAL = ("float", "double")
+EXACT_REAL = 2**53
+"""Whole numbers below this are told apart as doubles."""
+MIDNIGHT = " 00:00:00"
+"""What the text of a time without a zone leaves out, so that it is a date's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedKeys:
+    """The erased keys of one table; false when there are none.
+
+    Attributes:
+        hashes: hexadecimal.
+        columns: the key's columns in the order in which texts come. What is hashed has them by name, since the
+            metadata may name them in another order at any time.
+    """
+
+    table: str
+    salt: bytes = b""
+    hashes: frozenset[str] = frozenset()
+    columns: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.hashes)
+
+    def hash_of(self, texts: Sequence[str]) -> str:
+        return hmac.new(self.salt, message_of(self.table, self.arranged(texts)).encode(), hashlib.sha256).hexdigest()
+
+    def arranged(self, texts: Sequence[T]) -> list[T]:
+        """The parts of a key, whatever they are, in the order in which they are hashed."""
+        by_name = sorted(range(len(self.columns)), key=lambda at: self.columns[at].lower())
+        return [texts[at] for at in by_name] if self.columns else list(texts)
+
+    def holds(self, texts: Sequence[str | None]) -> bool:
+        """Whether this key was erased; one with a null part is none."""
+        whole = [text for text in texts if text is not None]
+        return bool(self.hashes) and len(whole) == len(texts) and self.hash_of(whole) in self.hashes
+
+
+def message_of(table: str, texts: Sequence[str]) -> str:
+    """What is hashed: no two keys have the same."""
+    return f"{table}\n" + "".join(f"{len(text)}:{text}" for text in texts)
+
+
+def key_text(value: Any, kind: SqlType) -> str | None:
+    """A part of a key as the text of its column's type.
+
+    Args:
+        value: a value of the type, or the text of one.
+
+    Returns:
+        None when it doesn't fit the type, or when values of the type have no text that tells them.
+    """
+    try:
+        return None if value is None else _text(value, kind)
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def _text(value: Any, kind: SqlType) -> str | None:
+    name = str(kind)
+    if isinstance(kind, DecimalType) or name in (*_WHOLE, *_REAL):
+        return _number(Decimal(str(value)), kind)
+    if name == "string":
+        return value if isinstance(value, str) else as_text(value, kind)
+    if name == "boolean":
+        return str(value).lower() if str(value).lower() in ("true", "false") else None
+    if name == "date":
+        return str(value if isinstance(value, date) else date.fromisoformat(str(value)))
+    if name not in ("timestamp", "timestamp_ntz"):
+        return None
+    text = as_text(_moment(value), kind)
+    return text.removesuffix(MIDNIGHT) if name == "timestamp_ntz" else text
+
+
+def _number(given: Decimal, kind: SqlType) -> str | None:
+    if isinstance(kind, DecimalType):
+        fitted = given.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+        return _plain(fitted) if fitted == given else None
+    if given != int(given):
+        return None
+    # Other doubles have no text that both engines agree on, nor are they equal to what somebody types.
+    exact = str(kind) in _WHOLE or abs(given) < EXACT_REAL
+    return str(int(given)) if exact else None
+
+
+def _plain(value: Decimal) -> str:
+    text = format(value, "f")
+    short = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if short == "-0" else short
+
+
+def _moment(value: Any) -> datetime:
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
+
+
+def texts_of(row: Mapping[str, Any], kinds: Mapping[str, SqlType]) -> list[str | None]:
+    """The key of a row, part by part."""
+    return [key_text(row.get(name), kind) for name, kind in kinds.items()]

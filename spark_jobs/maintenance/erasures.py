@@ -1,0 +1,159 @@
+"""What was erased from a table: a document for each key, named by its hash, and the lake's salt; no key in clear."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from spark_jobs.maintenance.erased_keys import ErasedKeys
+from spark_jobs.storage.objects import Storage
+
+_SALT_BYTES = 32
+_KEYED_BY = "keyed-by"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erasure:
+    """One erased key.
+
+    Attributes:
+        asked_at, done_at: ISO 8601 UTC, of the first time; `done_at` null while rows may be left.
+        by, run_id: who asked, in which run, the first time.
+        removed: table to rows removed, over all tries.
+        files: landing files that held the key when it was last looked for; they are the source's.
+        stored_until: ISO 8601 UTC; maintenance after this removes what is left in storage. Null before `done_at`.
+    """
+
+    hash: str
+    table: str
+    asked_at: str
+    by: str
+    run_id: str
+    removed: Mapping[str, int] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    done_at: str | None = None
+    stored_until: str | None = None
+
+
+@dataclass(frozen=True)
+class ErasureRegister:
+    """The erasures of a table; `root` is the table's folder of them.
+
+    The salt is the lake's: losing it would let erased keys come back unseen, so a table with erasures and no salt is
+    refused. So is one whose row names other key columns, or masks them otherwise: none of its keys would be known.
+
+    Attributes:
+        columns: the table's keys, as its row has them now; `masks`: column to method, also of others.
+    """
+
+    storage: Storage
+    root: str
+    table: str
+    columns: tuple[str, ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
+
+    def keys(self) -> ErasedKeys:
+        """
+        Raises:
+            FatalError: `ERASURE_SALT_MISSING`, `ERASED_BY_OTHER_KEYS`.
+        """
+        hashes = self.hashes()
+        if not hashes:
+            return ErasedKeys(table=self.table, columns=self.columns)
+        self._require_same_keys()
+        salt = self._stored_salt()
+        if salt is None:
+            raise self._salt_gone(self.table)
+        return ErasedKeys(table=self.table, salt=salt, hashes=hashes, columns=self.columns)
+
+    def hashes(self) -> frozenset[str]:
+        """Of the erased keys; needs no salt."""
+        names = [found.path.rpartition("/")[2] for found in self.storage.list(self.root)]
+        return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+    def salted(self) -> ErasedKeys:
+        """The same with a salt whether there are erasures or not; the lake's first erasure makes it.
+
+        From then on the table's keys are to stay what they are.
+
+        Raises:
+            FatalError: as `keys`; `ERASURE_SALT_MISSING` also when another table has erasures.
+        """
+        known = self.keys()
+        path, keyed_by = join(self.root, _KEYED_BY), json.dumps({"keys": self._keyed_by()}).encode()
+        if known:
+            self.storage.create(path, keyed_by)  # lost, or erased from before it was noted
+            return known
+        self.storage.write(path, keyed_by)
+        salt = self._stored_salt()
+        if salt is None:
+            self._require_first()
+            made = json.dumps({"salt": secrets.token_hex(_SALT_BYTES)}).encode()
+            self.storage.create(self._salt_path, made)
+            salt = self._stored_salt()
+        assert salt is not None  # noqa: S101 - put if absent: ours or another's is there now
+        return ErasedKeys(table=self.table, salt=salt, columns=self.columns)
+
+    def read(self, key_hash: str) -> Erasure | None:
+        try:
+            return codec.from_json(Erasure, self.storage.read(self._path(key_hash)).decode())
+        except FileNotFoundError:
+            return None
+
+    def write(self, erasure: Erasure) -> None:
+        self.storage.write(self._path(erasure.hash), codec.to_json(erasure).encode())
+
+    def _keyed_by(self) -> list[str]:
+        """What hashes depend on: key columns, each with its mask if it has one."""
+        masks = {column.lower(): method for column, method in self.masks.items()}
+        return sorted(f"{name} {masks.get(name, '')}".rstrip() for name in map(str.lower, self.columns))
+
+    def _require_same_keys(self) -> None:
+        path = join(self.root, _KEYED_BY)
+        try:
+            known = json.loads(self.storage.read(path))["keys"]
+        except FileNotFoundError:
+            return
+        if known != self._keyed_by():
+            raise FatalError(
+                "ERASED_BY_OTHER_KEYS",
+                f"keys were erased from {self.table} by [{', '.join(known)}], the metadata says "
+                f"[{', '.join(self._keyed_by())}]: they would not be known and come back",
+                where=path,
+                remedy="restore keys and their masks; or, once no landing file holds the erased rows any more, delete "
+                "this folder",
+            )
+
+    def _require_first(self) -> None:
+        """A new salt beside erasures of other tables would hide that theirs is lost, and let their keys in."""
+        folder = self._salt_path.rpartition("/")[0]
+        for found in self.storage.list(folder):
+            name = found.path.rpartition("/")[2]
+            if name.endswith(".json") and name != _KEYED_BY:
+                raise self._salt_gone(found.path.removeprefix(folder + "/").rpartition("/")[0].replace("/", "."))
+
+    def _salt_gone(self, table: str) -> FatalError:
+        return FatalError(
+            "ERASURE_SALT_MISSING",
+            f"keys were erased from {table}, but the salt of their hashes is gone",
+            where=self._salt_path,
+            remedy="restore the file from a backup; without it erased keys could come back",
+        )
+
+    def _path(self, key_hash: str) -> str:
+        return join(self.root, f"{key_hash}.json")
+
+    @property
+    def _salt_path(self) -> str:
+        return join(self.root.rsplit("/", 2)[0], "salt.json")
+
+    def _stored_salt(self) -> bytes | None:
+        try:
+            return bytes.fromhex(json.loads(self.storage.read(self._salt_path))["salt"])
+        except FileNotFoundError:
+            return None

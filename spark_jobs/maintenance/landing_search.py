@@ -1,0 +1,84 @@
+"""Which landing files hold a key: every file is read, for a change that came twice is in the change table once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.dialects.probe import probe_all
+from spark_jobs.dialects.probed import Probed, Unreadable
+from spark_jobs.dialects.roles import match
+from spark_jobs.maintenance.erased_keys import key_text
+from spark_jobs.plan.columns import clean_name
+from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.types import SqlType
+from spark_jobs.rules.read import read_file
+from spark_jobs.table.context import TableContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What is looked for.
+
+    Attributes:
+        key: key column to its text as the source has it, before any mask.
+        kinds: their types.
+    """
+
+    context: TableContext
+    key: Mapping[str, str]
+    kinds: Mapping[str, SqlType]
+
+    def run(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Paths of the files that hold the key, and of those that can't be read."""
+        holding, unread = [], []
+        for file in self._files():
+            found = self._holds(file)
+            if found is None:
+                unread.append(file.path)
+            elif found:
+                holding.append(file.path)
+        return tuple(holding), tuple(unread)
+
+    def _files(self) -> Iterator[PlannedFile]:
+        root = self.context.layout.landing.rstrip("/")
+        for found in self.context.storage.list(root):
+            names = self.context.dialect.classify(found.path[len(root) + 1 :])
+            if names is not None:
+                yield PlannedFile(
+                    path=found.path, kind=names[0], format=names[1], size=found.size, etag=found.etag,
+                    modified=found.modified, fingerprint="", generation=1,
+                )  # fmt: skip
+
+    def _holds(self, file: PlannedFile) -> bool | None:
+        """None when nobody can tell."""
+        probed, _ = probe_all(self.context.storage, [file], self.context.dialect)
+        rows = read_file(self.context.storage, probed[0]) if probed else None
+        if rows is None or isinstance(rows, Unreadable):
+            return None
+        prefix = self.context.spec.before_image_prefix
+        for start in ("", prefix) if prefix else ("",):
+            columns = self._columns(probed[0], rows.columns, start)
+            if columns is not None and any(self._is_key(row) for row in zip(*columns, strict=True)):
+                return True
+        return False
+
+    def _columns(self, probed: Probed, values: Any, prefix: str) -> list[list[Any]] | None:
+        """Values of the key's columns; a missing before image means that this part did not change."""
+        names = [clean_name(name) for name, _ in probed.columns]
+        found = []
+        for key in self.key:
+            own, before = match(names, key), match(names, prefix + key)
+            if own is None or (prefix and all(match(names, prefix + k) is None for k in self.key)):
+                return None
+            mine = values[names.index(own)].to_pylist()
+            if prefix and before is not None:
+                old = values[names.index(before)].to_pylist()
+                mine = [a if b is None else b for a, b in zip(mine, old, strict=True)]
+            found.append(mine)
+        return found
+
+    def _is_key(self, row: tuple[Any, ...]) -> bool:
+        wanted = self.key.items()
+        return all(key_text(v, self.kinds[name]) == text for v, (name, text) in zip(row, wanted, strict=True))

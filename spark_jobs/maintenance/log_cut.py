@@ -1,0 +1,84 @@
+"""Old parts of a Delta log: commits tell least and greatest keys of files, also of files that were removed since.
+
+Delta itself keeps its log for `delta.logRetentionDuration`, 30 days unless set. Where keys were erased that is too long
+(docs/decisions/074-logs-of-erased-keys.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airflow_gddl.contract.layout import join
+from spark_jobs.engines.base import Maintenance
+from spark_jobs.storage.objects import Storage, StoredObject
+
+_SETTLED = timedelta(hours=12)
+"""How old a checkpoint has to be before what it replaces goes: whoever opened the table before it has got on."""
+_VERSION = re.compile(r"(\d{20})\.")
+_COMMIT = re.compile(r"\d{20}\.json")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.(?:(\d{10})\.(\d{10})\.|[0-9a-f-]{36}\.)?(?:parquet|json)")
+_JOINED = re.compile(r"\d{20}\.(\d{20})\.compacted\.json")
+
+
+@dataclass(frozen=True)
+class LogCut:
+    """Attributes:
+    now: the moment of the cut.
+    """
+
+    storage: Storage
+    maintenance: Maintenance
+    now: datetime
+
+    def cut(self, path: str, hours: int, *, dry_run: bool) -> int:
+        """Remove from a table's log what tells of commits that are older than `hours`; how many files of it.
+
+        Versions after them stay as they are. Where no checkpoint that is old enough stands in for them, one is made,
+        and a later call removes them.
+        """
+        files = [found for found in self.storage.list(join(path, "_delta_log")) if _VERSION.match(_name(found))]
+        before = self.now - timedelta(hours=hours)
+        old = [_version(f) for f in files if _COMMIT.fullmatch(_name(f)) and _modified(f) < before]
+        if not old:
+            return 0
+        last = max(old)
+        standing = [f for f in _checkpoints(files) if _version(f) > last]
+        if not any(_modified(found) < self.now - _SETTLED for found in standing):
+            if not standing and not dry_run:
+                self.maintenance.checkpoint(path)
+            return 0
+        doomed = [found for found in files if _last_version(found) <= last]
+        for found in doomed if not dry_run else ():
+            self.storage.delete(found.path)
+        return len(doomed)
+
+
+def _name(found: StoredObject) -> str:
+    return found.path.rpartition("/_delta_log/")[2]
+
+
+def _version(found: StoredObject) -> int:
+    return int(_name(found)[:20])
+
+
+def _last_version(found: StoredObject) -> int:
+    joined = _JOINED.fullmatch(_name(found))
+    return int(joined[1]) if joined else _version(found)
+
+
+def _modified(found: StoredObject) -> datetime:
+    return datetime.fromisoformat(found.modified)
+
+
+def _checkpoints(files: Sequence[StoredObject]) -> list[StoredObject]:
+    """A file of each checkpoint that is complete."""
+    parts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
+    for found in files:
+        match = _CHECKPOINT.fullmatch(_name(found))
+        if match:
+            parts[_version(found), match[2] or ""].append(found)
+    return [found[-1] for (_, total), found in parts.items() if len(found) == int(total or 1)]

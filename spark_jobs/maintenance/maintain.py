@@ -1,0 +1,182 @@
+"""Upkeep of one table, under its claim: fewer and fuller files, and what nobody needs any more removed.
+
+Every step is a commit of its own that leaves what readers see as it is, so that one that died is simply begun again:
+tombstones ─► superseded changes ─► small files ─► old files ─► logs with erased keys ─► leftovers of runs.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS, vacuum_seconds
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.maintenance.cut_mark import Cut, CutMark
+from spark_jobs.maintenance.log_cut import LogCut
+from spark_jobs.maintenance.retention import vacuum_hours
+from spark_jobs.plan.identity import has_same_identity
+from spark_jobs.rules.figures import Compacted
+from spark_jobs.table.actions import shape_of
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decisions import has_few_rows
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.run import TableRun
+
+RUNS_KEPT, RUN_DAYS = 50, 90
+"""Records of runs that stay whatever their age, and days that the others stay."""
+_LEFTOVER = timedelta(days=1)
+
+
+@dataclass(kw_only=True)
+class MaintenanceResult:
+    """What a maintenance has done, or under `dry_run` would do.
+
+    Attributes:
+        compacted: table to its data files before and after; tables whose files stay are left out.
+        files_removed: old files of all tables.
+        log_files_removed: of their logs, where keys were erased.
+    """
+
+    compacted: dict[str, Compacted] = field(default_factory=dict)
+    files_removed: int = 0
+    log_files_removed: int = 0
+    tombstones_removed: int = 0
+    changes_cut: int = 0
+    runs_removed: int = 0
+    leftovers_removed: int = 0
+
+
+def maintain(run: TableRun, totals: Outcome) -> JobResult:
+    """Maintain one table; `details` is a `MaintenanceResult`.
+
+    Raises:
+        FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`.
+        RetriableError: `TABLE_BUSY`.
+    """
+    started = run.runtime.clock()
+    if vacuum_seconds(run.spec) < LEAST_VACUUM_SECONDS:
+        raise FatalError(
+            "RETENTION_TOO_SHORT",
+            f"vacuum_retention {run.spec.vacuum_retention} is shorter than a reader may take",
+            where=run.spec.table,
+            remedy="write 1d or more",
+        )
+    with nullcontext() if run.job.options.dry_run else run.claim() as claim:
+        kept = _Maintenance(run, claim).work_off(run.runtime.clock())
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    run.tell("done")
+    return replace(result, status="succeeded", details=_told(kept, dry_run=run.job.options.dry_run))
+
+
+def _told(kept: MaintenanceResult, *, dry_run: bool) -> dict[str, Any]:
+    return {**asdict(kept), "dry_run": dry_run}
+
+
+@dataclass(frozen=True)
+class _Maintenance:
+    """Attributes:
+    claim: null where nothing is written.
+    """
+
+    run: TableRun
+    claim: Claim | None
+
+    @property
+    def _dry(self) -> bool:
+        return self.run.job.options.dry_run
+
+    def _check(self) -> None:
+        """Before each step that writes: a run that was silent for too long has been overtaken."""
+        if self.claim is not None:
+            self.claim.check()
+
+    def work_off(self, now: datetime) -> MaintenanceResult:
+        ledger, kept = self.run.ledger(), MaintenanceResult()
+        if ledger.state.keys is not None:
+            context = self.run.context()
+            context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+            self._tables(context, ledger, now, kept)
+        self._check()
+        kept.leftovers_removed = self._leftovers(ledger, now)
+        self.run.tell("leftovers", rows=kept.leftovers_removed)
+        kept.runs_removed = self._old_runs(now)
+        self.run.tell("runs", rows=kept.runs_removed)
+        return kept
+
+    def _tables(self, context: TableContext, ledger: Ledger, now: datetime, kept: MaintenanceResult) -> None:
+        engine, layout, spec = context.engine, context.layout, context.spec
+        maintenance, indexed = engine.maintenance(), spec.keys
+        if spec.keys and engine.exists(layout.tombstones):
+            before = now - timedelta(seconds=seconds(spec.tombstone_retention))
+            kept.tombstones_removed = maintenance.forget_tombstones(
+                layout.tombstones, before, indexed, dry_run=self._dry
+            )
+            self.run.tell("tombstones", rows=kept.tombstones_removed)
+        # A batch under way may be in the change table in part; by other keys or another order other changes matter.
+        if ledger.plan() is None and has_same_identity(spec, ledger.state):
+            kept.changes_cut = self._cut(context, ledger, now)
+        hours = vacuum_hours(spec)
+        erased = LogCut(self.run.runtime.storage, maintenance, now) if context.erasures.hashes() else None
+        for name, path in tables_of(layout).items():
+            if not engine.exists(path):
+                continue
+            self._check()
+            joined = maintenance.compact(path, indexed, dry_run=self._dry)
+            if joined.files_after != joined.files_before:
+                kept.compacted[name] = joined
+            self.run.tell("compact", rows=joined.files_before - joined.files_after)
+            kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
+            self.run.tell("vacuum")
+            if erased is not None:
+                kept.log_files_removed += erased.cut(path, hours, dry_run=self._dry)
+                self.run.tell("log")
+
+    def _cut(self, context: TableContext, ledger: Ledger, now: datetime) -> int:
+        retention = context.spec.changes_retention
+        if retention is None or not context.engine.exists(context.layout.changes):
+            return 0
+        before = now - timedelta(seconds=seconds(retention))
+        table_schema, swept = shape_of(context, ledger.state), ledger.state.swept
+        mark = CutMark(self.run.runtime.storage, context.layout.state)
+        if not self._dry:  # first, for who finds changes missing must find the reason too
+            mark.note(Cut(before=before.isoformat(), at=now.isoformat()))
+        cut = context.engine.maintenance().cut_changes(context, table_schema, before, swept, dry_run=self._dry)
+        self.run.tell("cut", rows=cut)
+        return cut
+
+    def _leftovers(self, ledger: Ledger, now: datetime) -> int:
+        """What runs that died have left in the state folder, and what the ledger has superseded."""
+        state, needed, begun = self.run.layout.state, ledger.needed(), ledger.plan()
+        working = ("refresh/", "unwrapped/") if begun is None else ()
+        gone = []
+        for found in self.run.runtime.storage.list(state):
+            name = found.path[len(state) + 1 :]
+            old = now - datetime.fromisoformat(found.modified) > _LEFTOVER
+            superseded = name.startswith(("commits/", "recent/", "archive/")) and name not in needed
+            if name.startswith(working) or (superseded and old):
+                gone.append(found.path)
+        return self._delete(gone)
+
+    def _old_runs(self, now: datetime) -> int:
+        runs = Layout.of(self.run.job.roots, self.run.spec).runs
+        # Archives stand in folders of their own, and are bounded by whoever makes them.
+        names = sorted(f.path for f in self.run.runtime.storage.list(runs) if "/" not in f.path[len(runs) + 1 :])
+        least = join(runs, f"{now - timedelta(days=RUN_DAYS):%Y%m%dT%H%M%S}")
+        return self._delete([path for path in names[:-RUNS_KEPT] if path < least])
+
+    def _delete(self, paths: list[str]) -> int:
+        for path in paths if not self._dry else ():
+            self.run.runtime.storage.delete(path)
+        return len(paths)
+
+
+def tables_of(layout: Layout) -> dict[str, str]:
+    """A table's Delta tables by what they are."""
+    return {name: getattr(layout, name) for name in ("changes", "replica", "history", "errors", "tombstones")}

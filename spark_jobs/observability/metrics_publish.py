@@ -1,0 +1,62 @@
+"""Figures of a job for Prometheus (a text file for the textfile collector) and OpenTelemetry, where they are asked for.
+
+`GDDL_METRICS_FILE` names the text file; OpenTelemetry gets them where its SDK is installed and
+`OTEL_EXPORTER_OTLP_ENDPOINT` is set. A label per table is bounded: the first `GDDL_METRICS_TABLES` tables (500) have
+their own, all others are `other`. Whatever goes wrong here is logged, and no table's run fails for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
+from spark_jobs.observability import metrics, metrics_file, metrics_otel
+
+MOST_TABLES = 500
+PUBLISH_EVERY = 60.0
+_LOG = logging.getLogger(__name__)
+
+
+def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Mapping[str, str] = os.environ) -> None:
+    """Hand the figures of runs on, to whoever is named in the environment; upkeep and plans leave none."""
+    if job.options.action not in ("run", "errors_replay"):
+        return
+    tiers = {spec.table: spec.size for spec in job.tables}
+    points = [point for result in results for point in metrics.points_of(result, tiers.get(result.table, ""), now)]
+    try:
+        most = int(environ.get("GDDL_METRICS_TABLES", MOST_TABLES))
+        if path := environ.get("GDDL_METRICS_FILE"):
+            metrics_file.add(path, points, most)
+        if environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+            metrics_otel.send(metrics.bounded(points, (), most))
+    except Exception:  # noqa: BLE001 - figures about runs must not fail a run
+        _LOG.warning("metrics could not be handed on", exc_info=True)
+
+
+@dataclass
+class MetricsPublisher:
+    """Publishes for a job that goes on, once a minute at most; turns that found nothing to do count for nothing.
+
+    Attributes:
+        clock: seconds since the epoch.
+    """
+
+    job: JobSpec
+    clock: Callable[[], float]
+    _kept: list[JobResult] = field(default_factory=list)
+    _last: float = 0.0
+
+    def take(self, result: JobResult) -> None:
+        if result.status != "skipped":
+            self._kept.append(result)
+        if self.clock() - self._last >= PUBLISH_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._kept:
+            publish(self.job, self._kept, self.clock())
+        self._kept, self._last = [], self.clock()

@@ -1,0 +1,214 @@
+"""Raw columns of a group of files into canonical changes, each good or with the first thing that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.dialects.roles import match
+from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.types import ScalarType, SqlType, StructType, parse_type
+from spark_jobs.rules.arrays import recast
+from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.convert import Fitted, Mask, either, fit, mask_of
+from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.read import RawGroup
+from spark_jobs.rules.value_text import as_text
+from spark_jobs.table.table_schema import GDDL, TableSchema
+
+_OPERATIONS = ("I", "U", "D")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedGroup:
+    """Attributes:
+    rows: columns of the change table and `_gddl`, good rows and bad.
+    bad: numbers of the bad rows, with `problems` and `records` (JSON of the original) of each.
+    """
+
+    kind: str
+    rows: pa.Table
+    bad: tuple[int, ...] = ()
+    problems: tuple[RowProblem, ...] = ()
+    records: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> pa.Table:
+        if not self.bad:
+            return self.rows
+        kept = np.ones(self.rows.num_rows, dtype=bool)
+        kept[list(self.bad)] = False
+        return self.rows.filter(pa.array(kept))
+
+
+def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, plan: BatchPlan) -> DecodedGroup:
+    return _Decoder(group, how, table_schema, plan).decode()
+
+
+@dataclass(frozen=True)
+class _Decoder:
+    group: RawGroup
+    how: GroupDecoding
+    table_schema: TableSchema
+    plan: BatchPlan
+
+    @property
+    def _columns(self) -> DeliveredColumns:
+        return DeliveredColumns(self.group, self.how)
+
+    def decode(self) -> DecodedGroup:
+        op = self._op()
+        deletes = mask_of(pc.fill_null(pc.equal(op, "D"), False)) if self.how.kind == "change" else None
+        values, misfits, rescued = self._columns.values(deletes)
+        before, before_misfits, _ = self._columns.planned(self.how.before.actions, None)
+        sequence, unparsable = self._sequence()
+        problems = [*self._row_problems(op, values), *self._sequence_problems(sequence, unparsable), *misfits,
+                    *before_misfits]  # fmt: skip
+        bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
+        columns = [*values, *([self._columns.rescued_json(rescued)] if self.table_schema.rescues else []), *before]
+        rows = pa.Table.from_arrays(
+            [*columns, self._struct(op, sequence)], names=[*self.table_schema.change_columns, GDDL]
+        )
+        return DecodedGroup(kind=self.how.kind, rows=rows, bad=bad, problems=found, records=self._columns.records(bad))
+
+    def _all(self, value: bool) -> Mask:
+        return np.full(self.group.rows, value) if value and self.group.rows else None
+
+    def _op(self) -> pa.Array:
+        found = match(self.how.names, self.how.dialect.op_column)
+        if found is None:
+            delivered = self._columns.nulls(STRING)
+        else:
+            delivered = pc.utf8_upper(pc.utf8_trim(_text(self.group.columns[found], self.how.types[found]), " "))
+        if self.how.kind == "load":
+            usual = pc.is_in(pc.fill_null(delivered, ""), value_set=pa.array(["", "I", "R"]))
+            return pc.if_else(usual, "R", delivered)
+        if self.how.dialect.missing_op == "insert":
+            return pc.if_else(pc.equal(pc.fill_null(delivered, ""), ""), "I", delivered)
+        return delivered
+
+    def _row_problems(self, op: pa.Array, values: Sequence[pa.Array]) -> list[RowProblem]:
+        """Wrong whatever the values: malformed line, unknown operation, null key, change of an append-only table."""
+        known = pa.array(("R",) if self.how.kind == "load" else _OPERATIONS)
+        problems = []
+        if self.group.malformed is not None:
+            where = mask_of(self.group.malformed.is_valid())
+            problems.append(RowProblem(where, "ROW_MALFORMED", None, self.how.dialect.malformed))
+        unknown = mask_of(pc.invert(pc.is_in(op, value_set=known)))
+        column = self.how.dialect.op_column
+        reason = f"not an operation: one of {self.how.dialect.operations}"
+        problems.append(RowProblem(unknown, "OP_UNKNOWN", column, reason))
+        for target, value in zip(self.table_schema.data, values, strict=True):
+            if target.name in self.table_schema.keys:
+                problems += self._key_problems(target.name, target.type, value)
+        if not self.table_schema.keys:
+            where = mask_of(pc.is_in(op, value_set=pa.array(["U", "D"])))
+            reason = "an update or delete in a table without keys"
+            problems.append(RowProblem(where, "APPEND_ONLY_CHANGE", None, reason))
+        return problems
+
+    def _key_problems(self, key: str, kind: SqlType, value: pa.Array) -> list[RowProblem]:
+        source = next(a.source for a in self.how.plan.actions if a.target.name == key)
+        empty = self._all(True) if source is None else _null_mask(self.group.columns[source])
+        return [
+            RowProblem(empty, "KEY_NULL", key, "a part of the key is null"),
+            RowProblem(_null_mask(value), "CAST_FAILED", key, f"the key doesn't fit {kind}"),
+        ]
+
+    def _sequence_problems(self, sequence: pa.Array, unparsable: Mask) -> list[RowProblem]:
+        if self.how.kind == "load":
+            return []
+        by = ", ".join(self.table_schema.sequence)
+        missing = _null_mask(sequence)
+        if len(self.table_schema.sequence) > 1:
+            for part in sequence.flatten():
+                missing = either(missing, _null_mask(part))
+        return [
+            RowProblem(
+                unparsable, "SEQUENCE_UNPARSABLE", by, f"the sequence doesn't fit {self.table_schema.sequence_type}"
+            ),
+            RowProblem(missing, "SEQUENCE_NULL", by, "a change without a sequence"),
+        ]
+
+    def _sequence(self) -> tuple[pa.Array, Mask]:
+        """The sequence (null for full-load rows) and where a delivered one doesn't fit its type."""
+        target = parse_type(self.table_schema.sequence_type)
+        if self.how.kind == "load" or not self.table_schema.sequence:
+            return self._columns.nulls(target), None
+        if len(self.table_schema.sequence) == 1:
+            fitted = self._sequence_part(self.table_schema.sequence[0], target)
+            return fitted.values, fitted.misfit
+        fields = cast("StructType", target).fields  # several columns make a struct
+        parts = [self._sequence_part(c, f.type) for c, f in zip(self.table_schema.sequence, fields, strict=True)]
+        misfit: Mask = None
+        for part in parts:
+            misfit = either(misfit, part.misfit)
+        kind = arrow_type(target)
+        return pa.StructArray.from_arrays([p.values for p in parts], fields=list(kind)), misfit
+
+    def _sequence_part(self, column: str, target: SqlType) -> Fitted:
+        found = match(self.how.names, column)
+        if found is None:
+            return Fitted(self._columns.nulls(target))
+        value, source = self._columns.raw(found).values, self.how.types[found]
+        if source == STRING:
+            blank = pc.fill_null(pc.equal(pc.utf8_trim(value, " "), ""), False)
+            if pc.any(blank).as_py():
+                value = pc.if_else(blank, pa.scalar(None, pa.string()), value)
+        if source == target:
+            return Fitted(value)
+        return Fitted(self._columns.nulls(target)) if str(source) == "void" else fit(value, source, target)
+
+    def _struct(self, op: pa.Array, sequence: pa.Array) -> pa.Array:
+        count = self.group.rows
+        applied = pa.scalar(datetime.fromisoformat(self.plan.planned_at), pa.timestamp("us", "UTC"))
+        values = {
+            "sequence": sequence,
+            "op": op,
+            "commit_ts": self._commit_ts(),
+            "source_file": self.group.source,
+            "position": self.group.position,
+            "batch_id": pa.repeat(self.plan.batch_id, count),
+            "generation": self.group.generation,
+            "applied_at": pa.repeat(applied, count),
+            "schema": pa.repeat(pa.scalar(self.how.schema_id, pa.int32()), count),
+        }
+        kind = arrow_type(parse_type(self.table_schema.gddl_type))
+        return pa.StructArray.from_arrays([values[f.name] for f in kind], fields=list(kind))
+
+    def _commit_ts(self) -> pa.Array:
+        target = ScalarType("timestamp")
+        for candidate in self.how.dialect.commit_times:
+            found = match(self.how.names, candidate)
+            if found is not None:
+                value, kind = self._columns.raw(found).values, self.how.types[found]
+                if str(kind) in ("void", "date", "timestamp", "timestamp_ntz"):
+                    return recast(value, arrow_type(target))
+                return fit(value, kind, target).values
+        return self._columns.nulls(target)
+
+
+def _text(values: pa.Array, kind: SqlType) -> pa.Array:
+    if kind == STRING:
+        return values
+    return pa.array([None if v is None else as_text(v, kind) for v in values.to_pylist()], pa.string())
+
+
+def _null_mask(values: pa.Array) -> Mask:
+    return mask_of(values.is_null()) if values.null_count else None
+
+
+def _first_of(problems: Sequence[RowProblem], rows: int) -> tuple[tuple[int, ...], tuple[RowProblem, ...]]:
+    """Numbers of the rows with a problem, and the first problem of each."""
+    first = np.full(rows, -1)
+    for number, problem in enumerate(problems):
+        if problem.where is not None:
+            first[(first < 0) & problem.where] = number
+    bad = tuple(int(row) for row in np.flatnonzero(first >= 0))
+    return bad, tuple(problems[first[row]] for row in bad)

@@ -1,0 +1,166 @@
+"""The Spark session: embedded and quiet on one machine, the platform's own on a cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.spark import jars, log_store
+from spark_jobs.spark.cluster_check import check_versions
+from spark_jobs.spark.session_cluster import DELTA, open_on_cluster, shipped
+from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
+
+__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session", "scratch_of"]
+
+SCRATCH = "gddl-spark-"
+"""How the folder of an embedded Spark's temporary files begins."""
+
+_LOG4J = """status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+# Read while plans are made, so they hold wherever the job runs.
+SQL_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # A merge's source is read back from the change table, which gives the same rows whenever it is asked.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
+}
+
+
+# For a batch of a few rows, compiling a plan, spreading it and looking at it again costs more than just running it.
+FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
+
+    Raises:
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`, and those
+            of `open_on_cluster`.
+        RetriableError: `NO_EXECUTORS`.
+    """
+    session = SparkSession.getActiveSession()
+    if session is None and is_on_a_cluster(os.environ):
+        session = open_on_cluster(settings, _driver_settings(settings))
+        if settings.s3 and settings.ship_delta and "GDDL_SPARK_MASTER" in os.environ:
+            log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
+    else:
+        session = session or _embedded(settings)
+        check_versions(session)
+    for key, value in SQL_SETTINGS.items():
+        session.conf.set(key, value)
+    return session
+
+
+def scratch_of(session: SparkSession) -> Path | None:
+    """The folder of temporary files of a session whose Java process was started here; null of one that was not."""
+    scratch = Path(session.conf.get("spark.gddl.scratch", "") or "")
+    return scratch if scratch.name.startswith(SCRATCH) else None
+
+
+def _embedded(settings: SessionSettings) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on whatever `python3` is
+    builder = SparkSession.builder
+    for key, value in _static_settings(settings).items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise FatalError("JAVA_MISSING", f"the Java gateway did not start: {error}",
+                         remedy="install Java 17 or newer and set JAVA_HOME") from error  # fmt: skip
+    if settings.s3:
+        log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
+    if not settings.verbose:
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _driver_settings(settings: SessionSettings) -> dict[str, str]:
+    """Of a driver that is started here for a cluster. Where the platform has Delta, it has its own way to S3 too."""
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    given = {
+        "spark.gddl.scratch": str(scratch),
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **settings.extra,
+    }
+    if not settings.ship_delta:
+        return given
+    if settings.s3:
+        given |= {**log_store.SETTINGS, "spark.driver.extraClassPath": os.pathsep.join(_log_store(settings))}
+    return {**given, **shipped(_jars(settings, scratch))}
+
+
+def _java_options(settings: SessionSettings, scratch: Path) -> str:
+    logging = scratch / "log4j2.properties"
+    logging.write_text(_LOG4J)
+    java = f"-Dderby.system.home={scratch} -Duser.timezone=UTC"
+    if settings.brief:
+        java += " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+        java += "" if settings.lasting else " -XX:TieredStopAtLevel=1"
+    return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
+
+
+def _static_settings(settings: SessionSettings) -> dict[str, str]:
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    return {
+        "spark.gddl.scratch": str(scratch),
+        "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores}]"),
+        "spark.app.name": "gddl-job",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": settings.memory,
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.hadoop.hadoop.tmp.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **DELTA,
+        "spark.sql.shuffle.partitions": str(2 * settings.cores),
+        "spark.databricks.delta.snapshotPartitions": str(settings.cores),
+        "spark.sql.codegen.maxFields": "300",
+        **settings.extra,
+        **(log_store.SETTINGS if settings.s3 else {}),
+        "spark.driver.extraClassPath": os.pathsep.join([*_jars(settings, scratch), *_log_store(settings)]),
+    }
+
+
+def _jars(settings: SessionSettings, scratch: Path) -> list[str]:
+    bundles = [jars.delta(), *([jars.s3a()] if settings.s3 else [])]
+    return [jar for bundle in bundles for jar in jars.class_path(bundle, scratch)]
+
+
+def _log_store(settings: SessionSettings) -> list[str]:
+    """Commits are the driver's alone, so that no executor needs it."""
+    return [str(log_store.class_folder(jars.cache_folder()))] if settings.s3 else []

@@ -1,0 +1,297 @@
+"""Files and objects by absolute path or URL: `/folder/x`, `file:///folder/x`, `s3://bucket/x`.
+
+One small set of operations with one meaning on both sorts of store, so that discovery, ledger and claim are written
+once. Text after `file://` is taken literally, as Hadoop does: no percent-decoding. Paths come back in the form they
+were asked in.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+from obstore import exceptions as remote
+
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.s3_errors import s3_error
+from spark_jobs.storage import local
+from spark_jobs.storage.s3 import Bucket
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+_FILE, _S3 = "file://", "s3://"
+_CHUNK = 4 * 1024 * 1024
+# Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
+_DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+_REFUSED = (remote.InvalidPathError, remote.NotSupportedError, remote.UnknownConfigurationKeyError)
+_STATUS, _FINAL = re.compile(r"status code: ([0-9]{3})"), ("401", "403", "404")
+_UNUSABLE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredObject:
+    """What a listing says of an object.
+
+    Attributes:
+        etag: changes whenever the content may have changed; without quotes.
+        modified: ISO 8601 UTC with microseconds.
+    """
+
+    path: str
+    size: int
+    etag: str
+    modified: str
+
+
+class HasEtag(Protocol):
+    """A `StoredObject`, or anything else made from one."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def etag(self) -> str: ...
+
+
+class Storage:
+    """Every store a run touches; clients are made at first use and kept.
+
+    Args:
+        buckets: clients by bucket name, for settings that the environment doesn't express.
+        environ: tells how S3 is reached.
+
+    Raises (every method):
+        RetriableError: `STORAGE_BUSY`, `S3_UNREACHABLE`, after the store client's own retries.
+        FatalError: `STORAGE_DENIED` without permission; `STORAGE_UNUSABLE` for a path no store understands; `S3_…`
+            for what concerns a whole bucket (`s3_errors.CODES`).
+    """
+
+    def __init__(self, buckets: Mapping[str, Bucket] | None = None, environ: Mapping[str, str] = os.environ) -> None:
+        self._buckets = dict(buckets or {})
+        self._environ = environ
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """Objects below the folder `prefix` in name order (code points of the whole path); a missing folder is empty.
+
+        Args:
+            start_after: absolute; only objects with a greater path. It need not exist.
+        """
+        folder = prefix.rstrip("/")
+        after = _below(folder, start_after)
+        if after is None:
+            return
+        with _translated(prefix):
+            if folder.startswith(_S3):
+                yield from self._list_bucket(folder, after)
+            else:
+                for found in local.walk(_local(folder), after):
+                    yield _on_disk(f"{folder}/{found.name}", found)
+
+    def _list_bucket(self, folder: str, after: str) -> Iterator[StoredObject]:
+        bucket, key = self._remote(folder)
+        root = folder[: len(folder) - len(key)].rstrip("/")
+        for meta in bucket.list(key, after):
+            yield _stored(f"{root}/{meta['path']}", meta)
+
+    def look(self, path: str) -> StoredObject | None:
+        """A single file or object as a listing would show it; null when it isn't there."""
+        with _translated(path):
+            if path.startswith(_S3):
+                bucket, key = self._remote(path)
+                meta = bucket.head(key)
+                return None if meta is None else _stored(path, meta)
+            found = local.look(_local(path))
+            return None if found is None else _on_disk(path, found)
+
+    def exists(self, prefix: str) -> bool:
+        """Whether any object is below `prefix`; locally also whether the folder, or a file of that name, is there."""
+        with _translated(prefix):
+            if prefix.startswith(_S3):
+                bucket, key = self._remote(prefix.rstrip("/"))
+                return bucket.exists(key)
+            return local.exists(_local(prefix))
+
+    def read(self, path: str) -> bytes:
+        """
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        with _translated(path):
+            if path.startswith(_S3):
+                bucket, key = self._remote(path)
+                return bucket.read(key)
+            return local.read(_local(path))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put or replace: a reader sees the old content or the new."""
+        with _translated(path):
+            if path.startswith(_S3):
+                bucket, key = self._remote(path)
+                bucket.write(key, data)
+            else:
+                local.write(_local(path), data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put if absent; False when it exists.
+
+        An answer that got lost and was asked for again also reads False: who must know compares the content.
+        """
+        with _translated(path):
+            if path.startswith(_S3):
+                bucket, key = self._remote(path)
+                return bucket.create(key, data)
+            return local.create(_local(path), data)
+
+    def delete(self, path: str) -> None:
+        """Nothing there is no error."""
+        with _translated(path):
+            if path.startswith(_S3):
+                bucket, key = self._remote(path)
+                bucket.delete(key)
+            else:
+                local.delete(_local(path))
+
+    def fingerprint(self, found: HasEtag) -> str:
+        """Tells content from content: `md5:<ETag>` where S3's ETag is a digest, else `blake2b:<hex>` of the bytes.
+
+        Raises:
+            FileNotFoundError: it has vanished.
+        """
+        if found.path.startswith(_S3) and _DIGEST.fullmatch(found.etag):
+            return f"md5:{found.etag}"
+        digest = hashlib.blake2b(digest_size=32)
+        with _translated(found.path):
+            for part in self._parts(found.path):
+                digest.update(part)
+        return f"blake2b:{digest.hexdigest()}"
+
+    def _parts(self, path: str) -> Iterator[bytes]:
+        if path.startswith(_S3):
+            bucket, key = self._remote(path)
+            yield from bucket.stream(key)
+            return
+        with Path(_local(path)).open("rb") as file:
+            while part := file.read(_CHUNK):
+                yield part
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A seekable binary reader, such as `pyarrow.parquet.ParquetFile` takes; the caller closes it.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        with _translated(path):
+            if path.startswith(_S3):
+                bucket, key = self._remote(path)
+                return cast("BinaryIO", bucket.open(key))
+            return Path(_local(path)).open("rb")
+
+    def options_of(self, path: str) -> dict[str, str] | None:
+        """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""
+        return dict(self._remote(path)[0].options) if path.startswith(_S3) else None
+
+    def _remote(self, url: str) -> tuple[Bucket, str]:
+        name, _, key = url.removeprefix(_S3).partition("/")
+        return self._bucket(name), key
+
+    def _bucket(self, name: str) -> Bucket:
+        if name not in self._buckets:
+            self._buckets[name] = Bucket.named(name, self._environ)
+        return self._buckets[name]
+
+
+def _on_disk(path: str, found: local.LocalObject) -> StoredObject:
+    modified = datetime.fromtimestamp(found.status.st_mtime, UTC).isoformat(timespec="microseconds")
+    return StoredObject(path=path, size=found.status.st_size, etag=found.etag, modified=modified)
+
+
+def _stored(path: str, meta: ObjectMeta) -> StoredObject:
+    modified = meta["last_modified"].astimezone(UTC).isoformat(timespec="microseconds")
+    return StoredObject(path=path, size=meta["size"], etag=(meta["e_tag"] or "").strip('"'), modified=modified)
+
+
+def _local(path: str) -> str:
+    bare = path.removeprefix(_FILE)
+    if not bare.startswith("/"):
+        raise FatalError(
+            "STORAGE_UNUSABLE",
+            f"{path!r} is neither absolute nor s3://",
+            remedy="use /folder, file:///folder or s3://bucket/prefix",
+        )
+    return bare.rstrip("/") or "/"
+
+
+def _below(folder: str, start_after: str | None) -> str | None:
+    """`start_after` relative to the folder; empty: all of it comes after; None: none of it does."""
+    if start_after is None or start_after < f"{folder}/":
+        return ""
+    return start_after[len(folder) + 1 :] if start_after.startswith(f"{folder}/") else None
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except GddlError:
+        raise
+    except FileNotFoundError as error:
+        fault = _told(path, error)
+        if fault is None:
+            raise
+        raise fault from error
+    except OSError as error:
+        raise _told(path, error) or os_error(error, path) from error
+    except (remote.PermissionDeniedError, remote.UnauthenticatedError) as error:
+        raise _told(path, error) or _denied(path, error) from error
+    except (*_REFUSED, ValueError) as error:
+        raise _unusable(path, error) from error
+    except remote.BaseError as error:
+        raise _told(path, error) or _generic(path, error) from error
+
+
+def _told(path: str, error: Exception) -> GddlError | None:
+    """What concerns the whole bucket; null for local paths."""
+    return s3_error(str(error), path) if path.startswith(_S3) else None
+
+
+def os_error(error: OSError, path: str) -> GddlError:
+    """The family of an operating-system error other than absence."""
+    if error.errno in _DENIED:
+        return _denied(path, error)
+    return _unusable(path, error) if error.errno in _UNUSABLE else _busy(path, error)
+
+
+def _generic(path: str, error: Exception) -> GddlError:
+    """obstore tells the status of a failed listing only in the message."""
+    status = _STATUS.search(str(error))
+    if status is None or status[1] not in _FINAL:
+        return _busy(path, error)
+    return _unusable(path, error) if status[1] == "404" else _denied(path, error)
+
+
+def _denied(path: str, error: Exception) -> FatalError:
+    what = f"no permission: {_first_line(error)}"
+    return FatalError("STORAGE_DENIED", what, where=path, remedy="grant the job access")
+
+
+def _unusable(path: str, error: Exception) -> FatalError:
+    remedy = "correct the path or the settings of the store"
+    return FatalError("STORAGE_UNUSABLE", _first_line(error), where=path, remedy=remedy)
+
+
+def _busy(path: str, error: Exception) -> RetriableError:
+    return RetriableError("STORAGE_BUSY", f"the store failed: {_first_line(error)}", where=path, remedy="run again")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,143 @@
+"""What a job does besides running: plan, verify, list and replay the quarantine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
+from spark_jobs.maintenance.cut_mark import CutMark
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.batching import next_batch
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.rules.figures import BUCKETS, Verdict
+from spark_jobs.table.batch_schema import plan_batch
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.verification.source_database import opened, url_of
+from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, told, verify_source
+
+
+def show_plan(run: TableRun, totals: Outcome) -> JobResult:
+    """The batches that a run would make, without making them; never starts Spark."""
+    started = run.runtime.clock()
+    ledger = run.ledger()
+    found = run.discover(ledger)
+    state, batches = ledger.state, []
+    require_same_identity(run.spec, state)
+    begun = ledger.plan()
+    while True:
+        plan = begun or next_batch(found.waiting, limits=run.limits, state=state, now=run.runtime.clock())
+        if plan is None:
+            break
+        batches.append(_described(plan, resumed=begun is not None))
+        begun, found = None, found.without(plan)
+        state = replace(state, batch=plan.number, generation=plan.generation)
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    details = {"batches": batches, "missing": list(found.missing), "folder_missing": found.folder_missing}
+    return replace(result, status="succeeded" if batches else "skipped", details=details)
+
+
+def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:
+    return {
+        "batch": plan.number,
+        "mode": plan.mode,
+        "generation": plan.generation,
+        "files": [f.path for f in plan.files],
+        "bytes": sum(f.size for f in plan.files),
+        "sweep": plan.sweep,
+        "resumed": resumed,
+    }
+
+
+def verify(run: TableRun, totals: Outcome) -> JobResult:
+    """Compare the replica with the fold of its change table, and with its source where a connection is named.
+
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ.
+    """
+    started = run.runtime.clock()
+    ledger = run.ledger()
+    if ledger.state.keys is None:
+        return totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    if ledger.plan() is not None:
+        raise FatalError(
+            "BATCH_UNFINISHED",
+            f"{run.spec.table} has a batch that is not finished",
+            where=run.layout.state,
+            remedy="run the table first, then verify",
+        )
+    require_same_identity(run.spec, ledger.state)
+    context = run.context()
+    table_schema = shape_of(context, ledger.state)
+    verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
+    source = _against_source(run, context, table_schema, ledger.state, started)
+    if source is not None and source.unsettled:
+        totals.warn([_unsettled(source)])
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    cut = CutMark(run.runtime.storage, run.layout.state).read()
+    equal = verdict.equal and (source is None or not source.different)
+    details = {"verdict": "equal" if equal else "different", **asdict(verdict)}
+    details["changes_cut_before"] = None if cut is None else cut.before
+    details["source"] = None if source is None else told(source)
+    result = replace(result, status="succeeded", details=details)
+    return result if equal else replace(result, status="failed", error=_difference(run.spec.table, verdict, source))
+
+
+def _against_source(
+    run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState, now: datetime
+) -> SourceVerdict | None:
+    """Null where no connection is named, and for tables without keys, whose rows can't be matched."""
+    connection = run.job.options.source_connection or run.dialect.options.verify_connection
+    if not connection or not table_schema.keys:
+        return None
+    options, spec = run.job.options, run.spec
+    asked = CompareRequest(now=now, limit=options.limit, settle_seconds=options.settle_seconds)
+    with opened(url_of(connection, run.runtime.environ), spec.schema_name, spec.name) as table:
+        return verify_source(context, table_schema, state, table, asked)
+
+
+def _unsettled(source: SourceVerdict) -> RunWarning:
+    message = "keys differ from the source whose changes may be on their way; the next verify tells"
+    sample = tuple(k["key"] for k in source.keys if not k["settled"])[:5]
+    return RunWarning(code="SOURCE_UNSETTLED", message=message, count=source.unsettled, sample=sample)
+
+
+def _difference(table: str, verdict: Verdict, source: SourceVerdict | None) -> ErrorInfo:
+    """Which comparison failed, and the command that mends it."""
+    if not verdict.equal:
+        what = (
+            f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
+            f"{verdict.rows} rows, {verdict.expected_rows} expected"
+        )
+        remedy = f"look at details.keys; `gddl resync --table {table}` rebuilds the replica"
+        error = FatalError("VERIFY_DIFFERENT", what, remedy=remedy)
+    else:
+        count = 0 if source is None else source.different
+        what = f"{count} keys of the replica differ from the source, and their changes are not on their way"
+        remedy = (
+            "look at details.source.keys; the replica holds what its files say, so let the CDC service reload the "
+            f"table, then `gddl run --table {table}`"
+        )
+        error = FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
+    return ErrorInfo(code=error.code, message=str(error))
+
+
+def shape_of(context: TableContext, state: TableState) -> TableSchema:
+    """The shape of a table as it stands."""
+    return plan_batch(context.dialect, (), context.stored_columns(), state).table_schema
+
+
+def list_errors(run: TableRun, totals: Outcome) -> JobResult:
+    """Unresolved rows of the quarantine, oldest first."""
+    started = run.runtime.clock()
+    context = run.context()
+    details: dict[str, Any] = {"unresolved": 0, "rows": []}
+    if context.engine.exists(context.layout.errors):
+        count, rows = context.engine.unresolved(context.layout.errors, run.job.options.limit)
+        details = {"unresolved": count, "rows": rows}
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    return replace(result, status="succeeded", quarantined=details["unresolved"], details=details)

@@ -1,0 +1,52 @@
+"""A planned batch while it is carried out, and what of it has been written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines.base import BatchWork
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.rules.figures import Appended
+from spark_jobs.table.decoded_batch import DecodedBatch
+from spark_jobs.table.next_batch import NextBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A planned batch on its way.
+
+    Attributes:
+        left: what waits after it.
+    """
+
+    coming: NextBatch
+    ledger: Ledger
+    claim: Claim
+    left: Discovery
+
+    @property
+    def plan(self) -> BatchPlan:
+        return self.coming.plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingested:
+    """What of a batch has reached the change table and the quarantine.
+
+    Attributes:
+        work: null when no file could be read.
+        purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
+    """
+
+    work: BatchWork | None = None
+    bad_files: tuple[Unreadable, ...] = ()
+    purged_at: str | None = None
+    appended: Appended = field(default_factory=lambda: Appended(written=0, redelivered=0))
+
+    @property
+    def decoded_batch(self) -> DecodedBatch | None:
+        return None if self.work is None else self.work.decoded_batch

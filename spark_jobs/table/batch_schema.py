@@ -1,0 +1,270 @@
+"""From the columns that a batch's files bring to the shape of its table. Decides only; engines carry it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import MaskMethod, SchemaEvolution, TableSpec
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.roles import SortOrder, declared_types, match, resolve_sequence, sequence_type
+from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
+from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns
+from spark_jobs.plan.types import VOID, ScalarType, parse_type
+from spark_jobs.table.table_schema import TableSchema
+
+_STRING = ScalarType("string")
+_BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
+
+
+class LandedColumns(Protocol):
+    """Files that look alike."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def only_deletes(self) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSchema:
+    """What decoding needs to know of one group."""
+
+    plan: GroupPlan
+    before: GroupPlan
+    masks: Mapping[str, MaskMethod]
+    schema_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSchema:
+    """The decision for a batch.
+
+    Attributes:
+        groups: in the order given.
+        plan, before: changes to make to the tables; `before` concerns the change table alone.
+        schemas: the ledger's schemas, those of this batch appended where new.
+    """
+
+    table_schema: TableSchema
+    groups: tuple[GroupSchema, ...]
+    plan: SchemaPlan
+    before: SchemaPlan
+    schemas: tuple[dict[str, str], ...]
+    warnings: tuple[RunWarning, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Columns of the tables now; null when they don't exist."""
+
+    data: Schema | None
+    before: Schema | None
+    prefer_rewrite: bool = False
+
+
+def order_of_table(
+    dialect: Dialect, groups: Sequence[LandedColumns], state: TableState
+) -> tuple[tuple[str, ...], str, bool]:
+    """Sequence columns, type of `_gddl.sequence`, and whether the order is total.
+
+    What the ledger knows stays, for comparing sequences of two types would be no order (rule 14 guards the metadata).
+
+    Raises:
+        FatalError: `SEQUENCE_MISSING`.
+    """
+    spec = dialect.spec
+    changes = [[n for n, _ in g.columns] for g in groups if g.kind == "change"]
+    loads = [[n for n, _ in g.columns] for g in groups if g.kind == "load"]
+    if state.sequence_by and not spec.sequence_by:
+        times = {t.lower() for t in dialect.commit_times}
+        found: SortOrder | None = SortOrder(state.sequence_by, state.sequence_by[0].lower() not in times)
+    else:
+        found = resolve_sequence(dialect, changes, loads)
+    if found is None:
+        return (), state.sequence_type or "string", True
+    if state.sequence_type is not None and (state.max_sequence is not None or not changes):
+        return found.columns, state.sequence_type, found.total
+    ordered = [*(g for g in groups if g.kind == "change"), *(g for g in groups if g.kind == "load")]
+    types = [sequence_type(c, _types_of(c, ordered), dialect) for c in found.columns]
+    if len(types) == 1:
+        return found.columns, types[0], found.total
+    fields = ",".join(f"`{c}`:{t}" for c, t in zip(found.columns, types, strict=True))
+    return found.columns, f"struct<{fields}>", found.total
+
+
+def _types_of(column: str, groups: Sequence[LandedColumns]) -> list[str]:
+    found = []
+    for group in groups:
+        came = match([n for n, _ in group.columns], column)
+        if came is not None:
+            found.append(dict(group.columns)[came])
+    return found
+
+
+def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored, state: TableState) -> BatchSchema:
+    """Decide the shape of the table after this batch and the way of every group's columns into it.
+
+    Raises:
+        FatalError: what `plan_schema` raises, `SEQUENCE_MISSING`.
+    """
+    spec = dialect.spec
+    sequence, kind, total = order_of_table(dialect, groups, state)
+    technical = _technical(dialect, sequence)
+    delivered = [_Delivered.of(dialect, group) for group in groups]
+    data = [
+        IncomingSchema(i, g.label, _with_absent(dialect, d.data, technical, stored.data), g.only_deletes)
+        for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
+    ]
+    before = [
+        IncomingSchema(i, g.label, d.before, True) for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
+    ]
+    rules = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, prefer_rewrite=stored.prefer_rewrite)
+    plan = plan_schema(_with_technical(stored.data, technical, delivered), tuple(data), rules)
+    images = plan_schema(stored.before, tuple(before), SchemaRules(evolution=_BEFORE_IMAGES))
+    ids, schemas = _register([plan.groups[i] for i in range(len(groups))], state.schemas)
+    table_schema = TableSchema(
+        spec=spec,
+        keys=tuple(_spelled(plan.target, key) for key in spec.keys),
+        data=plan.target.columns,
+        before=images.target.columns,
+        before_of_key=_before_of_key(spec, plan.target, images.target),
+        sequence=sequence,
+        sequence_type=kind,
+        technical=technical,
+        told_of_files=(dialect.carried,) if dialect.carried is not None else (),
+        lacking=_lacking(spec, plan.target, schemas, technical),
+    )
+    warnings = list(unknown_columns([[n for n, _ in d.selectable] for d in delivered], SelectionRules.of(spec)))
+    if not total and any(g.kind == "change" for g in groups):
+        warnings.append(_order_not_total(sequence[0]))
+    return BatchSchema(
+        table_schema=table_schema,
+        groups=tuple(
+            GroupSchema(plan=plan.groups[i], before=images.groups[i], masks=delivered[i].masks, schema_id=ids[i])
+            for i in range(len(groups))
+        ),
+        plan=plan,
+        before=images,
+        schemas=schemas,
+        warnings=tuple(warnings),
+    )
+
+
+def _order_not_total(column: str) -> RunWarning:
+    return RunWarning(
+        code="ORDER_NOT_TOTAL",
+        message=f"changes are ordered by {column}, a commit time that several changes can share; "
+        "name a total order in `sequence_by`",
+    )
+
+
+@dataclass(frozen=True)
+class _Delivered:
+    """A group's columns by part: data and before images with the types they have after declarations and masks."""
+
+    data: tuple[Column, ...]
+    before: tuple[Column, ...]
+    masks: Mapping[str, MaskMethod]
+    selectable: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, dialect: Dialect, group: LandedColumns) -> _Delivered:
+        spec = dialect.spec
+        op = match([n for n, _ in group.columns], dialect.op_column)
+        selectable = tuple((n, t) for n, t in group.columns if n != op)
+        chosen = select_columns([n for n, _ in selectable], SelectionRules.of(spec))
+        declared = declared_types(dict(selectable), dialect)
+        columns = []
+        for name, kind in selectable:
+            if name in chosen.kept:
+                hashed = chosen.masks.get(name) == "hash" and kind != "void"
+                columns.append(Column(name, _STRING if hashed else parse_type(declared.get(name, kind))))
+        prefix = spec.before_image_prefix
+        images = tuple(c for c in columns if prefix and c.name.lower().startswith(prefix.lower()))
+        return cls(tuple(c for c in columns if c not in images), images, chosen.masks, selectable)
+
+
+def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema."""
+    spec = dialect.spec
+    added = (*sequence, *dialect.total_order, *dialect.commit_times, spec.columns_to_update, spec.force_update)
+    return tuple(c for c in added if c is not None)
+
+
+def _with_absent(
+    dialect: Dialect, columns: tuple[Column, ...], technical: tuple[str, ...], table: Schema | None
+) -> tuple[Column, ...]:
+    """Add technical columns that the table has and the group lacks, as columns of nulls."""
+    if table is None:
+        return columns
+    have = {c.name.lower() for c in columns}
+    wanted = {t.lower() for t in technical}
+    absent = [c for c in table.columns if c.name.lower() not in have
+              and (c.name.lower() in wanted or dialect.is_technical(c.name))]  # fmt: skip
+    return (*columns, *(Column(c.name, VOID) for c in absent))
+
+
+def _with_technical(table: Schema | None, technical: tuple[str, ...], groups: Sequence[_Delivered]) -> Schema | None:
+    """The table with the technical columns that are new to it: no policy of the source's schema concerns them."""
+    if table is None:
+        return None
+    wanted = {t.lower() for t in technical}
+    columns = list(table.columns)
+    for column in (c for g in groups for c in g.data):
+        if column.name.lower() in wanted and all(column.name.lower() != c.name.lower() for c in columns):
+            columns.append(Column(landed_name(column.name), column.type))
+    return Schema(tuple(columns))
+
+
+def _spelled(target: Schema, key: str) -> str:
+    found = target.column(landed_name(key))
+    if found is None:
+        raise FatalError("KEY_COLUMN_MISSING", f"key column {key!r} is not among {', '.join(target.names)}")
+    return found.name
+
+
+def _before_of_key(spec: TableSpec, target: Schema, images: Schema) -> dict[str, str]:
+    if spec.before_image_prefix is None:
+        return {}
+    pairs = {_spelled(target, key): images.column(landed_name(spec.before_image_prefix + key)) for key in spec.keys}
+    return {key: image.name for key, image in pairs.items() if image is not None}
+
+
+def _register(
+    plans: Sequence[GroupPlan], known: tuple[dict[str, str], ...]
+) -> tuple[tuple[int, ...], tuple[dict[str, str], ...]]:
+    """Index of each group's carried columns in the ledger's schemas, adding what is new."""
+    schemas = list(known)
+    ids = []
+    for plan in plans:
+        carried = plan.schema
+        if carried not in schemas:
+            schemas.append(carried)
+        ids.append(schemas.index(carried))
+    return tuple(ids), tuple(schemas)
+
+
+def _lacking(
+    spec: TableSpec, target: Schema, schemas: tuple[dict[str, str], ...], technical: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    """Columns that some file schema lacks, and so its updates keep."""
+    if spec.schema_evolution.dropped_column != "keep":
+        return {}
+    always = {c.lower() for c in (*spec.keys, *technical)}
+    carried = [{name.lower() for name in schema} for schema in schemas]
+    found = {}
+    for column in target.columns:
+        without = tuple(i for i, names in enumerate(carried) if column.name.lower() not in names)
+        if without and column.name.lower() not in always:
+            found[column.name] = without
+    return found

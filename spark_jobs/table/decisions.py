@@ -1,0 +1,94 @@
+"""What a batch may, must and need not do, as far as ledger and figures tell. Decides only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.sequence import is_after, require_one_length, require_one_width
+from spark_jobs.rules.figures import Figures, Overlap
+from spark_jobs.table.decoded_batch import DecodedBatch
+
+_SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
+
+
+def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
+    """Refuse, before anything is written, what no row may decide for itself."""
+    spec, figures = dialect.spec, decoded_batch.figures
+    if decoded_batch.rows_by_footer is not None and decoded_batch.rows_by_footer != figures.rows:
+        raise FatalError(
+            "BATCH_UNBALANCED",
+            f"the files' footers say {decoded_batch.rows_by_footer} rows, {figures.rows} were read",
+            where=spec.table,
+            remedy="report this with the job's log; nothing was written",
+        )
+    if figures.quarantined and spec.on_bad_row == "fail" and decoded_batch.schema_of:
+        bad = {path: f.quarantined for path, f in figures.files.items() if f.quarantined}
+        raise FatalError(
+            "BAD_ROWS",
+            f"{figures.quarantined} bad rows in {', '.join(sorted(bad))}",
+            where=spec.table,
+            remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
+        )
+    require_one_width(figures.widths, state.max_sequence, spec.table)
+    if dialect.of_one_length and decoded_batch.schema.table_schema.sequence in [
+        (name,) for name in dialect.total_order
+    ]:
+        ends = [end for f in figures.files.values() for end in (f.min_sequence, f.max_sequence)]
+        require_one_length([end for end in (*ends, state.max_sequence) if end is not None], spec.table)
+
+
+def is_small(plan: BatchPlan, state: TableState) -> bool:
+    """Whether batch and table are so small that planning costs more than the work."""
+    return sum(f.size for f in plan.files) < _SMALL_BYTES and has_few_rows(state)
+
+
+def has_few_rows(state: TableState) -> bool:
+    """The same of a table at rest."""
+    return state.rows < _SMALL_ROWS
+
+
+def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
+    """Whether the tables have to change for this batch."""
+    schema = decoded_batch.schema
+    planned = (*schema.plan.additions, *schema.plan.widenings, *schema.before.additions, *schema.before.widenings)
+    return bool(planned) or schema.schemas != state.schemas or schema.table_schema.sequence_type != state.sequence_type
+
+
+def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:
+    """Whether every file of the full load could be read: rows of a file that couldn't must not vanish for it."""
+    if any(u.file.kind == "load" for u in bad_files):
+        return False
+    planned = {f.path for f in plan.files}
+    others = (e for path, e in ledger.entries().items() if path not in planned)
+    return not any(e.kind == "load" and e.state == "unreadable" and e.generation == plan.generation for e in others)
+
+
+def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
+    """Greatest sequence ingested before each generation, the plan's own included."""
+    return state.generation_floor + (state.max_sequence,) * (plan.generation - len(state.generation_floor))
+
+
+def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
+    """How the batch's changes stand to those of the batches before, as far as the ledger tells."""
+    lows = [f.min_sequence for f in figures.files.values() if f.min_sequence is not None]
+    known = ledger.state.max_sequence
+    loads = any(
+        e.kind == "load" and e.generation == plan.generation and e.state == "committed"
+        for e in ledger.entries().values()
+    )
+    changes = known is not None and not all(is_after(low, known) for low in lows)
+    return Overlap(
+        changes=changes,
+        loads=bool(figures.loads) and loads,
+        later=not changes and _of_now(plan),
+    )
+
+
+def _of_now(plan: BatchPlan) -> bool:
+    """Whether a batch has nothing but changes of the table's newest generation. What is replayed may be of any."""
+    return plan.source == "files" and all(f.kind == "change" and f.generation == plan.generation for f in plan.files)

@@ -1,0 +1,62 @@
+"""A table's run whose files a stream tells of, instead of a listing; the batch code and the ledger are the same.
+
+The ledger is the truth: a file that is told of twice is known by it, and what a stream never told of is found by the
+full listing that falls due as everywhere (`discovery.FULL_LISTING_EVERY`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.result import JobResult, RunWarning
+from spark_jobs.discovery.file_stream import FileStreamSource, TableStream
+from spark_jobs.discovery.listing import is_listing_due
+from spark_jobs.pipeline import bring_up_to_date, finished
+from spark_jobs.plan.batch import TableState
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.run import TableRun
+
+
+def takes_stream(run: TableRun, state: TableState) -> bool:
+    """Whether a stream may tell this run of its files: one that needs to see all of the folder lists it."""
+    options = run.job.options
+    asked = (
+        options.action != "run"
+        or options.full_refresh
+        or options.full_listing
+        or options.max_batches is not None
+        or options.continuous is not None  # a job that goes on notices files in a way of its own
+    )
+    return run.engine == "spark" and not asked and state.batch > 0 and not is_listing_due(state, run.runtime.clock())
+
+
+def run_streamed(run: TableRun, source: FileStreamSource, outcome: Outcome) -> JobResult:
+    """Bring one table up to date with what the stream tells of; where the stream fails, with what a listing finds.
+
+    Raises:
+        GddlError: as `run_table`. What the stream had just told of is told of again next time.
+    """
+    started = run.runtime.clock()
+    outcome.max_commit_ts = run.ledger().state.max_commit_ts
+    stream = TableStream(
+        source=source,
+        session=run.runtime.spark.for_table(),
+        folder=run.layout.landing,
+        checkpoint=checkpoint_of(run, source),
+    )
+    try:
+        stream.drain(lambda told: bring_up_to_date(replace(run, told=tuple(told)), outcome))
+    except GddlError as error:
+        if error.code != "FILE_STREAM_FAILED":
+            raise
+        outcome.warn([RunWarning(code="FILE_STREAM_FAILED", message=str(error))])
+        bring_up_to_date(run, outcome)
+    return finished(run, outcome, started)
+
+
+def checkpoint_of(run: TableRun, source: FileStreamSource) -> str:
+    """Where the stream of a table keeps what it told of."""
+    spec = run.spec
+    return join(run.job.roots.lake, STATE, "streams", spec.schema_name, spec.name, source.name)

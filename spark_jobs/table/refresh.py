@@ -1,0 +1,287 @@
+"""A full refresh: rebuild replica and history from the files, beside the living tables, and swap (rule 10).
+
+All files are ingested anew into a change table and a ledger of their own below the state folder, in the usual bounded
+batches, so that a refresh that died goes on where it stopped. Then, each step a single Delta commit: the change table
+gains what it lacked; replica, tombstones and history are overwritten with what the new change table folds to; the
+quarantine is settled; the ledger commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import JobResult, MainCounts
+from spark_jobs.engines.base import DeclinedError, RebuildRequest
+from spark_jobs.engines.transactions import version_of
+from spark_jobs.job.runtime import iso
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.pipeline import commit, count, ingest
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.batching import next_batch
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.files import FileEntry, PlannedFile
+from spark_jobs.plan.sequence import greater
+from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.table.batch_run import Batch
+from spark_jobs.table.batch_schema import plan_batch
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decisions import is_small
+from spark_jobs.table.next_batch import NextBatch, files_changed, moment
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.resync import ResyncCheck, check
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.table_schema import TableSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Refresh:
+    """A refresh under way: the living table and the one that is built beside it."""
+
+    run: TableRun
+    living: TableContext
+    ledger: Ledger
+    plan: BatchPlan
+    claim: Claim
+
+    @property
+    def beside(self) -> TableRun:
+        root = join(self.living.layout.state, "refresh", f"{self.plan.batch_id}-{version_of(self.plan)}")
+        layout = replace(
+            self.living.layout, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
+            replica=join(root, "replica"), history=join(root, "history"),
+        )  # fmt: skip
+        spec = replace(self.run.spec, history=False)
+        return replace(self.run, beside=layout, spec=spec)
+
+
+def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
+    """Rebuild one table.
+
+    Raises:
+        GddlError: whatever stopped it; readers have the old table until the swap.
+    """
+    started = run.runtime.clock()
+    outcome.mode = "refresh"
+    with run.claim() as claim:
+        ledger, context = run.ledger(), run.context()
+        context.erasures.keys()  # what stops every batch stops it before it has begun
+        plan = ledger.plan()
+        if plan is not None and plan.mode != "refresh":
+            ledger.drop_plan()
+            plan = None
+        if plan is None:
+            state = ledger.state
+            plan = BatchPlan(number=state.batch + 1, mode="refresh", planned_at=iso(moment(run, ledger)),
+                             generation=max(state.generation, 1), files=())  # fmt: skip
+            plan = _with_check(plan, run)
+            claim.check()
+            ledger.write_plan(plan)
+        elif run.job.options.resync and not plan.swapping:
+            plan = _with_check(plan, run)
+            claim.check()
+            ledger.write_plan(plan)
+        run.tell("plan", plan.number)
+        checked = _carry_out(_Refresh(run=run, living=context, ledger=ledger, plan=plan, claim=claim), outcome)
+    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    run.tell("done", outcome.batches, outcome.rows_read)
+    return result if checked is None else replace(result, details={"resync": asdict(checked)})
+
+
+def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
+    """As the job asks for it; whoever carries the plan on knows no more than what it says."""
+    options = run.job.options
+    return replace(plan, resync=options.resync, source_connection=options.source_connection if options.resync else "")
+
+
+def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
+    """What the check of a resync found; null for a full refresh."""
+    try:
+        order, fresh, checked = _built(work, outcome)
+    except FatalError:
+        # A person has to mend something: until then the table is loaded as before. Once tables may have been exchanged
+        # a refresh can only go on.
+        if not work.plan.swapping:
+            _forget(work)
+        raise
+    if not work.plan.swapping:
+        work.claim.check()
+        work.ledger.write_plan(replace(work.plan, swapping=True))
+    work.run.tell("swapping", work.plan.number)
+    done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
+    work.claim.check()
+    _commit(work, fresh, done.rows)
+    _settle(work, outcome, fresh.state, done)
+    _clean_up(work)
+    return checked
+
+
+def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildRequest, Ledger, ResyncCheck | None]:
+    """What is to be exchanged, built beside and looked at; the living table is as it was."""
+    table_schema, fresh = _ingest_all(work, outcome)
+    if table_schema is None:
+        raise FatalError(
+            "NOTHING_TO_REFRESH",
+            f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
+            remedy="restore the files; the tables are unchanged",
+        )
+    work.run.tell("read", work.plan.number, outcome.rows_read)
+    files = fresh.all_entries()
+    order = RebuildRequest(
+        living=work.living, beside=work.beside.layout, plan=work.plan, table_schema=table_schema,
+        generation_low_watermarks=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(files),
+        read=tuple(path for path, row in files.items() if row.state == "committed"),
+    )  # fmt: skip
+    if work.plan.swapping:
+        return order, fresh, None
+    checked = _checked(work, order, fresh) if work.plan.resync else None
+    _require_all_changes(work, order)
+    return order, fresh, checked
+
+
+def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncCheck:
+    """Look at what was built before it takes the place of the living table.
+
+    What can't be checked is forgotten as what is refused: the table's next loads must not wait for its source.
+    """
+    try:
+        checked = check(work.run, order, fresh.all_entries(), work.plan.source_connection)
+    except (DeclinedError, FatalError):
+        raise
+    except Exception:
+        _forget(work)
+        raise
+    work.run.tell("checked", work.plan.number)
+    return checked
+
+
+def _require_all_changes(work: _Refresh, order: RebuildRequest) -> None:
+    if work.living.engine.drops_changes(order):
+        raise FatalError(
+            "CHANGES_INCOMPATIBLE",
+            "the change table holds changes of files that are gone, ordered or typed otherwise than the files now",
+            where=work.living.layout.changes,
+            remedy="restore those files, or move the change table away and refresh again; the tables are unchanged",
+        )
+
+
+def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[TableSchema | None, Ledger]:
+    """Work off every landed file into the change table beside, and seal its ledger; the shape that comes of it.
+
+    Once sealed nothing more is taken in: steps of the swap that are done would not have it, and the commit would.
+    """
+    run, context = work.beside, replace(work.living, layout=work.beside.layout, dialect=work.beside.dialect)
+    ledger = run.ledger()
+    if ledger.state.batch == 0:
+        ledger.commit(_empty_commit(work, _seed(work)))
+    if not _is_sealed(ledger):
+        found = _with_generations(run.discover(ledger), work.ledger, work.run.discover(work.ledger))
+        _require_unchanged(work, ledger, found)
+        while (plan := _next_plan(run, ledger, found)) is not None:
+            work.claim.check()
+            found = found.without(plan)
+            context = replace(context, engine=context.engine.suited(few_rows=is_small(plan, ledger.state)))
+            batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found)
+            done = ingest(run, context, batch, outcome)
+            commit(run, context, batch, done)
+            count(outcome, plan, done)
+        ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
+    if ledger.state.keys is None:
+        return None, ledger
+    table_schema = plan_batch(context.dialect, (), context.stored_columns(), ledger.state).table_schema
+    return replace(table_schema, spec=work.run.dialect.spec), ledger
+
+
+def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:
+    plan = ledger.plan()
+    if plan is None:
+        plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=moment(run, ledger))
+        if plan is not None:
+            plan = replace(plan, sweep=False)
+            ledger.write_plan(plan)
+    return plan
+
+
+def _is_sealed(ledger: Ledger) -> bool:
+    last = ledger.last_commit()
+    return last is not None and last.number > 1 and not last.plan.files
+
+
+def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None:
+    """A refresh that died in a batch whose files then changed is begun anew by the next run."""
+    begun = ledger.plan()
+    if begun is not None and files_changed(begun, found):
+        _forget(work)
+        raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its full refresh was begun",
+                             remedy="run the refresh again; the tables are unchanged")  # fmt: skip
+
+
+def _seed(work: _Refresh) -> TableState:
+    """What must go on in the ledger beside: schema ids, generations."""
+    living = work.ledger.state
+    return TableState(batch=1, generation=max(living.generation, 1), schemas=living.schemas,
+                      generation_floor=living.generation_floor or (None,))  # fmt: skip
+
+
+def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
+    plan = BatchPlan(
+        number=state.batch, mode="refresh", planned_at=work.plan.planned_at, generation=state.generation, files=()
+    )
+    return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
+
+
+def _with_generations(found: Discovery, living: Ledger, waiting: Discovery) -> Discovery:
+    """Files have the generation that the living ledger gave them or would give now; worked off in that order."""
+    known = {path: entry.generation for path, entry in living.all_entries().items()}
+    known.update({file.path: file.generation for file in waiting.waiting})
+
+    def generation(file: PlannedFile) -> int:
+        return known.get(file.path, file.generation)
+
+    files = [replace(f, generation=generation(f)) for f in found.waiting]
+    return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
+
+
+def _commit(work: _Refresh, fresh: Ledger, rows_now: int) -> None:
+    """The living ledger takes over the rows and the state of the one beside."""
+    work.run.tell("commit", work.plan.number)
+    before, rows = work.ledger.state, fresh.all_entries()
+    entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
+    state = replace(
+        fresh.state, batch=work.plan.number, rows=rows_now, swept=fresh.state.generation,
+        max_sequence=_highest(before, fresh.state), tombstones_purged_at=before.tombstones_purged_at,
+    )  # fmt: skip
+    work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
+    work.run.tell("committed", work.plan.number)
+
+
+def _highest(before: TableState, after: TableState) -> str | None:
+    """Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone."""
+    if before.sequence_type != after.sequence_type:
+        return after.max_sequence
+    return greater(before.max_sequence, after.max_sequence)
+
+
+def _settle(work: _Refresh, outcome: Outcome, state: TableState, done: Rebuilt) -> None:
+    outcome.batches = max(outcome.batches, 1)
+    outcome.changes_written = done.changes_added
+    outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
+    outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
+    outcome.max_commit_ts = state.max_commit_ts
+    outcome.version = work.living.engine.version(work.living.layout.replica)
+
+
+def _forget(work: _Refresh) -> None:
+    """Give up a refresh before it has exchanged anything; the table's next run is a usual one."""
+    work.claim.check()
+    work.ledger.drop_plan()
+    _clean_up(work)
+
+
+def _clean_up(work: _Refresh) -> None:
+    """Remove what was built beside; leftovers do no harm, so a crash here needs no repair."""
+    root = join(work.living.layout.state, "refresh")
+    for found in list(work.living.storage.list(root)):
+        work.living.storage.delete(found.path)

@@ -1,0 +1,109 @@
+"""One table in one run: what it is made of, and how its parts are opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.registry import dialect_of
+from spark_jobs.discovery.file_stream import NotifiedFile
+from spark_jobs.discovery.listing import LandingLocation, discover
+from spark_jobs.discovery.notified import discover_told
+from spark_jobs.engines.choosing import engine_of
+from spark_jobs.job.runtime import Runtime, Step
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batching import BatchLimits
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.table.context import TableContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRun:
+    """One table in one run.
+
+    Attributes:
+        beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
+        instead: the engine to take instead of the tier's.
+        told: the files that a stream tells of; null: the landing folder is listed.
+    """
+
+    job: JobSpec
+    spec: TableSpec
+    runtime: Runtime
+    beside: Layout | None = None
+    instead: EngineName | None = None
+    told: tuple[NotifiedFile, ...] | None = None
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """
+        Raises:
+            FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
+        """
+        return dialect_of(self.spec)
+
+    @property
+    def layout(self) -> Layout:
+        return self.beside or Layout.of(self.job.roots, self.spec)
+
+    @property
+    def engine(self) -> EngineName:
+        return self.instead or self.job.tiers[self.spec.size].engine
+
+    def context(self) -> TableContext:
+        return TableContext(
+            dialect=self.dialect,
+            tier=self.job.tiers[self.spec.size],
+            layout=self.layout,
+            storage=self.runtime.storage,
+            engine=engine_of(self),
+        )
+
+    def ledger(self) -> Ledger:
+        return Ledger.open(self.runtime.storage, self.layout.state)
+
+    @property
+    def place(self) -> LandingLocation:
+        return LandingLocation(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
+
+    def discover(self, ledger: Ledger, *, brief: bool = False) -> Discovery:
+        """What waits.
+
+        Args:
+            brief: in a job that goes on, the newest files are enough between one look far back and the next.
+        """
+        place = self.place
+        if self.told is not None:
+            return discover_told(place, ledger, self.runtime.clock(), self.told)
+        options, now = self.job.options, self.runtime.clock()
+        if not brief or options.continuous is None or options.full_listing:
+            return discover(place, ledger, now, full=options.full_listing)
+        looks = self.runtime.looks
+        back = looks.reach(place.root, now)
+        found = discover(place, ledger, now, back=back)
+        if back is None:
+            looks.looked(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
+        return found
+
+    def claim(self) -> Claim:
+        options = self.job.options
+        return Claim.acquire(
+            self.runtime.storage, self.layout.state, self.job.run_id, self.runtime.clock, options.wait_seconds
+        )
+
+    def tell(self, step: str, batch: int = 0, rows: int = 0) -> None:
+        self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
+
+    @property
+    def limits(self) -> BatchLimits:
+        tier = self.job.tiers[self.spec.size]
+        most = tier.max_bytes_per_batch
+        if (
+            self.engine == "delta_rs"
+        ):  # decoded rows take some 18 times the bytes of their file, a stored table far less
+            most = min(most, tier.delta_rs_max_bytes // 2)
+        return BatchLimits(max_files=tier.max_files_per_batch, max_bytes=most)

@@ -1,0 +1,103 @@
+"""What a table looks like to an engine once its schema is planned. No pyspark: both engines read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.columns import Column
+
+RESCUED = "_rescued_data"
+GDDL = "_gddl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """Names as the tables spell them.
+
+    Attributes:
+        spec: the metadata row.
+        keys: key columns; empty for an append-only replica.
+        data: delivered columns of the replica in table order, keys among them.
+        before: before-image columns, kept in the change table only.
+        before_of_key: key column to its before-image column.
+        sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
+        technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
+            opens no version of the history.
+        told_of_files: data columns that tell of the file that a change came in, and so may differ in another delivery.
+        lacking: column to the schema ids whose files lack it and so keep its stored value.
+    """
+
+    spec: TableSpec
+    keys: tuple[str, ...]
+    data: tuple[Column, ...]
+    before: tuple[Column, ...] = ()
+    before_of_key: Mapping[str, str] = field(default_factory=dict)
+    sequence: tuple[str, ...] = ()
+    sequence_type: str = "string"
+    technical: tuple[str, ...] = ()
+    told_of_files: tuple[str, ...] = ()
+    lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def rescues(self) -> bool:
+        policy = self.spec.schema_evolution
+        return policy.new_column == "rescue" or policy.type_change == "rescue"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the replica but `_gddl`."""
+        return tuple(c.name for c in self.data) + ((RESCUED,) if self.rescues else ())
+
+    @property
+    def change_columns(self) -> tuple[str, ...]:
+        """Columns of the change table but `_gddl`."""
+        return self.columns + tuple(c.name for c in self.before)
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """Columns that two deliveries of one change share."""
+        return tuple(name for name in self.change_columns if name not in self.told_of_files)
+
+    @property
+    def partial(self) -> bool:
+        """Some change of the table may carry less than the whole row, so the highest alone doesn't tell the state."""
+        return bool(self.lacking) or self._overlays
+
+    def carries_parts(self, schemas: frozenset[int]) -> bool:
+        """The same for changes from files of these schemas only."""
+        return self._overlays or any(schemas.intersection(ids) for ids in self.lacking.values())
+
+    @property
+    def _overlays(self) -> bool:
+        """By its metadata; a soft delete, which may carry only the key, keeps the columns of the row before it."""
+        spec = self.spec
+        listing = self.spelled(spec.columns_to_update)
+        return spec.ignore_null_updates or listing is not None or spec.delete == "soft"
+
+    def spelled(self, name: str | None) -> str | None:
+        """The table's spelling of a column that the metadata names; null when the table has no such column."""
+        if name is None:
+            return None
+        names = [c.name for c in self.data]
+        return name if name in names else next((n for n in names if n.lower() == name.lower()), None)
+
+    @property
+    def gddl_type(self) -> str:
+        """SQL type of the struct in replica, changes and history (the replica adds `deleted` under soft deletes)."""
+        return f"struct<{','.join(f'{name}:{kind}' for name, kind in self.gddl_fields)}>"
+
+    @property
+    def gddl_fields(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("sequence", self.sequence_type),
+            ("op", "string"),
+            ("commit_ts", "timestamp"),
+            ("source_file", "string"),
+            ("position", "bigint"),
+            ("batch_id", "string"),
+            ("generation", "int"),
+            ("applied_at", "timestamp"),
+            ("schema", "int"),
+        )
