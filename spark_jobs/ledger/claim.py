@@ -27,8 +27,11 @@ from spark_jobs.storage.objects import Storage
 
 TTL_SECONDS = 60.0
 RENEWAL_SECONDS = 15.0
+_LONGEST_TTL_SECONDS = 3600.0
 _POLL_SECONDS = 0.5
-_NAME = re.compile(r"(\d{20})\.json")
+_DIGITS = 20
+_NAME = re.compile(r"([0-9]+)\.json")
+_LAST = 10**_DIGITS - 1
 _LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
@@ -52,8 +55,26 @@ class ClaimDocument:
     released: bool = False
 
     def age(self, now: datetime) -> float:
-        """Seconds since the last renewal."""
-        return (now - datetime.fromisoformat(self.renewed_at)).total_seconds()
+        """Seconds since the last renewal; negative where the holder's clock is ahead.
+
+        Raises:
+            ValueError: not a time, or one without a zone.
+        """
+        renewed = datetime.fromisoformat(self.renewed_at)
+        if renewed.tzinfo is None:
+            raise ValueError(f"renewed_at {self.renewed_at!r} has no time zone")
+        return (now - renewed).total_seconds()
+
+    def require_possible(self, now: datetime) -> None:
+        """A claim that could never expire, or that is void while its holder lives, was not written by a run.
+
+        Raises:
+            ValueError: what is wrong with it.
+        """
+        if not 0 < self.ttl <= _LONGEST_TTL_SECONDS:  # false for a number that is none, too
+            raise ValueError(f"ttl {self.ttl!r} is not between 0 and {_LONGEST_TTL_SECONDS:.0f} seconds")
+        if -self.age(now) > TTL_SECONDS:
+            raise ValueError(f"renewed_at {self.renewed_at!r} is in the future; it is {now.isoformat()}")
 
     def is_void(self, now: datetime, observer: ProcessIdentity) -> bool:
         return self.released or self.age(now) > self.ttl or self.process.is_known_dead(observer)
@@ -79,6 +100,7 @@ class Claim:
 
         Raises:
             RetriableError: `TABLE_BUSY`, naming the holder.
+            FatalError: `CLAIM_DAMAGED`, naming the file.
         """
         claims = _Claims(storage, join(root, "claims"), clock)
         me = ProcessIdentity.current()
@@ -155,7 +177,7 @@ class _Claims:
 
     def numbers(self, after: int = 0) -> list[int]:
         found = self.storage.list(self.folder, self.path(after) if after else None)
-        return [int(match[1]) for item in found if (match := _NAME.fullmatch(item.path.rpartition("/")[2]))]
+        return [number for item in found if (number := _number_of(item.path)) is not None]
 
     def newer_than(self, number: int) -> list[int]:
         return self.numbers(after=number)
@@ -200,16 +222,38 @@ class _Claims:
 
     def _decode(self, number: int, data: bytes) -> ClaimDocument:
         try:
-            return codec.from_json(ClaimDocument, data.decode())
-        except (FatalError, ValueError) as error:
-            remedy = "delete it once no run holds the table"
-            raise FatalError("CLAIM_DAMAGED", str(error), where=self.path(number), remedy=remedy) from error
+            document = codec.from_json(ClaimDocument, data.decode())
+            if not document.released:
+                document.require_possible(self.clock())
+        except (FatalError, ValueError, OverflowError, RecursionError) as error:
+            raise _damaged(self.path(number), str(error)) from error
+        return document
+
+
+def _number_of(path: str) -> int | None:
+    """Null for what is no claim.
+
+    Raises:
+        FatalError: `CLAIM_DAMAGED` for a number that no run gives, or that none can follow.
+    """
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    if match is None:
+        return None
+    if len(match[1]) != _DIGITS or int(match[1]) == _LAST:
+        raise _damaged(path, f"no run makes a claim of number {match[1]}")
+    return int(match[1])
+
+
+def _damaged(path: str, what: str) -> FatalError:
+    remedy = "see that no run holds the table, then delete this file; the next run makes a claim of its own"
+    return FatalError("CLAIM_DAMAGED", what, where=path, remedy=remedy)
 
 
 def _busy(holder: ClaimDocument, now: datetime, root: str) -> RetriableError:
     process = holder.process
     what = (
-        f"run {holder.run_id!r} on {process.host} (pid {process.pid}) holds the table, seen {holder.age(now):.0f} s ago"
+        f"run {holder.run_id!r} on {process.host} (pid {process.pid}) holds the table, "
+        f"seen {max(0.0, holder.age(now)):.0f} s ago"
     )
     remedy = f"wait, or stop that run; a dead one's claim expires after {timedelta(seconds=holder.ttl)}"
     return RetriableError("TABLE_BUSY", what, where=root, remedy=remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -13,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,13 +136,87 @@ def test_the_heart_beats_while_the_claim_is_held(root: str, monkeypatch: pytest.
     assert released.released
 
 
-def test_a_damaged_claim_is_named(root: str) -> None:
-    path = Path(root, "claims", f"{7:020d}.json")
-    path.parent.mkdir(parents=True)
-    path.write_text("{")
+def plant(root: str, name: str, text: str) -> Path:
+    path = Path(root, "claims", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def claim_text(**changed: Any) -> str:
+    """A claim of a living process elsewhere, with some fields as they should not be."""
+    process = {"host": "other", "boot": "b", "pid": 1, "started": "1"}
+    fields = {"run_id": "planted", "token": "t", "process": process, "ttl": 60.0, "released": False}
+    now = clock().isoformat(timespec="microseconds")
+    return json.dumps({**fields, "renewed_at": now, **changed})
+
+
+def hours_ahead(hours: float) -> str:
+    return (clock() + timedelta(hours=hours)).isoformat(timespec="microseconds")
+
+
+DAMAGED = {
+    "no JSON": "{",
+    "no UTF-8": "\udcff",
+    "nested deeply": "[" * 100_000,
+    "a time from the future": claim_text(renewed_at=hours_ahead(1)),
+    "a time beyond the calendar": claim_text(renewed_at="99999-01-01T00:00:00+00:00"),
+    "the last year, in a zone before it": claim_text(renewed_at="9999-12-31T23:59:59-12:00"),
+    "a naive time": claim_text(renewed_at="2024-01-01T00:00:00"),
+    "no time": claim_text(renewed_at="yesterday"),
+    "ttl 1e308": claim_text(ttl=1e308),
+    "ttl of 400 digits": claim_text(ttl=10**400),
+    "ttl without end": claim_text(ttl=float("inf")),
+    "ttl that is no number": claim_text(ttl=float("nan")),
+    "ttl of nothing": claim_text(ttl=0),
+    "ttl before the renewal": claim_text(ttl=-1),
+    "a process id of 5,000 digits": claim_text().replace('"pid": 1', '"pid": ' + "1" * 5000),
+    "another field": claim_text(more=1),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_claim_is_named_and_its_remedy_is_true(root: str, what: str) -> None:
+    path = plant(root, f"{7:020d}.json", "")
+    path.write_bytes(DAMAGED[what].encode(errors="surrogateescape"))
     with pytest.raises(FatalError, match="CLAIM_DAMAGED") as caught:
         take(root)
     assert caught.value.where == str(path)
+    assert "delete" in caught.value.remedy
+    path.unlink()
+    with take(root) as claim:
+        claim.check()
+
+
+@pytest.mark.parametrize("name", [f"{7:021d}.json", "1" * 21 + ".json", "9" * 20 + ".json", "7.json"])
+def test_a_number_that_no_claim_has_is_named_and_its_remedy_is_true(root: str, name: str) -> None:
+    path = plant(root, name, claim_text(released=True))
+    with pytest.raises(FatalError, match="CLAIM_DAMAGED") as caught:
+        take(root)
+    assert caught.value.where == str(path)
+    path.unlink()
+    with take(root) as claim:
+        claim.check()
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_claim_lets_nobody_in_beside_the_holder(root: str, what: str) -> None:
+    """Neither while it is there nor once its remedy was followed."""
+    with take(root, "holder") as claim:
+        path = plant(root, f"{7:020d}.json", "")
+        path.write_bytes(DAMAGED[what].encode(errors="surrogateescape"))
+        with pytest.raises(FatalError, match="CLAIM_DAMAGED"):
+            take(root)
+        path.unlink()
+        with pytest.raises(RetriableError, match="run 'holder'"):
+            take(root)
+        claim.check()
+
+
+def test_clocks_may_differ_by_less_than_a_claim_lasts(root: str) -> None:
+    plant(root, f"{7:020d}.json", claim_text(renewed_at=hours_ahead(50 / 3600)))
+    with pytest.raises(RetriableError, match=r"run 'planted' on other .* seen 0 s ago"):
+        take(root)
 
 
 def test_a_number_that_was_used_and_cleaned_up_is_no_claim(root: str) -> None:
