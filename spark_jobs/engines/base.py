@@ -90,6 +90,7 @@ class RebuildRequest:
         generation_low_watermarks: greatest sequence ingested before each generation.
         landed: paths of all files that are there now.
         read: those of them that could be read, whether or not any of their rows was kept.
+        resequenced: the living change table writes the same sequences otherwise, so that the two don't compare.
     """
 
     living: TableContext
@@ -100,6 +101,7 @@ class RebuildRequest:
     generation: int
     landed: tuple[str, ...]
     read: tuple[str, ...]
+    resequenced: bool = False
 
 
 class Maintenance(Protocol):

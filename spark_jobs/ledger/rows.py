@@ -12,7 +12,7 @@ from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import FileEntry, PlannedFile
-from spark_jobs.plan.sequence import greater
+from spark_jobs.plan.sequence import greater, has_normal_text
 from spark_jobs.table.decoded_batch import DecodedBatch
 
 
@@ -101,6 +101,7 @@ def state_of(
         keys=done.spec.keys,
         sequence_by=table_schema.sequence or state.sequence_by,
         sequence_type=table_schema.sequence_type if table_schema.sequence else state.sequence_type,
+        normal_text=has_normal_text(state),
         schemas=decoded_batch.schema.schemas,
         max_sequence=highest,
         max_commit_ts=newest,

@@ -55,6 +55,8 @@ class TableState:
         generation: current generation; 0 before the first file.
         keys, sequence_by: as of the first batch or the last full refresh; null before the first batch.
         sequence_type: SQL type of `_gddl.sequence`; null while unknown.
+        normal_text: numbers that come as text are in their normal form in `_gddl.sequence` (`plan.sequence`); false in
+            tables whose first changes were ingested before there was one.
         schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
         max_sequence: JSON form of the greatest sequence ingested; null before any change.
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
@@ -72,6 +74,7 @@ class TableState:
     keys: tuple[str, ...] | None = None
     sequence_by: tuple[str, ...] | None = None
     sequence_type: str | None = None
+    normal_text: bool = False
     schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)
     max_sequence: str | None = None
     generation_floor: tuple[str | None, ...] = ()

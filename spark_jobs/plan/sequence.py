@@ -1,13 +1,33 @@
-"""Sequences as the ledger keeps them: JSON text, comparable without an engine."""
+"""Sequences as the ledger keeps them: JSON text, comparable without an engine; and the order of numbers in text.
+
+Text compares by code point, which is the order of numbers only where they are equally long. Three forms of numbers are
+made so when a change is decoded (`rules.sequence_text`), and kept so in `_gddl.sequence`: log sequence numbers as
+PostgreSQL writes them (`0/9FFFFFF`), hexadecimal and decimal digits (`ff`, `0x1A`, `42`), and decimal numbers (`9.5`).
+All other text must be equally long.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from airflow_gddl.contract.errors import FatalError
+from spark_jobs.plan.batch import TableState
+
+Widths: TypeAlias = Mapping[str, tuple[int, int]]
+"""Sequence column to the least and greatest length of its text; columns of other types are left out."""
+
+# For upper case; written so that RE2 (Arrow) and Java (Spark) read them alike.
+LSN = r"\A([0-9A-F]{1,8})/([0-9A-F]{1,8})\z"
+HEXADECIMAL = r"\A(?:0X)?[0-9A-F]+\z"
+PREFIX = r"\A0X"
+DECIMAL = r"\A([0-9]+)\.([0-9]+)\z"
+LSN_DIGITS, DIGITS = 8, 20
+"""Digits to which each half of a log sequence number is filled up, and other numbers, unless they have more."""
+_FRACTION = re.compile(r"\A([0-9]+)\.[0-9]+\Z")
 
 
 def sort_key(text: str) -> tuple[Any, ...]:
@@ -27,46 +47,46 @@ def is_after(first: str, second: str | None) -> bool:
     return second is None or sort_key(first) > sort_key(second)
 
 
-def require_one_width(widths: tuple[int, int] | None, known: str | None, table: str) -> None:
-    """Refuse digit strings of differing width: as text `9` comes after `10`, and a newer row would be lost in silence.
+def has_normal_text(state: TableState) -> bool:
+    """Whether a table's texts are in their normal form: the first changes decide, a full refresh decides anew."""
+    return state.max_sequence is None or state.normal_text
+
+
+def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
+    """Column to the length of its text; columns of other types are left out.
 
     Args:
-        widths: least and greatest length of the batch's digit strings; null when it has none.
-        known: greatest sequence ingested so far, JSON text.
+        sequence: JSON text; null: none.
+        columns: those of the sequence.
+    """
+    value = json.loads(sequence) if sequence else None
+    parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
+    return {name: len(_FRACTION.sub(r"\1", text)) for name, text in parts.items() if isinstance(text, str)}
+
+
+def require_one_width(widths: Widths, known: Mapping[str, int], examples: Iterable[str], remedy: str) -> None:
+    """Refuse text of differing width: as text `9` comes after `10`, and a newer row would be lost in silence.
+
+    Args:
+        widths: of the batch's texts.
+        known: of what was ingested so far.
+        examples: sequences for the message, JSON text.
 
     Raises:
         FatalError: `SEQUENCE_WIDTH`.
     """
-    if widths is None:
-        return
-    lengths = {*widths}
-    stored = json.loads(known) if known else None
-    if isinstance(stored, str) and stored.isdigit():
-        lengths.add(len(stored))
-    if len(lengths) > 1:
-        raise FatalError(
-            "SEQUENCE_WIDTH",
-            f"{table}: sequences are digit strings of {min(lengths)} to {max(lengths)} digits, "
-            "which don't compare as text",
-            remedy="deliver them with a fixed width or as a number, or declare `options.types` (e.g. decimal(38,0)) "
-            "for the column and run a full refresh",
-        )
+    for column, found in widths.items():
+        lengths = {*found, *((known[column],) if column in known else ())}
+        if len(lengths) > 1:
+            shown = ", ".join(dict.fromkeys(_shortest_and_longest(examples)))
+            raise FatalError(
+                "SEQUENCE_WIDTH",
+                f"{column}: sequences are text of {min(lengths)} to {max(lengths)} characters, which have no order "
+                f"as text (e.g. {shown}); nothing was written",
+                remedy=remedy,
+            )
 
 
-def require_one_length(sequences: Iterable[str], table: str) -> None:
-    """Refuse places in the logs of different kinds of sources: one would be before or after the other by chance.
-
-    Args:
-        sequences: least and greatest ones of what is at hand and of what was ingested, JSON text.
-
-    Raises:
-        FatalError: `SEQUENCE_WIDTH`.
-    """
-    examples = {len(text): text for text in map(json.loads, sequences) if isinstance(text, str)}
-    if len(examples) > 1:
-        raise FatalError(
-            "SEQUENCE_WIDTH",
-            f"{table}: places in different kinds of logs don't compare: {', '.join(examples.values())}",
-            remedy="take files of another connector out of the landing folder; where the source itself has changed, "
-            "set sequence_by to columns that both have (a time first) and run a full refresh",
-        )
+def _shortest_and_longest(examples: Iterable[str]) -> list[str]:
+    ordered = sorted(examples, key=len)
+    return [ordered[0], ordered[-1]] if ordered else []

@@ -19,6 +19,7 @@ from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.convert import Fitted, Mask, either, fit, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.read import RawGroup
+from spark_jobs.rules.sequence_text import normal_form
 from spark_jobs.rules.value_text import as_text
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
@@ -161,9 +162,12 @@ class _Decoder:
             blank = pc.fill_null(pc.equal(pc.utf8_trim(value, " "), ""), False)
             if pc.any(blank).as_py():
                 value = pc.if_else(blank, pa.scalar(None, pa.string()), value)
-        if source == target:
-            return Fitted(value)
-        return Fitted(self._columns.nulls(target)) if str(source) == "void" else fit(value, source, target)
+        if str(source) == "void":
+            return Fitted(self._columns.nulls(target))
+        fitted = Fitted(value) if source == target else fit(value, source, target)
+        if target == STRING and column in self.table_schema.normal_text:
+            return Fitted(normal_form(fitted.values), fitted.misfit)
+        return fitted
 
     def _struct(self, op: pa.Array, sequence: pa.Array) -> pa.Array:
         count = self.group.rows

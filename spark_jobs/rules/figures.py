@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.plan.sequence import Widths
 
 BUCKETS = 256
 
@@ -32,7 +33,7 @@ class Figures:
         keys: distinct keys among good rows, by 64-bit hash.
         low, high: range of the first key column; null without keys, and for types whose values don't survive the way
             through Python unchanged (times, floating point).
-        widths: least and greatest length of a sequence of digits; null when it isn't text of digits.
+        widths: of the changes' sequences, see `plan.sequence`.
     """
 
     files: Mapping[str, FileFigures]
@@ -42,7 +43,7 @@ class Figures:
     keys: int
     low: object
     high: object
-    widths: tuple[int, int] | None
+    widths: Widths
     loads: int
 
     @property
@@ -50,7 +51,7 @@ class Figures:
         return self.rows - self.quarantined
 
 
-NOTHING = Figures(files={}, rows=0, quarantined=0, identities=0, keys=0, low=None, high=None, widths=None, loads=0)
+NOTHING = Figures(files={}, rows=0, quarantined=0, identities=0, keys=0, low=None, high=None, widths={}, loads=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +88,16 @@ UNKNOWN = Overlap(changes=True, loads=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What happened to the replica."""
+    """What happened to the replica.
+
+    Attributes:
+        late: net changes of the batch that were ignored: what is stored of their key is of a later generation or
+            sequence. Full-load rows, forced changes and changes that lost a tie don't count.
+    """
 
     main: MainCounts
     warnings: tuple[RunWarning, ...] = ()
+    late: int = 0
 
 
 @dataclass(frozen=True)

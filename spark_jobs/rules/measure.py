@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,10 +11,9 @@ import pyarrow.types as pt
 
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.figures import Figures, FileFigures
+from spark_jobs.rules.sequence_text import width
 from spark_jobs.rules.value_text import json_writer
 from spark_jobs.table.table_schema import GDDL, TableSchema
-
-_DIGITS = re.compile("[0-9]+")
 
 
 def measure(groups: Iterable[tuple[str, pa.Table, Sequence[int]]], table_schema: TableSchema) -> Figures:
@@ -24,7 +22,8 @@ def measure(groups: Iterable[tuple[str, pa.Table, Sequence[int]]], table_schema:
         groups: kind, decoded rows, and numbers of the bad ones.
     """
     files: dict[str, FileFigures] = {}
-    good, loads, total, widths = [], 0, 0, set[int]()
+    good, loads, total = [], 0, 0
+    widths: dict[str, set[int]] = {}
     for kind, rows, bad in groups:
         total += rows.num_rows
         kept = _without(rows, bad)
@@ -32,8 +31,9 @@ def measure(groups: Iterable[tuple[str, pa.Table, Sequence[int]]], table_schema:
         loads += kept.num_rows if kind == "load" else 0
         for path, mine, count in _by_file(rows, kept):
             files[path] = _figures(mine, count, table_schema, change=kind == "change")
-            if kind == "change" and table_schema.sequence_type == "string":
-                widths |= _widths(mine)
+        if kind == "change":
+            for column in table_schema.text_sequence:
+                widths.setdefault(column, set()).update(_widths(kept, column))
     whole = pa.concat_tables(good) if good else None
     identities, keys = _distinct(whole, table_schema) if whole is not None else (0, 0)
     return Figures(
@@ -44,7 +44,7 @@ def measure(groups: Iterable[tuple[str, pa.Table, Sequence[int]]], table_schema:
         keys=keys,
         low=None,
         high=None,
-        widths=(min(widths), max(widths)) if widths else None,
+        widths={column: (min(found), max(found)) for column, found in widths.items() if found},
         loads=loads,
     )
 
@@ -99,11 +99,10 @@ def _iso(value: Any) -> str:
     return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
-def _widths(good: pa.Table) -> set[int]:
-    """Lengths of sequences that are digits and nothing else."""
+def _widths(good: pa.Table, column: str) -> set[int]:
+    """Least and greatest length of a sequence column's text; empty without any."""
     values = pc.struct_field(good.column(GDDL), "sequence")
-    digits = pc.if_else(pc.match_substring_regex(values, "^[0-9]+$"), pc.binary_length(values), None)
-    ends = pc.min_max(digits)
+    ends = pc.min_max(width(pc.struct_field(values, column) if pt.is_struct(values.type) else values))
     return {v for v in (ends["min"].as_py(), ends["max"].as_py()) if v is not None}
 
 

@@ -15,6 +15,7 @@ from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns
+from spark_jobs.plan.sequence import has_normal_text
 from spark_jobs.plan.types import VOID, ScalarType, parse_type
 from spark_jobs.table.table_schema import TableSchema
 
@@ -102,6 +103,12 @@ def order_of_table(
     return found.columns, f"struct<{fields}>", found.total
 
 
+def _normal_text(dialect: Dialect, sequence: tuple[str, ...], state: TableState) -> tuple[str, ...]:
+    """Columns that the service itself adds to order changes have a form of their own, of one width."""
+    own = {name.lower() for name in dialect.total_order}
+    return tuple(name for name in sequence if name.lower() not in own) if has_normal_text(state) else ()
+
+
 def _types_of(column: str, groups: Sequence[LandedColumns]) -> list[str]:
     found = []
     for group in groups:
@@ -140,6 +147,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
         before_of_key=_before_of_key(spec, plan.target, images.target),
         sequence=sequence,
         sequence_type=kind,
+        normal_text=_normal_text(dialect, sequence, state),
         technical=technical,
         told_of_files=(dialect.carried,) if dialect.carried is not None else (),
         lacking=_lacking(spec, plan.target, schemas, technical),

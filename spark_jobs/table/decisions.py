@@ -9,9 +9,10 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.sequence import is_after, require_one_length, require_one_width
+from spark_jobs.plan.sequence import is_after, require_one_width, widths_of
 from spark_jobs.rules.figures import Figures, Overlap
 from spark_jobs.table.decoded_batch import DecodedBatch
+from spark_jobs.table.table_schema import TableSchema
 
 _SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
 
@@ -34,12 +35,29 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
             where=spec.table,
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
-    require_one_width(figures.widths, state.max_sequence, spec.table)
-    if dialect.of_one_length and decoded_batch.schema.table_schema.sequence in [
-        (name,) for name in dialect.total_order
-    ]:
-        ends = [end for f in figures.files.values() for end in (f.min_sequence, f.max_sequence)]
-        require_one_length([end for end in (*ends, state.max_sequence) if end is not None], spec.table)
+    _require_ordered_text(dialect, decoded_batch, state)
+
+
+def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
+    table_schema, figures = decoded_batch.schema.table_schema, decoded_batch.figures
+    ends = [end for f in figures.files.values() for end in (f.min_sequence, f.max_sequence)]
+    examples = [end for end in (*ends, state.max_sequence) if end is not None]
+    remedy = (
+        "take files of another connector out of the landing folder; where the source itself has changed, set "
+        "sequence_by to columns that both have (a time first) and run a full refresh"
+        if dialect.of_one_length and table_schema.sequence[:1] == dialect.total_order[:1]
+        else "deliver them with a fixed width or as numbers, or declare `options.types` (e.g. decimal(38,0)) for the "
+        "column, and run a full refresh"
+    )
+    known = widths_of(state.max_sequence, table_schema.sequence)
+    require_one_width(figures.widths, known, examples, remedy)
+
+
+def is_resequenced(table_schema: TableSchema, before: TableState, after: TableState) -> bool:
+    """Whether a refresh writes the same sequences otherwise than the table has them."""
+    if before.max_sequence is None or before.normal_text == after.normal_text:
+        return False
+    return bool(set(table_schema.normal_text).intersection(table_schema.text_sequence))
 
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:
@@ -87,6 +105,13 @@ def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
         loads=bool(figures.loads) and loads,
         later=not changes and _of_now(plan),
     )
+
+
+def is_late_as_a_whole(figures: Figures, state: TableState) -> bool:
+    """Whether a batch has changes, and each comes before one that was ingested by an earlier batch."""
+    highs = [f.max_sequence for f in figures.files.values() if f.max_sequence is not None]
+    known = state.max_sequence
+    return known is not None and bool(highs) and all(is_after(known, high) for high in highs)
 
 
 def _of_now(plan: BatchPlan) -> bool:

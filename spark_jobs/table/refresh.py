@@ -25,10 +25,11 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater
 from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.sequence_text import normal_json
 from spark_jobs.table.batch_run import Batch
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
-from spark_jobs.table.decisions import is_small
+from spark_jobs.table.decisions import is_resequenced, is_small
 from spark_jobs.table.next_batch import NextBatch, files_changed, moment
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.resync import ResyncCheck, check
@@ -112,7 +113,7 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
     work.run.tell("swapping", work.plan.number)
     done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
     work.claim.check()
-    _commit(work, fresh, done.rows)
+    _commit(work, fresh, order, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
     return checked
@@ -128,11 +129,12 @@ def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildRequest, Ledger, Re
             remedy="restore the files; the tables are unchanged",
         )
     work.run.tell("read", work.plan.number, outcome.rows_read)
-    files = fresh.all_entries()
+    files, again = fresh.all_entries(), is_resequenced(table_schema, work.ledger.state, fresh.state)
     order = RebuildRequest(
         living=work.living, beside=work.beside.layout, plan=work.plan, table_schema=table_schema,
-        generation_low_watermarks=fresh.state.generation_floor, generation=fresh.state.generation, landed=tuple(files),
-        read=tuple(path for path, row in files.items() if row.state == "committed"),
+        generation_low_watermarks=_watermarks(table_schema, fresh.state, again), generation=fresh.state.generation,
+        landed=tuple(files), read=tuple(path for path, row in files.items() if row.state == "committed"),
+        resequenced=again,
     )  # fmt: skip
     if work.plan.swapping:
         return order, fresh, None
@@ -244,14 +246,20 @@ def _with_generations(found: Discovery, living: Ledger, waiting: Discovery) -> D
     return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
 
 
-def _commit(work: _Refresh, fresh: Ledger, rows_now: int) -> None:
+def _watermarks(table_schema: TableSchema, state: TableState, resequenced: bool) -> tuple[str | None, ...]:
+    floors = state.generation_floor
+    return tuple(normal_json(floor, table_schema.normal_text) for floor in floors) if resequenced else floors
+
+
+def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
     """The living ledger takes over the rows and the state of the one beside."""
     work.run.tell("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
     state = replace(
         fresh.state, batch=work.plan.number, rows=rows_now, swept=fresh.state.generation,
-        max_sequence=_highest(before, fresh.state), tombstones_purged_at=before.tombstones_purged_at,
+        max_sequence=fresh.state.max_sequence if order.resequenced else _highest(before, fresh.state),
+        generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
     work.run.tell("committed", work.plan.number)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.types import ScalarType, StructType, parse_type
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"
+_STRING = ScalarType("string")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,7 @@ class TableSchema:
         before: before-image columns, kept in the change table only.
         before_of_key: key column to its before-image column.
         sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
+        normal_text: those of these columns whose text is kept in its normal form, see `plan.sequence`.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
         told_of_files: data columns that tell of the file that a change came in, and so may differ in another delivery.
@@ -36,9 +39,18 @@ class TableSchema:
     before_of_key: Mapping[str, str] = field(default_factory=dict)
     sequence: tuple[str, ...] = ()
     sequence_type: str = "string"
+    normal_text: tuple[str, ...] = ()
     technical: tuple[str, ...] = ()
     told_of_files: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def text_sequence(self) -> tuple[str, ...]:
+        """Sequence columns of which `_gddl.sequence` holds text."""
+        kind = parse_type(self.sequence_type)
+        if isinstance(kind, StructType):
+            return tuple(f.name for f in kind.fields if f.type == _STRING)
+        return self.sequence if kind == _STRING else ()
 
     @property
     def rescues(self) -> bool:

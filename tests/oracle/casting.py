@@ -15,6 +15,18 @@ _TRUE = {"t", "true", "y", "yes", "1"}
 _FALSE = {"f", "false", "n", "no", "0"}
 
 
+def normal_text(value: str) -> str:
+    """Log sequence numbers, digits (decimal or hexadecimal) and decimal numbers, filled up with zeros."""
+    upper = value.upper()
+    if found := re.fullmatch(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", upper):
+        return f"{int(found[1], 16):08X}/{int(found[2], 16):08X}"
+    if found := re.fullmatch(r"([0-9]+)\.([0-9]+)", upper):
+        return f"{found[1]:0>20}.{found[2]}".rstrip("0").rstrip(".") if int(found[2]) else f"{found[1]:0>20}"
+    if found := re.fullmatch(r"(?:0X)?([0-9A-F]+)", upper):
+        return f"{found[1]:0>20}"
+    return value
+
+
 def cast_text(text: str, sql_type: str) -> Value:
     """Raises ValueError when the text is no such value."""
     kind = sql_type.lower().replace(" ", "")

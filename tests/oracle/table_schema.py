@@ -10,9 +10,9 @@ from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from tests.oracle.model import DeliveredFile, NotModelledError, Run
 
-_TOTAL = ("AR_H_CHANGE_SEQ", "transact_seq")
+TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
 _COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
-SERVICE_COLUMNS = (*_TOTAL, *_COMMIT_TIMES)
+SERVICE_COLUMNS = (*TOTAL_ORDER, *_COMMIT_TIMES)
 """Columns that the CDC service adds by these names."""
 
 
@@ -58,7 +58,13 @@ class Shape:
     @property
     def technical(self) -> frozenset[str]:
         """Columns of the replica that tell of the change and not of the row; full loads lack them by nature."""
-        named = (*self.sequence, *_times(self.options), *_TOTAL, self.spec.columns_to_update, self.spec.force_update)
+        named = (
+            *self.sequence,
+            *_times(self.options),
+            *TOTAL_ORDER,
+            self.spec.columns_to_update,
+            self.spec.force_update,
+        )
         wanted = {name.lower() for name in named if name is not None}
         return frozenset(n for n in self.replica if n.lower() in wanted or n.lower().startswith("ar_h_"))
 
@@ -110,7 +116,7 @@ def _sequence(spec: TableSpec, options: DmsOptions, runs: Sequence[Run]) -> tupl
         return spec.sequence_by
     files = [file for run in runs for file in run.files if file.kind == "change"]
     came = {column.lower() for file in files for column in file.columns}
-    return next(((name,) for name in _TOTAL + _times(options) if name.lower() in came), ())
+    return next(((name,) for name in TOTAL_ORDER + _times(options) if name.lower() in came), ())
 
 
 def _selected(column: str, spec: TableSpec) -> bool:

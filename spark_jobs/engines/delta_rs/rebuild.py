@@ -118,6 +118,8 @@ class Rebuild:
         snapshot = self.tables.snapshot(self.order.living.layout.changes)
         if snapshot is None:
             return True
+        if self.order.resequenced:
+            return False
         kept = {c.name.lower(): c.type for c in snapshot.schema.columns}
         for column in table_columns.change_columns(self.table_schema):
             stored = kept.get(column.name.lower())

@@ -14,6 +14,7 @@ from spark_jobs.dialects.roles import declared_types, match
 from spark_jobs.engines.spark.convert import Fitted, cast, fit, from_nanos, masked
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.read import FILE, GENERATION, MALFORMED, POSITION
+from spark_jobs.engines.spark.sequence_text import normal_form
 from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.schema import ColumnAction, GroupPlan
 from spark_jobs.plan.types import ScalarType, SqlType, parse_type
@@ -173,9 +174,10 @@ class _Decoder:
         value, source = self._raw(found)
         if source == _STRING:
             value = F.when(F.trim(value) != "", value)
-        if source == target:
-            return Fitted(value, F.lit(False))
-        return fit(value, source, target)
+        fitted = Fitted(value, F.lit(False)) if source == target else fit(value, source, target)
+        if target == _STRING and column in self.table_schema.normal_text:
+            return Fitted(normal_form(fitted.value), fitted.misfit)
+        return fitted
 
     def _raw(self, column: str) -> tuple[Column, SqlType]:
         """A file's column as delivered, nanoseconds made a timestamp."""

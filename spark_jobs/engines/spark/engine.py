@@ -195,6 +195,7 @@ class SparkEngine:
             tables=self.tables, living=order.living.layout, beside=order.beside, tier=order.living.tier,
             plan=order.plan, table_schema=order.table_schema, generation=order.generation, landed=order.landed,
             generation_low_watermarks=order.generation_low_watermarks, read=order.read,
+            resequenced=order.resequenced,
         )  # fmt: skip
 
     def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.spark.decode import ERROR, KIND
 from spark_jobs.engines.spark.order import name
+from spark_jobs.engines.spark.sequence_text import width
+from spark_jobs.plan.sequence import Widths
 from spark_jobs.rules.figures import Figures, FileFigures
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
@@ -23,7 +25,8 @@ def measure(decoded: DataFrame, table_schema: TableSchema) -> Figures:
     first_key = (
         name(table_schema.keys[0]) if table_schema.keys and _has_range(table_schema) else F.lit(None).cast("string")
     )
-    digits = F.when(sequence.cast("string").rlike("^[0-9]+$"), F.length(sequence.cast("string")))
+    single = len(table_schema.sequence) == 1
+    lengths = {c: width(sequence if single else sequence[c]) for c in table_schema.text_sequence}
     per_file = decoded.groupBy(gddl["source_file"].alias("file")).agg(
         F.count(F.lit(1)).alias("rows"),
         F.count(F.when(~good, 1)).alias("bad"),
@@ -34,13 +37,12 @@ def measure(decoded: DataFrame, table_schema: TableSchema) -> Figures:
         F.date_format(F.max(F.when(change, gddl["commit_ts"])), iso).alias("max_commit_ts"),
         F.min(F.when(good, first_key)).alias("low"),
         F.max(F.when(good, first_key)).alias("high"),
-        (F.min(digits) if _is_text(table_schema) else F.lit(None).cast("int")).alias("narrow"),
-        (F.max(digits) if _is_text(table_schema) else F.lit(None).cast("int")).alias("wide"),
+        *(F.min(length).alias(f"narrow {c}") for c, length in lengths.items()),
+        *(F.max(length).alias(f"wide {c}") for c, length in lengths.items()),
     )
     rows = per_file.collect()
     identities, keys = _distinct(decoded.where(good), table_schema)
     lows, highs = [r["low"] for r in rows if r["low"] is not None], [r["high"] for r in rows if r["high"] is not None]
-    narrow, wide = [r["narrow"] for r in rows if r["narrow"]], [r["wide"] for r in rows if r["wide"]]
     return Figures(
         files={r["file"]: _file(r.asDict()) for r in rows},
         rows=sum(r["rows"] for r in rows),
@@ -49,7 +51,7 @@ def measure(decoded: DataFrame, table_schema: TableSchema) -> Figures:
         keys=keys,
         low=min(lows, default=None),
         high=max(highs, default=None),
-        widths=(min(narrow), max(wide)) if narrow else None,
+        widths=_widths(rows, lengths),
         loads=sum(r["loads"] for r in rows),
     )
 
@@ -59,8 +61,11 @@ def _has_range(table_schema: TableSchema) -> bool:
     return kind in ("tinyint", "smallint", "int", "bigint", "date", "string") or kind.startswith("decimal")
 
 
-def _is_text(table_schema: TableSchema) -> bool:
-    return table_schema.sequence_type == "string"
+def _widths(files: Sequence[Row], columns: Iterable[str]) -> Widths:
+    found = {c: [f for f in files if f[f"narrow {c}"] is not None] for c in columns}
+    return {
+        c: (min(f[f"narrow {c}"] for f in mine), max(f[f"wide {c}"] for f in mine)) for c, mine in found.items() if mine
+    }
 
 
 def _file(row: Mapping[str, object]) -> FileFigures:

@@ -39,6 +39,7 @@ class Rebuild:
     Attributes:
         landed: paths of all files that are there now.
         read: those of them that could be read.
+        resequenced: see `RebuildRequest`.
     """
 
     tables: Tables
@@ -51,6 +52,7 @@ class Rebuild:
     generation: int
     landed: tuple[str, ...]
     read: tuple[str, ...]
+    resequenced: bool
 
     def app(self, step: str) -> str:
         return f"refresh:{step}"
@@ -110,6 +112,8 @@ class Rebuild:
         """Whether the living change table can hold the rebuilt changes beside its own."""
         if not self.tables.exists(self.living.changes):
             return True
+        if self.resequenced:
+            return False
         kept = {f.name.lower(): sql_text(f.dataType) for f in self.tables.read(self.living.changes).schema.fields}
         for column in table_columns.change_columns(self.table_schema):
             stored = kept.get(column.name.lower())
