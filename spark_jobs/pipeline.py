@@ -28,6 +28,7 @@ from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decisions import (
     generation_low_watermarks_of,
+    is_late_as_a_whole,
     is_small,
     load_is_whole,
     overlap_of,
@@ -239,6 +240,9 @@ def apply(run: TableRun, work: BatchWork, batch: Batch, outcome: Outcome, *, swe
     run.tell("tombstones", plan.number)
     applied = work.merge()
     outcome.warn(applied.warnings)
+    outcome.late_ignored += applied.late
+    if is_late_as_a_whole(work.decoded_batch.figures, batch.ledger.state):
+        outcome.warn(notices.of_late_batch(applied.late))
     swept = work.sweep() if sweeps else MainCounts()
     run.tell("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
     if run.spec.history:

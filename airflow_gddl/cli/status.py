@@ -25,7 +25,14 @@ from airflow_gddl.runtime.state.moments import text_of
 from airflow_gddl.runtime.state.reading import LakeState, StateReader
 from airflow_gddl.runtime.state.rebuilding import rebuild
 
-_STYLES = {"failed": "bold red", "late": "bold red", "waiting": "yellow", "new": "cyan", "fresh": "green"}
+_STYLES = {
+    "failed": "bold red",
+    "late": "bold red",
+    "attention": "yellow",
+    "waiting": "yellow",
+    "new": "cyan",
+    "fresh": "green",
+}
 _WATCH_SECONDS = 5.0
 
 
@@ -35,13 +42,15 @@ class TableStatus:
 
     Attributes:
         status: of the newest run; `never` before the first.
-        state: the most urgent of `failed`, `late`, `waiting`, `new`, `fresh`, `disabled`.
+        state: the most urgent of `failed`, `late`, `attention`, `waiting`, `new`, `fresh`, `disabled`.
+        attention: codes of the newest run's warnings that a person should look at.
         rows: of the replica.
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed is applied.
         freshness_seconds: how long `behind_seconds` may be; null: any length.
         waiting_files: landed and not loaded, as the last look found.
-        quarantined: rows put aside by the last runs that are known.
+        quarantined, late_ignored: rows that the last runs that are known put aside, and changes that they ignored as
+            late.
         last_run, last_success, last_look: when the newest run, the newest that did something and did not fail, and the
             newest look at the landing folder started.
         age_seconds: now minus the start of the newest run.
@@ -60,6 +69,8 @@ class TableStatus:
     freshness_seconds: int | None
     waiting_files: int
     quarantined: int
+    late_ignored: int
+    attention: list[str]
     last_run: str | None
     last_success: str | None
     last_look: str | None
@@ -102,6 +113,7 @@ _COLUMNS = (
     ScreenColumn("allowed", "right", spare=2),
     ScreenColumn("waiting", "right"),
     ScreenColumn("quarantined", "right"),
+    ScreenColumn("late changes", "right", spare=7),
     ScreenColumn("last run", spare=4),
     ScreenColumn("last success", spare=6),
 )
@@ -188,6 +200,8 @@ def line_of(one: BoardRow, now: float) -> TableStatus:
         freshness_seconds=one.row.freshness,
         waiting_files=state.waiting,
         quarantined=record.quarantined if record else 0,
+        late_ignored=record.late_ignored if record else 0,
+        attention=list(state.attention),
         last_run=text_of(newest.started) if newest else None,
         last_success=text_of(record.succeeded) if record else None,
         last_look=text_of(one.look.looked) if one.look else None,
@@ -210,6 +224,8 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float) -> None:
     for line in lines:
         if line.error:
             screen.say(f"{line.table}: {line.error}", "red")
+        elif line.attention:
+            screen.say(f"{line.table}: look at the last run: {', '.join(line.attention)}", "yellow")
     numbers = ", ".join(f"{number} {state}" for state, number in counts(found).items() if number)
     screen.say(numbers or "none of the tables")
 
@@ -225,6 +241,7 @@ def _cells(line: TableStatus) -> list[Cell | str]:
         duration(line.freshness_seconds),
         Cell(count(line.waiting_files) if line.waiting_files else "", "yellow"),
         Cell(count(line.quarantined) if line.quarantined else "", "yellow"),
+        Cell(count(line.late_ignored) if line.late_ignored else "", "yellow"),
         f"{duration(line.age_seconds)} ago" if line.age_seconds is not None else "never",
         line.last_success or "never",
     ]

@@ -21,6 +21,7 @@ _NUMBERS = {
     "deleted": 1,
     "rows": 0,
     "quarantined": 0,
+    "late": 7,
     "lag": 4,
     "took": 2,
 }
@@ -43,6 +44,7 @@ def _run_row(result: JobResult) -> list[Cell | str]:
         result.mode,
         *(count(number) for number in numbers),
         Cell(count(result.quarantined), "yellow" if result.quarantined else ""),
+        Cell(count(result.late_ignored), "yellow" if result.late_ignored else ""),
         duration(result.freshness.lag_seconds),
         duration(result.seconds),
     ]

@@ -75,3 +75,5 @@ class JobResult:
     """What was asked for, one of `spec.Action`."""
     origin: tuple[str, ...] = ()
     """See `JobOptions.origin`."""
+    late_ignored: int = 0
+    """Changes that were not applied, because what is stored of their key is of a later sequence."""

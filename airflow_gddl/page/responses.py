@@ -54,11 +54,13 @@ def row(one: BoardRow) -> dict[str, Any]:
     facts = record.facts if record is not None else ()
     shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
     shown |= {name: getattr(state, name) for name in ("state", "late", "failed", "lag", "behind", "as_of", "waiting")}
+    shown["attention"] = list(state.attention)
     return {
         **shown,
         "dag_id": one.row.dag_id,
         "rows": record.rows if record else None,
         "quarantined": record.quarantined if record else 0,
+        "late_ignored": record.late_ignored if record else 0,
         "last_run": facts[-1].started if facts else None,
         "last_success": record.succeeded if record else None,
         "looked": look.looked if look else None,
@@ -70,10 +72,9 @@ def row(one: BoardRow) -> dict[str, Any]:
 
 
 def run(fact: RunFact) -> dict[str, Any]:
-    names = ("started", "status", "mode", "engine", "seconds", "files", "rows_read", "appended", "redelivered")
-    shown = {
-        name: getattr(fact, name) for name in (*names, "quarantined", "rows", "lag", "error", "warnings", "run_id")
-    }
+    names = ("started", "status", "mode", "engine", "seconds", "files", "rows_read", "appended", "redelivered",
+             "quarantined", "late_ignored", "rows", "lag", "error", "warnings", "run_id")  # fmt: skip
+    shown = {name: getattr(fact, name) for name in names}
     return {**shown, "adds_up": fact.adds_up, "airflow": list(fact.airflow), "action": "run", "did": "", "dag_id": None}
 
 
@@ -111,6 +112,7 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
         if result.schema_changes
     ]
     totals = {name: sum(one[name] for one in runs) for name in ("files", "rows_read", "appended", "redelivered")}
+    totals["late_ignored"] = sum(one["late_ignored"] for one in runs)
     totals["quarantined"] = sum(one["quarantined"] for one in runs)
     return {"runs": runs, "schema_changes": changes, "totals": totals}
 

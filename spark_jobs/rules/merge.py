@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_jobs.rules.fold import FIRST, FRESH, HAD_ROW, HAS_FORCED, LOWEST, UNSEEN, carried_name
-from spark_jobs.rules.order import FORCED, OP, ORDER, is_forced, order_of, struct_of
+from spark_jobs.rules.order import FORCED, OP, ORDER, is_forced, order_of, rank_of, struct_of
 from spark_jobs.rules.sql import listed, query, quoted
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
@@ -87,6 +87,18 @@ def _order(table_schema: TableSchema, forced: str) -> str:
 
 def _tombstone_forced(table_schema: TableSchema) -> str:
     return FORCED if table_schema.spec.force_update else "false"
+
+
+def late(net: Net, known: StoredState, table_schema: TableSchema) -> int:
+    """See `Applied.late`."""
+    keys, rank = listed(table_schema.keys), rank_of(GDDL)
+    priors = " UNION ALL ".join(f"SELECT {keys}, {rank} AS {_PRIOR} FROM {name}" for name in known.relations)
+    statement = (
+        f"SELECT count(*) AS late FROM net n JOIN (SELECT {keys}, max({_PRIOR}) AS {_PRIOR} FROM ({priors}) "
+        f"GROUP BY ALL) k USING ({keys}) WHERE n.{OP} <> 'R' AND NOT coalesce(n.{HAS_FORCED}, false) "
+        f"AND k.{_PRIOR} > {rank_of(f'n.{GDDL}')}"
+    )
+    return int(query(statement, {"net": net.rows, **known.relations}).column("late")[0].as_py())
 
 
 def replaced(net: Net, keys: pa.Table, again: pa.Table, table_schema: TableSchema) -> Net:

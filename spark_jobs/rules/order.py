@@ -26,6 +26,11 @@ def order_of(table_schema: TableSchema, gddl: str, sequence: str, forced: str = 
     return "{" + ", ".join(parts) + "}"
 
 
+def rank_of(gddl: str) -> str:
+    """The part of `order_of` that the source decides: generation and sequence. Changes of one rank are tied."""
+    return f"{{generation: {gddl}.generation, known: {gddl}.sequence IS NOT NULL, sequence: {gddl}.sequence}}"
+
+
 def is_forced(table_schema: TableSchema, of: str = "") -> str:
     """Whether a change is to be applied whatever its sequence: a boolean that may come as text."""
     column = table_schema.spelled(table_schema.spec.force_update)

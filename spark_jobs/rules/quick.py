@@ -19,6 +19,8 @@ from spark_jobs.rules.order import OP
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 MOST_ROWS = 20_000
+_RANK = 2
+"""Parts of an order that the source decides: generation and sequence."""
 Key = tuple[Any, ...]
 Order = tuple[Any, ...]
 
@@ -91,7 +93,15 @@ def never_seen(found: QuickNet, known: Sequence[pa.Table], table_schema: TableSc
     return found.rows.take(pa.array(at, pa.int64()))
 
 
-def decided(found: QuickNet, stored: pa.Table, tombstones: pa.Table | None, table_schema: TableSchema) -> pa.Table:
+@dataclass(frozen=True)
+class QuickDecision:
+    """What becomes of rows (see `merge.decided`), and how many net changes are late (see `Applied.late`)."""
+
+    rows: pa.Table
+    late: int
+
+
+def decided(found: QuickNet, stored: pa.Table, tombstones: pa.Table | None, table_schema: TableSchema) -> QuickDecision:
     """See `merge.decided`."""
     places = {key: at for at, key in enumerate(keys_of(stored, table_schema))}
     known = orders(stored, table_schema)
@@ -100,17 +110,21 @@ def decided(found: QuickNet, stored: pa.Table, tombstones: pa.Table | None, tabl
     picked: list[int] = []
     actions: list[str] = []
     at: list[int | None] = []
+    late = 0
     for row, (key, order) in enumerate(zip(found.keys, found.orders, strict=True)):
-        if key in buried and buried[key] > order:
-            continue
         place = places.get(key)
-        if (place is None and ops[row] == "D") or (place is not None and order <= known[place]):
+        newest = buried[key] if key in buried and buried[key] > order else None if place is None else known[place]
+        if newest is not None and newest >= order:
+            late += ops[row] != "R" and newest[:_RANK] > order[:_RANK]
+            continue
+        if place is None and ops[row] == "D":
             continue
         picked.append(row)
         at.append(place)
         actions.append("insert" if place is None else "delete" if ops[row] == "D" else "update")
     rows = found.rows.take(pa.array(picked, pa.int64())).drop_columns([OP, FIRST])
-    return rows.append_column(ACTION, pa.array(actions, pa.string())).append_column(AT, pa.array(at, pa.int64()))
+    rows = rows.append_column(ACTION, pa.array(actions, pa.string())).append_column(AT, pa.array(at, pa.int64()))
+    return QuickDecision(rows, late)
 
 
 def _buried(tombstones: pa.Table | None, table_schema: TableSchema) -> Mapping[Key, Order]:

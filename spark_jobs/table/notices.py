@@ -33,6 +33,20 @@ def of_fallback(engine: str, reason: str) -> RunWarning:
     return RunWarning(code="ENGINE_FALLBACK", message=f"engine spark took the place of {engine}: {reason}")
 
 
+def of_late_batch(late: int) -> tuple[RunWarning, ...]:
+    """A batch of which every change comes before changes of earlier batches.
+
+    Args:
+        late: see `Applied.late`.
+    """
+    message = (
+        "all changes of a batch come before changes that were ingested earlier, and these were not applied: what is "
+        "stored of their keys is newer. This is right for files that were delivered late; it is wrong where the "
+        "source's log has begun anew"
+    )
+    return (RunWarning(code="BATCH_LATE", message=message, count=late),) if late else ()
+
+
 def of_erased(rows: int) -> tuple[RunWarning, ...]:
     """Rows of keys that were erased for good."""
     message = "rows of erased keys were passed over"

@@ -25,6 +25,7 @@ class Outcome:
     changes_written: int = 0
     redelivered: int = 0
     quarantined: int = 0
+    late_ignored: int = 0
     main: MainCounts = field(default_factory=MainCounts)
     schema_changes: list[str] = field(default_factory=list)
     warnings: dict[str, RunWarning] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Outcome:
             changes_written=self.changes_written,
             redelivered=self.redelivered,
             quarantined=self.quarantined,
+            late_ignored=self.late_ignored,
             main=self.main,
             schema_changes=tuple(self.schema_changes),
             warnings=tuple(self.warnings.values()),

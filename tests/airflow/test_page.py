@@ -131,7 +131,7 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     assert answer.headers["cache-control"] == "no-store"
     told = answer.json()
     assert [row["table"] for row in told["rows"]] == ["shop.bad", "shop.own", "shop.good", "shop.off"]
-    assert told["counts"] == {"failed": 1, "late": 0, "waiting": 0, "new": 1, "fresh": 1, "disabled": 1}
+    assert told["counts"] == {"failed": 1, "late": 0, "attention": 0, "waiting": 0, "new": 1, "fresh": 1, "disabled": 1}
     bad, _, good, off = told["rows"]
     assert bad["error"] == ["X_Y", "<b>broken</b>"]
     assert (good["dag_id"], good["owner"], good["rows"], good["quarantined"], good["freshness"]) == (

@@ -120,6 +120,7 @@ class Outcome:
         changes: the change table.
         ties: each (key, sequence) that several different changes share.
         counts: one for each run.
+        late: changes ignored as late, of each run; a run that is cut into more batches may have others.
     """
 
     columns: tuple[str, ...]
@@ -129,6 +130,7 @@ class Outcome:
     quarantined: tuple[Quarantined, ...]
     ties: frozenset[tuple[Key, Sequence]]
     counts: tuple[Counts, ...]
+    late: tuple[int, ...]
 
 
 def rank(sequence: Sequence) -> tuple[Value, ...]:

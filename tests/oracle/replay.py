@@ -9,6 +9,7 @@ from airflow_gddl.contract.spec import TableSpec
 from tests.oracle.fold import events_by_key
 from tests.oracle.history import history
 from tests.oracle.ingest import Ledger, ingest
+from tests.oracle.late import late_ignored
 from tests.oracle.model import Key, Outcome, Run, Sequence
 from tests.oracle.replica import replica
 from tests.oracle.table_schema import Shape
@@ -31,6 +32,7 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
         quarantined=tuple(sorted(ledger.quarantined, key=lambda q: (q.file, q.position or 0))),
         ties=_ties(table_schema, ledger),
         counts=tuple(ledger.counts),
+        late=late_ignored(events if table_schema.keys else {}, len(runs)),
     )
 
 

@@ -64,3 +64,5 @@ def assert_counts(scenario: Scenario, number: int, result: JobResult) -> None:
     outcome = replay(scenario.spec(), [oracle_run(scenario, run) for run in scenario.runs[: number + 1]])
     counts = Counts(result.rows_read, result.changes_written, result.redelivered, result.quarantined)
     assert counts == outcome.counts[number]
+    if scenario.spec().size != "one_file" and result.mode != "refresh":
+        assert result.late_ignored == outcome.late[number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
+from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.state import polls as looks
 from airflow_gddl.runtime.state.documents import (
@@ -21,7 +22,7 @@ from airflow_gddl.runtime.state.documents import (
     encode_look,
     encode_runs,
 )
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, merged
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, from_list, merged, to_list
 from airflow_gddl.runtime.state.judging import TablePoll, judge
 
 ALLOWED = 30
@@ -187,3 +188,25 @@ def test_damage_is_noticed(data: bytes) -> None:
         decode_runs(data)
     with pytest.raises(ValueError, match=r"."):
         decode_look(data)
+
+
+def test_a_run_whose_warnings_need_a_person_is_not_fresh_until_the_next_one() -> None:
+    late = RunWarning(code="BATCH_LATE", message="late", count=3)
+    done = replace(result("succeeded", 10, 5), warnings=(late, RunWarning(code="SEQUENCE_TIE", message="tie")))
+    calm = replace(ROW, freshness=None)
+    record = TableRecord().after(replace(done, late_ignored=3), 11)
+    state = judge(calm, record, None, 12)
+    assert (state.state, state.attention, record.late_ignored) == ("attention", ("BATCH_LATE",), 3)
+    idle = record.after(result("skipped", 20), 21)
+    assert judge(calm, idle, None, 22).state == "attention", "nothing new came"
+    assert judge(calm, idle.after(result("succeeded", 30, 25), 31), None, 32).state == "fresh"
+    assert judge(replace(calm, enabled=False), record, None, 12).attention == ()
+
+
+def test_lists_of_an_older_version_are_read() -> None:
+    record = TableRecord().after(replace(result("succeeded", 10, 5), late_ignored=3), 11)
+    older = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
+    older["tables"] = {name: values[:-1] for name, values in older["tables"].items()}
+    found = decode_runs(json.dumps(older).encode()).tables["shop.a"]
+    assert (found.late_ignored, found.quarantined, found.loose) == (0, 1, 1)
+    assert from_list(to_list(record.facts[0])[:-1]) == replace(record.facts[0], late_ignored=0)

@@ -43,8 +43,9 @@ export function outcome(run) {
 export function runText(run) {
   const lines = [`${moment(run.started)}: ${outcome(run).word}`, `${run.mode}, ${duration(run.seconds)}, ${count(run.files)} files`];
   lines.push(`${count(run.rows_read)} rows read, ${count(run.appended)} appended, ${count(run.quarantined)} quarantined`);
+  if (run.late_ignored) lines.push(`${count(run.late_ignored)} changes ignored as late`);
   if (run.lag !== null) lines.push(`lag ${duration(run.lag)}`);
   return lines.join("\n");
 }
 
-export const STATE_SIGNS = { failed: "✕", late: "◔", waiting: "…", new: "+", fresh: "✓", disabled: "–" };
+export const STATE_SIGNS = { failed: "✕", late: "◔", attention: "!", waiting: "…", new: "+", fresh: "✓", disabled: "–" };

@@ -92,6 +92,7 @@ export class Matrix {
       el("th", { scope: "row" }, el("a", { href: tableHash(row.table) }, row.table),
         el("span", { class: "small" }, `${row.source} · ${row.tier} · ${row.priority}`)),
       el("td", {}, state, row.error ? el("span", { class: "small error", title: row.error[1] ?? "" }, row.error[0]) : null,
+        row.attention.length ? el("span", { class: "small" }, row.attention.join(", ")) : null,
         row.held_by.length ? el("span", { class: "small" }, `waits for ${row.held_by.join(", ")}`) : null),
       el("td", {}, cells(row.runs)),
       el("td", { class: "number" }, duration(row.lag)),

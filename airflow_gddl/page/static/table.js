@@ -32,6 +32,8 @@ function facts({ table, totals, now }) {
   return el("dl", { class: "facts" },
     fact("State", el("span", { class: `state ${table.state}` }, `${STATE_SIGNS[table.state]} ${table.state}`), table.late && table.state !== "late" ? ", late" : ""),
     table.error ? fact("Error", el("span", { class: "error" }, `[${table.error[0]}] ${table.error[1] ?? ""}`)) : null,
+    table.attention.length ? fact("Attention", `${table.attention.join(", ")}: see what the newest run said`) : null,
+    totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: what is stored of their keys is newer`) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
     fact("Last look", table.looked === null ? "none" : `${ago(table.looked, now)}: ${count(table.files)} files landed, ${count(table.waiting)} waiting`),
@@ -56,12 +58,12 @@ function runs({ table, runs: found }) {
     const { kind, sign, word } = outcome(run);
     return [
       moment(run.started), el("span", { class: `word ${kind}` }, `${sign} ${word}`), run.action === "run" ? run.mode : run.action, run.engine, duration(run.seconds), count(run.files),
-      count(run.rows_read), count(run.appended), count(run.quarantined), duration(run.lag), run.version === null ? "" : String(run.version ?? ""),
+      count(run.rows_read), count(run.appended), count(run.quarantined), count(run.late_ignored), duration(run.lag), run.version === null ? "" : String(run.version ?? ""),
       links(run, table),
       [run.message ?? "", run.did, ...(run.warned ?? []).map((one) => `[${one.code}] ${one.message}`)].filter(Boolean).join("\n"),
     ];
   });
-  const headings = ["Started", "Outcome", "Mode", "Engine", "Took", "Files", "Read", "Appended", "Quarantined", "Lag", "Version", "Airflow", "Said"];
+  const headings = ["Started", "Outcome", "Mode", "Engine", "Took", "Files", "Read", "Appended", "Quarantined", "Late", "Lag", "Version", "Airflow", "Said"];
   return el("section", {}, el("h3", {}, "Runs"), rows.length ? grid(headings, rows, "Runs") : el("p", {}, "No run yet."));
 }
 

@@ -8,10 +8,11 @@ from typing import Literal
 
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import RunFact
+from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 
 Told = Mapping[str, tuple[str, ...]]
 """Table to the codes that somebody was told of and that were not over."""
-_WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR")
+_WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", *NEEDS_ATTENTION)
 _REFUSED = "SCHEMA_REFUSED"
 _LATE = "FRESHNESS_MISSED"
 

@@ -101,8 +101,8 @@ def _among(value: str, wanted: Collection[str]) -> bool:
 
 
 def _all_states(state: TableStatus) -> set[str]:
-    holding = {name for name, holds in (("late", state.late), ("failed", state.failed)) if holds}
-    return {state.state, *holding}
+    states = {"late": state.late, "failed": state.failed, "attention": bool(state.attention)}
+    return {state.state, *(name for name, holds in states.items() if holds)}
 
 
 def _urgency(one: BoardRow) -> tuple[int, int, float]:

@@ -131,7 +131,8 @@ def _record(record: TableRecord) -> list[Any]:
 
 
 def _to_record(values: list[Any]) -> TableRecord:
-    record = TableRecord(**dict(zip(_FIELDS, values, strict=True)))
+    # Older lists are shorter: what came later has its default.
+    record = TableRecord(**dict(zip(_FIELDS[: len(values)], values, strict=True)))
     _ = record.newest  # a run that can't be read must show here, where it is known to be damage
     return record
 

@@ -26,6 +26,7 @@ class RunFact:
         error: code; null unless it failed.
         airflow: Airflow's run id and task id, and the job's page on the platform where it ran on one; empty for a run
             that Airflow did not start.
+        late_ignored: changes that were not applied, because what is stored of their keys is newer.
     """
 
     started: float
@@ -45,6 +46,7 @@ class RunFact:
     warnings: tuple[str, ...]
     run_id: str
     airflow: tuple[str, ...] = ()
+    late_ignored: int = 0
 
     @property
     def adds_up(self) -> bool:
@@ -57,8 +59,8 @@ class RunFact:
 
 
 _FIELDS = tuple(field.name for field in fields(RunFact))
-_STARTED, _STATUS, _QUARANTINED, _RUN_ID = (
-    _FIELDS.index(name) for name in ("started", "status", "quarantined", "run_id")
+_STARTED, _STATUS, _QUARANTINED, _RUN_ID, _WARNINGS, _LATE = (
+    _FIELDS.index(name) for name in ("started", "status", "quarantined", "run_id", "warnings", "late_ignored")
 )
 
 
@@ -86,6 +88,7 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         warnings=tuple(warning.code for warning in result.warnings),
         run_id=result.run_id,
         airflow=airflow,
+        late_ignored=result.late_ignored,
     )
 
 
@@ -97,10 +100,12 @@ def to_list(fact: RunFact) -> list[Any]:
 
 def from_list(values: Sequence[Any]) -> RunFact:
     """
+    Older lists are shorter: what came later has its default.
+
     Raises:
         TypeError, ValueError: not what `to_list` made.
     """
-    given = dict(zip(_FIELDS, values, strict=True))
+    given = dict(zip(_FIELDS[: len(values)], values, strict=True))
     return RunFact(**{**given, "warnings": tuple(given["warnings"]), "airflow": tuple(given["airflow"])})
 
 
@@ -113,6 +118,7 @@ class TableRecord:
         older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that stays unparsed until somebody asks,
             since a list of ten thousand tables shows few of them.
         quarantined: rows put aside by the runs that are kept.
+        late_ignored: changes that these runs ignored as late.
         commit: newest source commit ever applied.
         complete: start of the newest run that did not fail: all that had landed by then is applied.
         succeeded: start of the newest run that did something and did not fail.
@@ -131,6 +137,7 @@ class TableRecord:
     rows_at: float | None = None
     error: str | None = None
     loose: int = 0
+    late_ignored: int = 0
 
     @property
     def runs(self) -> tuple[list[Any], ...]:
@@ -152,6 +159,11 @@ class TableRecord:
         return None if self.last is None else float(self.last[_STARTED])
 
     @property
+    def warned(self) -> frozenset[str]:
+        """Codes of the newest run's warnings."""
+        return frozenset() if self.last is None else frozenset(self.last[_WARNINGS])
+
+    @property
     def failed(self) -> bool:
         """The newest run failed, and none after it found all well."""
         if self.last is None:
@@ -163,7 +175,9 @@ class TableRecord:
         kept = sorted(runs, key=lambda run: float(run[_STARTED]))[-KEPT_RUNS:]
         older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
         put_aside = sum(run[_QUARANTINED] for run in kept)
-        return replace(self, last=kept[-1] if kept else None, older=older, quarantined=put_aside)
+        late = sum(run[_LATE] for run in kept if len(run) > _LATE)
+        last = kept[-1] if kept else None
+        return replace(self, last=last, older=older, quarantined=put_aside, late_ignored=late)
 
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """With one more run, whether it is the newest or not; the same run again changes nothing.
@@ -196,6 +210,7 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
         rows_at=None if fact.rows is None else fact.started,
         error=error,
         loose=1,
+        late_ignored=fact.late_ignored,
     )
 
 

@@ -14,9 +14,11 @@ from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.moments import latest
 
-State = Literal["failed", "late", "waiting", "new", "fresh", "disabled"]
-STATES: tuple[State, ...] = ("failed", "late", "waiting", "new", "fresh", "disabled")
+State = Literal["failed", "late", "attention", "waiting", "new", "fresh", "disabled"]
+STATES: tuple[State, ...] = ("failed", "late", "attention", "waiting", "new", "fresh", "disabled")
 """Most urgent first."""
+NEEDS_ATTENTION = ("BATCH_LATE", "FOREIGN_COMMIT", "SOURCE_LOG_RESTARTED")
+"""Warnings of a run that did what the rules say, and whose table a person should look at all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,7 @@ class TableStatus:
         as_of: the last moment as of which the replica is known to hold all.
         behind: now minus that, which is what `freshness` is held against.
         waiting: files that landed and are not loaded.
+        attention: those of the newest run's warnings that a person should look at.
     """
 
     state: State
@@ -60,6 +63,7 @@ class TableStatus:
     behind: float | None = None
     as_of: float | None = None
     waiting: int = 0
+    attention: tuple[str, ...] = ()
 
 
 def judge(row: TableRow, record: TableRecord | None, look: TablePoll | None, now: float) -> TableStatus:
@@ -78,12 +82,17 @@ def judge(row: TableRow, record: TableRecord | None, look: TablePoll | None, now
         behind=behind,
         as_of=as_of,
         waiting=look.waiting if look is not None and waiting else 0,
+        attention=_attention(row, known),
     )
 
 
 def _waits(record: TableRecord, look: TablePoll | None) -> bool:
     """Something had landed at the last look, and no run since has taken it."""
     return look is not None and look.since is not None and (record.complete or 0) <= look.looked
+
+
+def _attention(row: TableRow, record: TableRecord) -> tuple[str, ...]:
+    return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION))) if row.enabled else ()
 
 
 def _state(row: TableRow, record: TableRecord, *, late: bool, waiting: bool) -> State:
@@ -93,6 +102,8 @@ def _state(row: TableRow, record: TableRecord, *, late: bool, waiting: bool) -> 
         return "failed"
     if late:
         return "late"
+    if _attention(row, record):
+        return "attention"
     if waiting:
         return "waiting"
     return "new" if record.succeeded is None else "fresh"

@@ -22,7 +22,7 @@ from spark_jobs.rules import quick
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Applied, Figures
 from spark_jobs.rules.fold import FIRST, HAS_FORCED, UNSEEN, fold, net, single
-from spark_jobs.rules.merge import ACTION, AT, Net, StoredState, decided, never_seen, replaced, to_rework
+from spark_jobs.rules.merge import ACTION, AT, Net, StoredState, decided, late, never_seen, replaced, to_rework
 from spark_jobs.rules.order import FORCED, OP, events
 from spark_jobs.rules.quick import QuickNet
 from spark_jobs.rules.redelivery import sample_keys
@@ -112,13 +112,13 @@ class ReplicaWriter:
         done = self.net
         if self.table_schema.partial or self.table_schema.spec.force_update:
             done = self._reworked(known)
-        if site.has_made(path, MERGE):
-            return Applied(main=self._counts(MERGE), warnings=warnings)
         if self._found is None:
-            outcome = decided(done, known, self.table_schema)
+            outcome, ignored = decided(done, known, self.table_schema), late(self.net, known, self.table_schema)
         else:
-            outcome = quick.decided(self._found, found.rows, self._tombstones, self.table_schema)
-        return Applied(main=self._put(found, outcome), warnings=warnings)
+            quickly = quick.decided(self._found, found.rows, self._tombstones, self.table_schema)
+            outcome, ignored = quickly.rows, quickly.late
+        counts = self._counts(MERGE) if site.has_made(path, MERGE) else self._put(found, outcome)
+        return Applied(main=counts, warnings=warnings, late=ignored)
 
     def _reworked(self, known: StoredState) -> Net:
         """Late and forced keys folded anew from all their changes."""

@@ -29,6 +29,7 @@ _BROADCAST = 500_000
 """Net changes up to which a merge sends them to every core."""
 REFOLDED = f"{GDDL}__reworked"
 """True for keys folded anew from the whole change table; their state replaces whatever is stored."""
+_PRIOR = f"{GDDL}__prior"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +143,19 @@ def priors(tables: Tables, table_schema: TableSchema, paths: tuple[str, str], ke
         .groupBy(*map(name, table_schema.keys))
         .agg(F.max(ORDER).alias(ORDER))
     )
+
+
+def late(batch: Net, stored: DataFrame, table_schema: TableSchema) -> int:
+    """See `Applied.late`.
+
+    Args:
+        stored: see `priors`.
+    """
+    prior = stored.withColumnRenamed(ORDER, _PRIOR)
+    changes = batch.rows.where((F.col(OP) != "R") & ~F.coalesce(F.col(HAS_FORCED), F.lit(False)))
+    known, order = F.col(_PRIOR), F.col(ORDER)
+    is_late = rank_of(known, known["sequence"]) > rank_of(order, order["sequence"])
+    return changes.join(F.broadcast(prior), list(table_schema.keys)).where(is_late).count()
 
 
 def known_keys(tables: Tables, table_schema: TableSchema, paths: tuple[str, ...], keys: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ from spark_jobs.engines.spark.merge import (
     Repeats,
     alive,
     known_keys,
+    late,
     merge,
     net_of_batch,
     never_seen,
@@ -133,10 +134,12 @@ class ReplicaWriter:
         """Apply net changes to the replica, once."""
         if self.first:
             return self._first(net)
-        warnings = looked.warnings
+        warnings, ignored = looked.warnings, 0
         source = looked.net
-        if self._reworks:
+        if self._reworks or not (self.overlap.later or self._only_loads):
             known = self.site.tables.keep(priors(self.site.tables, self.site.table_schema, self._paths, net.rows))
+            ignored = late(net, known, self.site.table_schema)
+        if self._reworks:
             warnings = self._unseen(net, known)
             changes = self.site.tables.read(self.site.layout.changes)
             source = self._alive(rework(net, changes, known, self.site.table_schema, self.site.plan.generation))
@@ -146,7 +149,7 @@ class ReplicaWriter:
         source = replace(source, rows=source.rows.drop(FIRST, LOWEST))
         with self.site.tables.transaction(MERGE, self.site.transaction):
             counts = merge(self.site.tables, self._paths[0], source, self.site.table_schema, how)
-        return Applied(main=self._counts(counts), warnings=warnings)
+        return Applied(main=self._counts(counts), warnings=warnings, late=ignored)
 
     def _first(self, net: Net) -> Applied:
         """Fill an empty replica: nothing to compare with, so no MERGE."""
