@@ -9,7 +9,7 @@ WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
 PINS ?=
-.PHONY: demo demo-check demo-embedded docs docs-serve test test-airflow-oldest test-deep lint clean
+.PHONY: demo demo-check demo-embedded docs docs-serve test test-airflow-oldest test-deep lint lock clean
 .DELETE_ON_ERROR:
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
@@ -54,10 +54,22 @@ lint: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-# What is installed depends on pyproject.toml alone: the project itself is installed editable.
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(PINS)
+# Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. With
+# PINS, for versions that are not the locked ones, pip resolves pyproject.toml instead.
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements/%.txt | $(BIN)/python
+	$(if $(PINS),$(PIP) --editable '.[$*]' $(PINS),$(PIP) --require-hashes --requirement requirements/$*.txt)
+	$(if $(PINS),,$(PIP) --no-deps --no-build-isolation --editable .)
 	@touch $@
+
+# Renew requirements/*.txt from pyproject.toml, for every Python from 3.11 on; UPGRADE=--upgrade takes the newest versions.
+UPGRADE ?=
+lock: | $(BIN)/python
+	$(PIP) uv
+	as_dev=; for extra in dev demo docs; do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(UPGRADE) $$as_dev \
+	    --extra $$extra --output-file requirements/$$extra.txt pyproject.toml requirements/build.in || exit 1; \
+	  as_dev='--constraint requirements/dev.txt'; done
 
 # A `python3.12` on PATH may be a shim with nothing behind it, and a Debian python3 may lack venv: so each is tried.
 $(BIN)/python:

@@ -1,0 +1,61 @@
+"""`requirements/*.txt` pin what `pyproject.toml` asks for, each package with its hashes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PINNED = re.compile(r"^(\S+)==(\S+?)(?: ; .*)? \\$", re.MULTILINE)
+LOCKED = ("demo", "dev", "docs")
+
+
+def locked(extra: str) -> dict[str, set[str]]:
+    """Package to its pinned versions: some have one for older Pythons and one for newer."""
+    found: dict[str, set[str]] = {}
+    for name, version in PINNED.findall((ROOT / "requirements" / f"{extra}.txt").read_text()):
+        found.setdefault(canonicalize_name(name), set()).add(version)
+    return found
+
+
+def asked(extra: str) -> list[Requirement]:
+    """What an extra needs, with that of the extras that it names."""
+    found = []
+    for requirement in map(Requirement, PROJECT["project"]["optional-dependencies"][extra]):
+        if canonicalize_name(requirement.name) == PROJECT["project"]["name"]:
+            found += [needed for other in requirement.extras for needed in asked(other)]
+        else:
+            found.append(requirement)
+    return found
+
+
+@pytest.mark.parametrize("extra", LOCKED)
+def test_every_requirement_is_pinned_within_its_limits(extra: str) -> None:
+    pins = locked(extra)
+    needed = [*asked(extra), *map(Requirement, PROJECT["project"]["dependencies"]),
+              *map(Requirement, PROJECT["build-system"]["requires"])]  # fmt: skip
+    wrong = [
+        f"{each}: {sorted(pins.get(canonicalize_name(each.name), ()))}"
+        for each in needed
+        if not any(each.specifier.contains(version) for version in pins.get(canonicalize_name(each.name), ()))
+    ]
+    assert not wrong, f"run `make lock`: {wrong}"
+
+
+@pytest.mark.parametrize("extra", LOCKED)
+def test_every_package_has_a_hash(extra: str) -> None:
+    blocks = re.split(r"\n(?=\S)", (ROOT / "requirements" / f"{extra}.txt").read_text().strip())
+    assert [block.split("\n")[0] for block in blocks if "--hash=sha256:" not in block] == []
+
+
+def test_the_image_has_the_airflow_that_is_pinned() -> None:
+    (version,) = locked("demo")["apache-airflow"]
+    tag = f"apache/airflow:{version}-python3.12"
+    for name in ("docker/Dockerfile", "docker-compose.yaml", ".env.example"):
+        assert tag in (ROOT / name).read_text(), name
