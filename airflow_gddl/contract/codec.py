@@ -22,8 +22,13 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_json(value: object) -> str:
-    """One line of JSON; mappings are sorted so that equal values give equal bytes."""
-    return json.dumps(plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    """One line of JSON that UTF-8 can encode; mappings are sorted so that equal values give equal bytes."""
+    text = json.dumps(plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # halves of characters, such as a file name that isn't UTF-8 has: escaped, so kept
+        return json.dumps(plain(value), sort_keys=True, separators=(",", ":"))
+    return text
 
 
 def plain(value: Any) -> Any:
@@ -78,9 +83,9 @@ def _decode_generic(hint: Any, data: Any, path: str) -> Any:
         return _decode_union(get_args(hint), data, path)
     if origin is Literal:
         return _expect(data in get_args(hint) and isinstance(data, str), data, path, f"one of {get_args(hint)}")
-    if origin is tuple:
+    if origin in (tuple, list):
         _expect(isinstance(data, (list, tuple)), data, path, "a list")
-        return tuple(_decode(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(data))
+        return origin(_decode(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(data))
     if issubclass(typing.cast("type", origin), Mapping):
         _expect(isinstance(data, Mapping), data, path, "an object")
         return {str(k): _decode(get_args(hint)[1], v, f"{path}.{k}") for k, v in data.items()}

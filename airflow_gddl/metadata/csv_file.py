@@ -20,6 +20,8 @@ from airflow_gddl.metadata.screen import MAX_TEXT
 from airflow_gddl.metadata.validation import TABLE, near
 from airflow_gddl.metadata.values import DocumentError, Refused
 
+_LONGEST = 131_072
+"""Characters of a cell that Python's `csv` reads, unless some other code of the process has raised its limit."""
 _REMEDY = "give each row as many cells as the header has; put cells with commas into double quotes"
 
 
@@ -86,13 +88,12 @@ def _header(header: tuple[int, list[str] | csv.Error]) -> list[str]:
 
 
 def _row(line: int, cells: list[str] | csv.Error, names: list[str]) -> CsvRow:
-    if isinstance(cells, csv.Error):
-        if "field limit" in str(cells):
-            fault = Refused(code="VALUE_TOO_LONG", message=f"longer than {MAX_TEXT:,} characters", remedy="shorten it")
-        else:
-            remedy = "close each double quote, and double the ones inside a cell"
-            fault = Refused(code="CSV_INVALID", message=f"not a CSV line: {cells}", remedy=remedy)
-        return CsvRow(line, {}, fault)
+    if isinstance(cells, csv.Error) and "field limit" not in str(cells):
+        remedy = "close each double quote, and double the ones inside a cell"
+        return CsvRow(line, {}, Refused(code="CSV_INVALID", message=f"not a CSV line: {cells}", remedy=remedy))
+    if isinstance(cells, csv.Error) or any(len(cell) > _LONGEST for cell in cells):
+        message = f"longer than {MAX_TEXT:,} characters"
+        return CsvRow(line, {}, Refused(code="VALUE_TOO_LONG", message=message, remedy="shorten it"))
     if len(cells) > len(names):
         message = f"{len(cells)} cells, but the header has {len(names)}"
         return CsvRow(line, {}, Refused(code="ROW_INVALID", message=message, remedy=_REMEDY))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections import Counter
 from typing import Any
 
 from airflow_gddl.contract.checks import FieldPath
@@ -53,8 +54,8 @@ def lines(text: str) -> Locate:
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        value.update({name: duplicate(name) for name in value if names.count(name) > 1})
+        times = Counter(name for name, _ in pairs)
+        value.update({name: duplicate(name) for name, count in times.items() if count > 1})
     return value
 
 

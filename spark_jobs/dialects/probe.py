@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import BinaryIO
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.dms import DmsOptions
-from airflow_gddl.contract.errors import QuarantinableError
+from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from spark_jobs.dialects.arrow_types import UnsupportedTypeError, is_nanos, sql_type
 from spark_jobs.dialects.base import Dialect, GenerationOpening
 from spark_jobs.dialects.probed import Probed, Unreadable
@@ -22,6 +21,7 @@ from spark_jobs.plan.files import PlannedFile
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _THREADS = 8
+csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is less than a source's text columns hold
 
 
 def probe_all(
@@ -38,7 +38,8 @@ def probe_all(
 
     def one(file: PlannedFile) -> Probed | Unreadable:
         try:
-            return keep(dialect.probe(storage, file))
+            with reading(file):
+                return keep(dialect.probe(storage, file))
         except QuarantinableError as error:
             return Unreadable(file, error.code, error.what)
 
@@ -53,20 +54,26 @@ def probe_all(
 
 @contextmanager
 def reading(file: PlannedFile) -> Iterator[None]:
-    """Whatever goes wrong inside while a file is read is this file's fault alone.
+    """Turns whatever the content of a file raises into an error of this file alone.
+
+    Faults of the store (`Storage` raises them as errors of our own), lack of memory and a package that is missing say
+    nothing about the file: they pass.
 
     Raises:
         QuarantinableError: `FILE_EMPTY`, `FILE_UNREADABLE`, `FILE_TYPE_UNSUPPORTED`, `FILE_VANISHED`.
+        GddlError, MemoryError, ImportError: as raised inside.
     """
     if file.size == 0:
         raise QuarantinableError("FILE_EMPTY", "the file has no bytes", where=file.path)
     try:
         yield
+    except (GddlError, MemoryError, ImportError):
+        raise
     except FileNotFoundError as error:
         raise QuarantinableError("FILE_VANISHED", "the file is gone since it was listed", where=file.path) from error
     except UnsupportedTypeError as error:
         raise QuarantinableError("FILE_TYPE_UNSUPPORTED", f"no SQL type for {error}", where=file.path) from error
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+    except Exception as error:
         raise QuarantinableError(
             "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path
         ) from error

@@ -7,8 +7,6 @@ that result, or waits for the claim to end: of one table no two tasks work.
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.runtime import Runtime, SparkSource
 from spark_jobs.job.table_job import Declined, TableOutcome, attempt, look_at, totals_of
+from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.cluster_check import check_executors
@@ -38,7 +37,6 @@ _POLL_SECONDS = 1.0
 _WAVES = 8
 """Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
 _BUSY = "TABLE_BUSY"
-Found = TableOutcome | Declined
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,13 @@ class ClusterSpread:
         except GddlError as error:
             yield from (_refused(job, spec, error) for spec in specs)
             return
-        result_store = TaskResultStore(self.storage, shelf_of(job))
+        result_store = TaskResultStore.of(job, self.storage)
         left = {spec.table: spec for spec in specs}
         with ThreadPoolExecutor(1, thread_name_prefix="spread") as pool:
             running = pool.submit(_run_tasks, session, job, _dealt(specs, costs, _slots(session)))
             while not running.done():
                 time.sleep(_POLL_SECONDS)
-                yield from _taken(result_store.all(), left)
+                yield from _taken(result_store.all(left.values()), left)
         yield from _taken(running.result(), left)
         result_store.clear()
 
@@ -91,46 +89,6 @@ def _refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
     info = ErrorInfo(code=error.code, message=str(error))
     result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
     return TableOutcome(result, passing=isinstance(error, RetriableError))
-
-
-def shelf_of(job: JobSpec) -> str:
-    return join(job.roots.lake, STATE, "jobs", job.run_id)
-
-
-@dataclass(frozen=True)
-class TaskResultStore:
-    """Results of a job's tables, put down by its tasks."""
-
-    storage: Storage
-    folder: str
-
-    def put(self, table: str, found: Found) -> None:
-        self.storage.write(self._path(table), pickle.dumps(found))
-
-    def get(self, table: str) -> Found | None:
-        try:
-            return _unpickled(self.storage.read(self._path(table)))
-        except FileNotFoundError:
-            return None
-
-    def all(self) -> list[Found]:
-        """Those that are there; a store that fails for a moment is asked again later."""
-        try:
-            return [_unpickled(self.storage.read(item.path)) for item in self.storage.list(self.folder)]
-        except (GddlError, FileNotFoundError):
-            return []
-
-    def clear(self) -> None:
-        for item in list(self.storage.list(self.folder)):
-            self.storage.delete(item.path)
-
-    def _path(self, table: str) -> str:
-        return join(self.folder, f"{hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}.pickle")
-
-
-def _unpickled(data: bytes) -> Found:
-    found: Found = pickle.loads(data)  # noqa: S301 - written by this very job into its own lake
-    return found
 
 
 def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found]:
@@ -152,7 +110,14 @@ def _slots(session: SparkSession) -> int:
         return max(4, *asked)
 
 
-def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> list[list[TableSpec]]:
+@dataclass(frozen=True)
+class _Shares:
+    """The tables of each task."""
+
+    tasks: tuple[tuple[TableSpec, ...], ...]
+
+
+def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> _Shares:
     """Tables into tasks of about equal cost, the longest in the first ones.
 
     Args:
@@ -164,23 +129,24 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> lis
         least = load.index(min(load))
         bins[least].append(spec)
         load[least] += costs[spec.table] + 1
-    return bins
+    return _Shares(tuple(tuple(share) for share in bins))
 
 
-def _run_tasks(session: SparkSession, job: JobSpec, bins: list[list[TableSpec]]) -> list[Found]:
+def _run_tasks(session: SparkSession, job: JobSpec, shares: _Shares) -> list[Found]:
     """A row a task, the number of its tables among all. Each task is sent all; being alike, they take few bytes."""
-    dealt = zlib.compress(pickle.dumps(bins))
-    found = session.range(0, len(bins), 1, len(bins)).mapInArrow(_task(job, dealt), "found binary").collect()
-    return [_unpickled(bytes(row["found"])) for row in found]
+    dealt, tasks = zlib.compress(codec.to_json(shares).encode()), len(shares.tasks)
+    rows = session.range(0, tasks, 1, tasks).mapInArrow(_task(job, dealt), "found binary").collect()
+    specs = {spec.table: spec for share in shares.tasks for spec in share}
+    return [found.found(specs[found.table]) for found in (from_bytes(bytes(row["found"])) for row in rows)]
 
 
 def _task(job: JobSpec, dealt: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        bins: list[list[TableSpec]] = pickle.loads(zlib.decompress(dealt))  # noqa: S301 - made by this job's driver
+        shares = codec.from_json(_Shares, zlib.decompress(dealt).decode())
         for batch in batches:
             for slot in batch.column("id").to_pylist():
-                for spec in bins[slot]:
-                    yield pa.RecordBatch.from_pydict({"found": [pickle.dumps(once(job, spec))]})
+                for spec in shares.tasks[slot]:
+                    yield pa.RecordBatch.from_pydict({"found": [to_bytes(once(job, spec))]})
 
     return work
 
@@ -188,20 +154,20 @@ def _task(job: JobSpec, dealt: bytes) -> Callable[[Iterator[pa.RecordBatch]], It
 def once(job: JobSpec, spec: TableSpec) -> Found:
     """Run a table in a task, unless another task of this job has done so or is at it; then its result."""
     storage = Storage()
-    result_store = TaskResultStore(storage, shelf_of(job))
+    result_store = TaskResultStore.of(job, storage)
     run = TableRun(job=job, spec=spec, runtime=Runtime(storage=storage, spark=NoSpark()))
     deadline: float | None = None
     while True:
-        known = result_store.get(spec.table)
+        known = result_store.get(spec)
         if known is not None:
             return known
         found = attempt(run, totals_of(job))
         mine: Any = isinstance(found, TableOutcome) and found.result.error
         if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
             # A task of this job that held the claim while this one waited has left nothing to do, and its result.
-            known = result_store.get(spec.table)
+            known = result_store.get(spec)
             if known is None:
-                result_store.put(spec.table, found)
+                result_store.put(found)
             return known or found
         # A task of this job holds the table: it ends and leaves its result, or is dead and its claim expires.
         deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(job.tiers[spec.size].delta_rs_timeout)

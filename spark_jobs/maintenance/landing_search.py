@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.dialects.probe import probe_all
+from airflow_gddl.contract.errors import QuarantinableError
+from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
 from spark_jobs.maintenance.erased_keys import key_text
@@ -52,7 +53,14 @@ class Search:
                 )  # fmt: skip
 
     def _holds(self, file: PlannedFile) -> bool | None:
-        """None when nobody can tell."""
+        """None for a file that can't be read."""
+        try:
+            with reading(file):
+                return self._holds_key(file)
+        except QuarantinableError:
+            return None
+
+    def _holds_key(self, file: PlannedFile) -> bool | None:
         probed, _ = probe_all(self.context.storage, [file], self.context.dialect)
         rows = read_file(self.context.storage, probed[0]) if probed else None
         if rows is None or isinstance(rows, Unreadable):

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.contract.errors import QuarantinableError
+from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import CsvForm, Probed, Unreadable
 from spark_jobs.engines.errors_table import ROW_BITS
 from spark_jobs.plan.types import parse_type
@@ -58,19 +60,26 @@ class FileRows:
 
 
 def read_file(storage: Storage, probed: Probed) -> FileRows | Unreadable:
-    """All of a file, or why it can't be read."""
+    """All of a file, or why it can't be read.
+
+    Raises:
+        GddlError, MemoryError: what is no fault of the file, see `reading`.
+    """
     file = probed.file
     try:
-        if probed.table is not None:
-            return _columns(probed.table, probed)
-        with storage.open_input(file.path) as stream:
-            if probed.csv is not None:
-                return _csv(stream.read(), probed, probed.csv)
-            return _parquet(io.BytesIO(gzip.decompress(stream.read())) if probed.wrapped else stream, probed)
-    except FileNotFoundError:
-        return Unreadable(file, "FILE_VANISHED", "the file is gone since it was listed")
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        return Unreadable(file, "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500])
+        with reading(file):
+            return _rows(storage, probed)
+    except QuarantinableError as error:
+        return Unreadable(file, error.code, error.what)
+
+
+def _rows(storage: Storage, probed: Probed) -> FileRows:
+    if probed.table is not None:
+        return _columns(probed.table, probed)
+    with storage.open_input(probed.file.path) as stream:
+        if probed.csv is not None:
+            return _csv(stream.read(), probed, probed.csv)
+        return _parquet(io.BytesIO(gzip.decompress(stream.read())) if probed.wrapped else stream, probed)
 
 
 def _parquet(stream: Any, probed: Probed) -> FileRows:

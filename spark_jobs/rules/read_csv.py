@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -63,12 +64,15 @@ def _with_broken(
     columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: CsvForm, skipped: int
 ) -> tuple[pa.Table, pa.Array]:
     """Put the broken lines back in their places, with as many fields as they have."""
-    rows = [list(row) for row in zip(*(c.to_pylist() for c in columns), strict=True)]
-    lines: list[str | None] = [None] * len(rows)
+    good = iter(zip(*(c.to_pylist() for c in columns), strict=True))
+    rows: list[Sequence[str | None]] = []
+    lines: list[str | None] = []
     for number, text in broken:
-        at = number - 1 - skipped
-        rows.insert(at, _fields(text, len(columns), form))
-        lines.insert(at, text)
+        before = list(itertools.islice(good, number - 1 - skipped - len(rows)))
+        rows += [*before, _fields(text, len(columns), form)]
+        lines += [*[None] * len(before), text]
+    rows += good
+    lines += [None] * (len(rows) - len(lines))
     arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(columns))]
     return pa.table(arrays, names=list(map(str, range(len(columns))))), pa.array(lines, pa.string())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,10 +24,11 @@ from obstore import exceptions as remote
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3_errors import s3_error
 from spark_jobs.storage import local
-from spark_jobs.storage.s3 import Bucket
+from spark_jobs.storage.s3 import READ_AHEAD, Bucket
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
+    from typing_extensions import Buffer
 
 _FILE, _S3 = "file://", "s3://"
 _CHUNK = 4 * 1024 * 1024
@@ -187,14 +189,17 @@ class Storage:
     def open_input(self, path: str) -> BinaryIO:
         """A seekable binary reader, such as `pyarrow.parquet.ParquetFile` takes; the caller closes it.
 
+        What the store raises while it is read is raised as by every method, so that it can be told from what the
+        content raises in whoever reads it.
+
         Raises:
             FileNotFoundError: nothing there.
         """
         with _translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
-                return cast("BinaryIO", bucket.open(key))
-            return Path(_local(path)).open("rb")
+                return input_of(path, bucket.open(key), READ_AHEAD)
+            return input_of(path, io.FileIO(_local(path)))
 
     def options_of(self, path: str) -> dict[str, str] | None:
         """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""
@@ -208,6 +213,31 @@ class Storage:
         if name not in self._buckets:
             self._buckets[name] = Bucket.named(name, self._environ)
         return self._buckets[name]
+
+
+def input_of(path: str, raw: io.RawIOBase, ahead: int = 64 * 1024) -> BinaryIO:
+    """A buffered reader of this path whose faults are those of the store."""
+    return cast("BinaryIO", _Input(path, raw, ahead))
+
+
+class _Input(io.BufferedReader):
+    """A reader whose faults are those of the store; see `Storage.open_input`."""
+
+    def __init__(self, path: str, raw: io.RawIOBase, ahead: int) -> None:
+        super().__init__(raw, ahead)
+        self._path = path
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        with _translated(self._path):
+            return super().read(size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        with _translated(self._path):
+            return super().read1(size)
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        with _translated(self._path):
+            return super().readinto(buffer)
 
 
 def _on_disk(path: str, found: local.LocalObject) -> StoredObject:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_READ_AHEAD = 1024 * 1024
+READ_AHEAD = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class Bucket:
         except FileNotFoundError:  # S3 itself never says so, some of its likes do
             return
 
-    def open(self, key: str) -> io.BufferedReader:
-        size = obstore.head(self.store, key)["size"]
-        return io.BufferedReader(_Ranges(self.store, key, size), _READ_AHEAD)
+    def open(self, key: str) -> io.RawIOBase:
+        """Each read is a request: to be buffered by `READ_AHEAD`."""
+        return _Ranges(self.store, key, obstore.head(self.store, key)["size"])
 
 
 def _profile(environ: Mapping[str, str]) -> Callable[[], S3Credential] | None:
@@ -137,6 +137,11 @@ class _Ranges(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
+
+    def readall(self) -> bytes:
+        # That of RawIOBase would make a request for each 8 KiB.
+        rest = bytearray(max(0, self._size - self._position))
+        return bytes(rest[: self.readinto(memoryview(rest))])
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # callers pass a memoryview; the stub's Buffer has no len before 3.12
         end = min(self._position + len(buffer), self._size)

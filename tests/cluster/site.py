@@ -180,7 +180,7 @@ class Run:
 
         def done() -> int:
             assert self.process.poll() is None, self.end()
-            return len(list((self.site.root / "lake" / "_gddl" / "jobs").glob("*/*.pickle")))
+            return len(list((self.site.root / "lake" / "_gddl" / "jobs").glob("*/*.json")))
 
         def there() -> bool:
             assert self.process.poll() is None, self.end()

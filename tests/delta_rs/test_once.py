@@ -6,10 +6,13 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_gddl.contract.layout import answer_name
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job.runtime import utc_now
-from spark_jobs.job.spread_cluster import Found, TaskResultStore, once, shelf_of
-from spark_jobs.job.table_job import TableOutcome
+from spark_jobs.job.spread_cluster import once
+from spark_jobs.job.table_job import Declined, TableOutcome, totals_of
+from spark_jobs.job.task_results import Found, TaskResultStore
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.storage.objects import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -55,10 +58,31 @@ def test_another_jobs_table_is_busy(tmp_path: Path) -> None:
         assert status(once(job, SPEC)) == ("failed", "TABLE_BUSY")
 
 
-def test_the_shelf_is_cleared(tmp_path: Path) -> None:
-    _, job = landed(tmp_path)
+def test_results_of_expected_tables_are_read_and_nothing_else(tmp_path: Path) -> None:
+    """An object that somebody puts among them is neither run nor believed."""
+    lake, job = landed(tmp_path)
     once(job, SPEC)
-    result_store = TaskResultStore(Storage(), shelf_of(job))
-    assert len(result_store.all()) == 1
-    result_store.clear()
-    assert result_store.all() == []
+    store = TaskResultStore.of(job, Storage())
+    (mine,) = Path(store.folder).iterdir()
+    planted = Path(tmp_path, "code-ran")
+    (mine.parent / "0.pickle").write_bytes(f"cposix\nsystem\n(S'touch {planted}'\ntR.".encode())
+    (mine.parent / answer_name("s.other")).write_bytes(mine.read_bytes())
+    assert [status(found) for found in store.all([SPEC, spec_of("other")])] == [("succeeded", None)]
+    mine.write_bytes((mine.parent / "0.pickle").read_bytes())
+    assert store.all([SPEC]) == []
+    assert status(once(job, SPEC)) == ("skipped", None)
+    assert not planted.exists()
+    store.clear()
+    assert list(mine.parent.iterdir()) == []
+
+
+def test_a_declined_table_keeps_its_reason_and_what_was_done(tmp_path: Path) -> None:
+    _, job = landed(tmp_path)
+    totals = totals_of(job)
+    totals.warn([RunWarning(code="SEQUENCE_TIE", message="m", count=2, sample=("7", 8))])
+    totals.count(MainCounts(inserted=3))
+    totals.schema_changes.append("added v")
+    declined = Declined(SPEC, "it has deletion vectors", totals)
+    store = TaskResultStore.of(job, Storage())
+    store.put(declined)
+    assert store.get(SPEC) == declined

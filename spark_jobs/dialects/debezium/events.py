@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,7 @@ Schema = Mapping[str, Any]
 
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
 DECODER = json.JSONDecoder(parse_float=fraction)
+_SPACE = re.compile(r"\s*")
 _WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
 
 
@@ -136,23 +138,23 @@ def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
             continue
         try:
             quick = wrapper.read(stripped)
-            found = [quick] if quick is not None else [_unwrapped(value) for value in _concatenated(stripped)]
+            found = [(stripped, *quick)] if quick is not None else list(_concatenated(stripped))
         except json.JSONDecodeError as error:
             if number == len(lines) - 1:
                 raise ValueError(f"the file ends inside a record: {error}") from error
-            yield stripped, "", None
-            continue
-        for value, schema in found:
-            yield stripped, value, schema
+            found = [(stripped, "", None)]
+        except (ValueError, RecursionError):  # a number of too many digits, or nested too deeply to be read
+            found = [(stripped, "", None)]
+        yield from found
 
 
-def _concatenated(line: str) -> Iterator[Json]:
-    """Firehose writes objects without anything between them."""
+def _concatenated(line: str) -> Iterator[tuple[str, Json, Schema | None]]:
+    """Firehose writes objects without anything between them: each with its own text."""
     at = 0
     while at < len(line):
-        value, at = DECODER.raw_decode(line, at)
-        yield value
-        at += len(line[at:]) - len(line[at:].lstrip())
+        value, end = DECODER.raw_decode(line, at)
+        yield line[at:end], *_unwrapped(value)
+        at = _SPACE.match(line, end).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
 class _Wrapper:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.dialects.probe import probe_all
+from airflow_gddl.contract.errors import GddlError, QuarantinableError
+from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
+from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.erasing import without_erased
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables
@@ -60,7 +62,30 @@ class BatchReader:
         files = [p for p in probed if p.file.path in found]
         if self.state.keys is None and not begin_a_table(files):
             return None, unreadable
-        return (self._decode_all(files, found, unreadable) if files else None), unreadable
+        if not files:
+            return None, unreadable
+        try:
+            return self._decode_all(files, found, unreadable), unreadable
+        except (GddlError, DeclinedError, MemoryError):
+            raise
+        except Exception:
+            damaged = self._damaged(files, found)
+            if not damaged:
+                raise
+        good = [p for p in files if p.file.path not in {u.file.path for u in damaged}]
+        unreadable = (*unreadable, *damaged)
+        return (self._decode_all(good, found, unreadable) if good else None), unreadable
+
+    def _damaged(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
+        """Decode every file alone, to find those whose values can be read but not decoded."""
+        bad = []
+        for probed in files:
+            try:
+                with reading(probed.file):
+                    self._decode_all([probed], found, ())
+            except QuarantinableError as error:
+                bad.append(Unreadable(probed.file, error.code, error.what))
+        return tuple(bad)
 
     def _decode_all(
         self, files: Sequence[Probed], found: Mapping[str, FileRows], unreadable: tuple[Unreadable, ...]

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -27,6 +28,7 @@ from spark_jobs.engines.spark.measure import measure
 from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.read import MALFORMED, RawGroup, read_group, union
 from spark_jobs.engines.spark.tables import Tables, sql_text
+from spark_jobs.job.faults import translated
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.table.batch_schema import GroupSchema, plan_batch
 from spark_jobs.table.context import TableContext
@@ -70,7 +72,7 @@ class BatchReader:
             return None, unreadable
         try:
             return self._decode_all(readable, unreadable), unreadable
-        except PySparkException:
+        except (PySparkException, Py4JJavaError):
             damaged = self._damaged(readable)
             if not damaged:
                 raise
@@ -177,9 +179,11 @@ class BatchReader:
             columns = [name(n) for n, kind in found.columns if kind != "void" and "map<" not in kind]
             try:
                 rows.select(F.xxhash64(*columns).alias("h")).agg(F.max("h")).collect()
-            except PySparkException as error:
-                reason = str(error).strip().splitlines()[0][:500]
-                bad.append(Unreadable(found.file, "FILE_UNREADABLE", reason))
+            except (PySparkException, Py4JJavaError) as error:
+                fault = translated(error)
+                if fault.code != "UNEXPECTED":  # of the store, of memory: not of the file
+                    raise fault from error
+                bad.append(Unreadable(found.file, "FILE_UNREADABLE", fault.what[:500]))
         return tuple(bad)
 
     def resume_from_changes(self) -> Decoded:

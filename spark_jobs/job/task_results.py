@@ -1,0 +1,98 @@
+"""Results of tables that tasks of a cluster work on: JSON, below `lake/_gddl/jobs/<run_id>/` and back to the driver.
+
+Others can write to the lake, too: only names that the job expects are read, and what is read is checked field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import STATE, answer_name, join
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.job.table_job import Declined, TableOutcome
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.outcome import Outcome
+
+Found = TableOutcome | Declined
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """A table's outcome; or null, with the reason for which the engine declined the table, and what was done before."""
+
+    table: str
+    outcome: TableOutcome | None = None
+    reason: str = ""
+    totals: Outcome | None = None
+
+    @classmethod
+    def of(cls, found: Found) -> TaskResult:
+        if isinstance(found, Declined):
+            return cls(table=found.spec.table, reason=found.reason, totals=found.totals)
+        return cls(table=found.result.table, outcome=found)
+
+    def found(self, spec: TableSpec) -> Found:
+        """
+        Args:
+            spec: of this table.
+        """
+        return self.outcome or Declined(spec, self.reason, self.totals or Outcome())
+
+
+def to_bytes(found: Found) -> bytes:
+    return codec.to_json(TaskResult.of(found)).encode()
+
+
+def from_bytes(data: bytes) -> TaskResult:
+    """
+    Raises:
+        FatalError: `SPEC_INVALID`: it is no result.
+    """
+    return codec.from_json(TaskResult, data.decode(errors="replace"))
+
+
+@dataclass(frozen=True)
+class TaskResultStore:
+    """Results of a job's tables, put down by its tasks."""
+
+    storage: Storage
+    folder: str
+
+    @classmethod
+    def of(cls, job: JobSpec, storage: Storage) -> TaskResultStore:
+        return cls(storage, join(job.roots.lake, STATE, "jobs", job.run_id))
+
+    def put(self, found: Found) -> None:
+        result = TaskResult.of(found)
+        self.storage.write(self._path(result.table), codec.to_json(result).encode())
+
+    def get(self, spec: TableSpec) -> Found | None:
+        """Null where there is none; one that is damaged, or of another table, is none."""
+        try:
+            result = from_bytes(self.storage.read(self._path(spec.table)))
+        except FileNotFoundError:
+            return None
+        except GddlError as error:
+            if error.code != "SPEC_INVALID":
+                raise
+            return None
+        return result.found(spec) if result.table == spec.table else None
+
+    def all(self, specs: Iterable[TableSpec]) -> list[Found]:
+        """Those of these tables that are there; a store that fails for a moment is asked again later."""
+        try:
+            there = {item.path for item in self.storage.list(self.folder)}
+            found = [self.get(spec) for spec in specs if self._path(spec.table) in there]
+        except GddlError:
+            return []
+        return [result for result in found if result is not None]
+
+    def clear(self) -> None:
+        for item in list(self.storage.list(self.folder)):
+            self.storage.delete(item.path)
+
+    def _path(self, table: str) -> str:
+        return join(self.folder, answer_name(table))

@@ -1,0 +1,179 @@
+"""What a file's content raises is that file's fault; what the store raises, and lack of memory, are not."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.errors import GddlError, QuarantinableError, RetriableError
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.dialects.probe import probe_all, reading
+from spark_jobs.dialects.registry import dialect_of
+from spark_jobs.job.table_job import TableOutcome
+from spark_jobs.plan.files import PlannedFile
+from spark_jobs.rules.read import FileRows, read_file
+from spark_jobs.storage import objects
+from spark_jobs.storage.objects import Storage
+from tests.debezium.looking import event, look, rows_of
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.fuzz.landed_forms import FORMS
+from tests.landing import write_bytes
+
+CSV = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",),
+                options={"csv_columns": ["seq", "id", "v"], "types": {"id": "int", "seq": "int"}})  # fmt: skip
+
+
+def planned(path: Path, form: str = "csv") -> PlannedFile:
+    return PlannedFile(path=str(path), kind="change", format=form, size=path.stat().st_size, etag="", modified="",
+                       fingerprint="", generation=1)  # fmt: skip
+
+
+def landed(lake: SmallLake, spec: TableSpec, files: dict[str, bytes]) -> Path:
+    folder = Path(lake.layout(spec).landing)
+    for name, content in files.items():
+        write_bytes(folder, name, content)
+    return folder
+
+
+def errors(lake: SmallLake, spec: TableSpec) -> dict[str, str]:
+    rows = DeltaTable(lake.layout(spec).errors).to_pyarrow_table().to_pylist()
+    return {Path(row["source_file"]).name: row["code"] for row in rows}
+
+
+@pytest.mark.parametrize("raised", [ValueError("x"), RecursionError(), OverflowError(), KeyError("k"), EOFError(),
+                                    pa.ArrowInvalid("x"), OSError("x"), AssertionError(), UnicodeError()])  # fmt: skip
+def test_whatever_is_raised_is_the_files(raised: Exception, tmp_path: Path) -> None:
+    path = write_bytes(tmp_path, "f", b"x")
+    with pytest.raises(QuarantinableError) as caught, reading(planned(path)):
+        raise raised
+    assert caught.value.code == "FILE_UNREADABLE"
+
+
+@pytest.mark.parametrize("raised", [MemoryError(), pa.ArrowMemoryError("x"), RetriableError("STORAGE_BUSY", "x"),
+                                    ModuleNotFoundError("x")])  # fmt: skip
+def test_what_says_nothing_about_the_file_passes(raised: Exception, tmp_path: Path) -> None:
+    path = write_bytes(tmp_path, "f", b"x")
+    with pytest.raises(type(raised)), reading(planned(path)):
+        raise raised
+
+
+class Failing(io.RawIOBase):
+    """The first bytes are there; then the disk fails."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self._inner = io.BytesIO(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._inner.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        if self._inner.tell() > 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return self._inner.readinto(buffer[:10])
+
+
+class FailingStorage(Storage):
+    def open_input(self, path: str) -> BinaryIO:
+        return cast("BinaryIO", objects.input_of(path, Failing(Path(path).read_bytes())))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_store_that_fails_while_a_file_is_read_is_no_fault_of_the_file(form: str, tmp_path: Path) -> None:
+    spec, file_format, content = FORMS[form]
+    path = write_bytes(tmp_path, "f", content())
+    with pytest.raises(GddlError) as caught:
+        probe_all(FailingStorage(), [planned(path, file_format)], dialect_of(spec))
+    assert caught.value.code == "STORAGE_BUSY"
+
+
+def test_a_first_field_of_any_length_is_read(tmp_path: Path) -> None:
+    lake, long = SmallLake(tmp_path), "x" * 200_000
+    landed(lake, CSV, {"20240101-000000001.csv": f"I,1,1,{long}\nI,2,2,b\n".encode()})
+    assert lake.done(CSV).warnings == ()
+    assert lake.replica(CSV) == {1: long, 2: "b"}
+
+
+def test_a_damaged_gzip_block_is_the_files(tmp_path: Path) -> None:
+    """Also where an erasure searches the landing files, which names it as one that may hold the key."""
+    zipped = bytearray(gzip.compress(b"I,1,1,a\n" + bytes(range(48, 90)) * 50, mtime=0))
+    zipped[20:40] = b"\xff" * 20
+    lake = SmallLake(tmp_path)
+    landed(lake, CSV, {"20240101-000000001.csv.gz": bytes(zipped), "20240101-000000002.csv": b"I,1,2,b\n"})
+    assert [warning.code for warning in lake.done(CSV).warnings] == ["FILE_UNREADABLE"]
+    assert errors(lake, CSV) == {"20240101-000000001.csv.gz": "FILE_UNREADABLE"}
+    assert lake.replica(CSV) == {2: "b"}
+    erased = lake.done(CSV, JobOptions(action="erase", key={"id": "2"}, asked_by="eve"))
+    assert {warning.code: warning.count for warning in erased.warnings} == {"ERASED_IN_FILES": 1, "FILE_UNREADABLE": 1}
+
+
+def test_values_that_can_be_read_and_not_decoded_are_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spark_jobs.engines.delta_rs import batch_reader  # noqa: PLC0415 - replaced for this test
+
+    decode = batch_reader.decode
+
+    def decoded(raw: Any, *given: Any) -> Any:
+        if any("bad" in str(value) for value in raw.columns["v"].to_pylist()):
+            raise OverflowError("no such value")
+        return decode(raw, *given)
+
+    monkeypatch.setattr(batch_reader, "decode", decoded)
+    lake, spec = SmallLake(tmp_path), spec_of()
+    lake.change(spec, 1, [("I", 1, "a")])
+    lake.change(spec, 2, [("I", 2, "bad")])
+    assert [warning.code for warning in lake.done(spec).warnings] == ["FILE_UNREADABLE"]
+    assert lake.replica(spec) == {1: "a"}
+    assert errors(lake, spec) == {"20240101-000000002.parquet": "FILE_UNREADABLE"}
+    monkeypatch.undo()
+    assert isinstance(lake.run(spec), TableOutcome)
+
+
+DEEP = "[" * 50_000 + "]" * 50_000
+
+
+@pytest.mark.parametrize("line", [DEEP, '{"op": "u", "after": ' + DEEP + "}", f'{{"op": "c", "n": {"9" * 5000}}}',
+                                  json.dumps(DEEP)])  # fmt: skip
+def test_json_that_no_reader_takes_is_a_malformed_line(line: str, tmp_path: Path) -> None:
+    found = look(tmp_path, "\n".join([json.dumps(event("c", {"id": 1})), line, json.dumps(event("c", {"id": 2}, 2))]))
+    assert found.malformed is not None
+    assert [text is None for text in found.malformed.to_pylist()] == [True, False, True]
+    with pytest.raises(QuarantinableError, match="FILE_UNREADABLE"):
+        look(tmp_path, line)
+
+
+def test_concatenated_records_are_told_apart_however_many(tmp_path: Path) -> None:
+    """One line of 60,000, as Firehose writes them; each one that is no event is quarantined with its own text."""
+    records = [json.dumps(event("c", {"id": i}, i)) for i in range(1, 60_001)]
+    records[7], records[9] = '{"other": 1}', "17"
+    found = look(tmp_path, " ".join(records))
+    assert found.rows == 60_000
+    assert found.malformed is not None
+    assert {i: text for i, text in enumerate(found.malformed.to_pylist()) if text} == {7: '{"other": 1}', 9: "17"}
+    assert [row["id"] for row in rows_of(found)][-2:] == [59_999, 60_000]
+
+
+def test_broken_lines_of_a_csv_keep_their_places(tmp_path: Path) -> None:
+    lines = ["I,1,1,a", "I,2", "", "I,3,3,c", "I,4,4,d,e", "x", "I,5,5,f"]
+    path = write_bytes(tmp_path, "f.csv", "\n".join(lines).encode())
+    (probed,), _ = probe_all(Storage(), [planned(path)], dialect_of(CSV))
+    found = read_file(Storage(), probed)
+    assert isinstance(found, FileRows)
+    assert found.malformed is not None
+    assert found.malformed.to_pylist() == [None, "I,2", None, "I,4,4,d,e", "x", None]

@@ -1,0 +1,1 @@
+"""Hostile and damaged input: whatever it is, it is reported for what it is, and nothing else stops."""
