@@ -53,6 +53,11 @@ def answer_name(table: str) -> str:
     return f"{hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}.json"
 
 
+def landing_root(landing: str) -> str:
+    """The root of all landing files, of a table's folder of them."""
+    return landing.rstrip("/").rsplit("/", 2)[0]
+
+
 @dataclass(frozen=True)
 class Layout:
     """Paths of one table; every one is below `landing` or `lake`."""

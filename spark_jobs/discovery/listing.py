@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.name_times import moment
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.window import EVERYTHING, Window
@@ -39,6 +39,11 @@ class LandingLocation:
     def root(self) -> str:
         return self.landing.rstrip("/")
 
+    @property
+    def bounds(self) -> str:
+        """The folder that links must not leave."""
+        return landing_root(self.landing)
+
 
 def discover(
     place: LandingLocation, ledger: Ledger, now: datetime, *, full: bool = False, back: timedelta | None = None
@@ -64,6 +69,8 @@ def discover(
         folder_missing=landed.listed == 0 and not place.storage.exists(place.landing),
         ignored=landed.ignored,
         ignored_sample=tuple(landed.sample),
+        refused=landed.refused,
+        refused_sample=tuple(landed.refused_sample),
         listed=landed.listed,
         listed_in_full_at=now.astimezone(UTC).isoformat(timespec="microseconds") if scope.is_full else None,
     )
@@ -136,8 +143,9 @@ class _Landed:
 
     def __init__(self, place: LandingLocation, scope: _Scope, told: Iterable[StoredObject] | None = None) -> None:
         self._place, self._scope, self._told = place, scope, told
-        self.listed, self.ignored = 0, 0
+        self.listed, self.ignored, self.refused = 0, 0, 0
         self.sample: list[str] = []
+        self.refused_sample: list[str] = []
 
     def within(self, known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
         names = ((path, _relative(self._place.root, path)) for path in known)
@@ -160,13 +168,16 @@ class _Landed:
             folder = join(self._place.root, window.folder) if window.folder else self._place.root
             after = join(self._place.root, window.start_after) if window.start_after else None
             end = join(self._place.root, window.end_before) if window.end_before else None
-            for found in self._place.storage.list(folder, after):
+            for found in self._place.storage.list(folder, after, self._place.bounds):
                 if end is not None and found.path >= end:
                     break
                 yield found
 
     def _landed(self, found: StoredObject) -> LandedFile | None:
         relative = found.path[len(self._place.root) + 1 :]
+        if found.refused:
+            self._refuse(relative or ".", found.refused)
+            return None
         names = self._place.dialect.classify(relative)
         if names is None:
             self._ignore(relative, found)
@@ -183,6 +194,11 @@ class _Landed:
             etag=found.etag,
             modified=found.modified,
         )
+
+    def _refuse(self, relative: str, why: str) -> None:
+        self.refused += 1
+        if len(self.refused_sample) < _SAMPLE:
+            self.refused_sample.append(f"{relative}: {why}")
 
     def _ignore(self, relative: str, found: StoredObject) -> None:
         folder_marker = found.size == 0 and "." not in relative.rpartition("/")[2]

@@ -14,7 +14,7 @@ from spark_jobs.discovery.listing import LandingLocation, among, discover, keep
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, find
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage.objects import Storage, StoredObject
+from spark_jobs.storage.objects import StoredObject
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*|/+", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ def discover_told(place: LandingLocation, ledger: Ledger, now: datetime, told: I
     files = {_below(place.landing, file.path): file for file in told}
     known = _known(place, ledger, files)
     new = sorted(path for path, file in files.items() if not _is_known(file, known.get(path)))
-    landed = among(place, _looked_at(place.storage, new))
+    landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
     found = find(landed, within, ledger.state, place.storage.fingerprint)
     if any(file.kind == "load" for file in found.waiting):
@@ -45,7 +45,15 @@ def discover_told(place: LandingLocation, ledger: Ledger, now: datetime, told: I
     if found.touched:
         ledger.note_listing(None, found.touched)
     # Files that went between being told of and being looked at are not missed: nobody has taken them.
-    return replace(found, missing=(), ignored=landed.ignored, ignored_sample=tuple(landed.sample), listed=landed.listed)
+    return replace(
+        found,
+        missing=(),
+        ignored=landed.ignored,
+        ignored_sample=tuple(landed.sample),
+        refused=landed.refused,
+        refused_sample=tuple(landed.refused_sample),
+        listed=landed.listed,
+    )
 
 
 def _below(landing: str, path: str) -> str:
@@ -76,6 +84,8 @@ def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
     return row.size == file.size and since // timedelta(milliseconds=1) == file.modified
 
 
-def _looked_at(storage: Storage, paths: list[str]) -> Iterator[StoredObject]:
+def _looked_at(place: LandingLocation, paths: list[str]) -> Iterator[StoredObject]:
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="told") as pool:
-        yield from (found for found in pool.map(storage.look, paths) if found is not None)
+        yield from (
+            found for found in pool.map(lambda path: place.storage.look(path, place.bounds), paths) if found is not None
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_gddl.contract.errors import QuarantinableError
+from airflow_gddl.contract.layout import landing_root
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
@@ -44,9 +45,9 @@ class Search:
 
     def _files(self) -> Iterator[PlannedFile]:
         root = self.context.layout.landing.rstrip("/")
-        for found in self.context.storage.list(root):
+        for found in self.context.storage.list(root, within=landing_root(root)):
             names = self.context.dialect.classify(found.path[len(root) + 1 :])
-            if names is not None:
+            if names is not None and not found.refused:
                 yield PlannedFile(
                     path=found.path, kind=names[0], format=names[1], size=found.size, etag=found.etag,
                     modified=found.modified, fingerprint="", generation=1,

@@ -23,6 +23,8 @@ class Discovery:
         folder_missing: there is no landing folder (on S3: nothing below it).
         ignored: how many files have a name that no rule knows; hidden and temporary ones don't count.
         ignored_sample: a few of them, relative.
+        refused: how many must not be read: links that leave the landing root, names that aren't UTF-8.
+        refused_sample: a few of them, relative, each with the reason.
         listed_in_full_at: ISO 8601 UTC when this was a full listing, else null.
         listed: objects that the store returned, the cost of the listing.
     """
@@ -34,6 +36,8 @@ class Discovery:
     folder_missing: bool = False
     ignored: int = 0
     ignored_sample: tuple[str, ...] = ()
+    refused: int = 0
+    refused_sample: tuple[str, ...] = ()
     listed_in_full_at: str | None = None
     listed: int = 0
 

@@ -17,15 +17,21 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+_LINK_OUT = "a link that leaves the landing folder"
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
 @dataclass(frozen=True)
 class LocalObject:
-    """A file of a walk; `name` is relative to the walk's root, with `/`."""
+    """A file of a walk; `name` is relative to the walk's root, with `/`.
+
+    Attributes:
+        refused: why it must not be read; empty: it may. A name that isn't UTF-8 comes with its bytes escaped.
+    """
 
     name: str
     status: os.stat_result
+    refused: str = ""
 
     @property
     def etag(self) -> str:
@@ -33,29 +39,66 @@ class LocalObject:
         return f"{self.status.st_ino:x}-{self.status.st_mtime_ns:x}-{self.status.st_size:x}"
 
 
-def walk(root: str, start_after: str = "") -> Iterator[LocalObject]:
+def walk(root: str, start_after: str = "", within: str | None = None) -> Iterator[LocalObject]:
     """Files below `root` whose relative name is greater than `start_after`.
 
     In the order of an object store: `a.b` before `a/b` before `a0`. A missing root is empty; what vanishes during the
     walk is left out. Links are followed, but never upwards. Entries wholly before `start_after` cost neither a stat nor
     a descent.
+
+    Args:
+        within: a folder that links must not leave: what lies outside comes as refused, folders as a whole. Null: links
+            may lead anywhere.
     """
-    yield from _walk(root, "", start_after)
+    bounds = None if within is None else os.path.realpath(within)
+    if bounds is not None and _leaves(root, bounds):
+        status = _status(Path(root))
+        if status is not None:
+            yield LocalObject("", status, _LINK_OUT)
+        return
+    yield from _walk(root, "", start_after, bounds)
 
 
-def look(path: str) -> LocalObject | None:
+def look(path: str, within: str | None = None) -> LocalObject | None:
     """The file of this path, as a walk would show it; null when there is none."""
     status = _status(Path(path))
-    return None if status is None or not S_ISREG(status.st_mode) else LocalObject(path, status)
+    if status is None or not S_ISREG(status.st_mode):
+        return None
+    refused = _LINK_OUT if within is not None and _leaves(path, os.path.realpath(within)) else ""
+    return LocalObject(path, status, refused)
 
 
-def _walk(folder: str, prefix: str, start_after: str) -> Iterator[LocalObject]:
+def _leaves(path: str, bounds: str) -> bool:
+    return not f"{os.path.realpath(path)}/".startswith(f"{bounds.rstrip('/')}/")
+
+
+def _refusal(entry: os.DirEntry[str], bounds: str | None) -> str:
+    if not is_utf8(entry.name):
+        return "its name is not UTF-8"
+    return _LINK_OUT if bounds is not None and entry.is_symlink() and _leaves(entry.path, bounds) else ""
+
+
+def is_utf8(name: str) -> bool:
+    """Python gives the bytes of a name that are none as halves of characters."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _walk(folder: str, prefix: str, start_after: str, bounds: str | None) -> Iterator[LocalObject]:
     for entry, is_folder in _sorted_entries(folder, start_after):
         name = entry.name
-        if is_folder:
+        if refused := _refusal(entry, bounds):
+            status = _status(entry)
+            if status is not None and (S_ISDIR(status.st_mode) or S_ISREG(status.st_mode)):
+                shown = os.fsencode(prefix + name).decode(errors="backslashreplace")
+                yield LocalObject(shown, status, refused)
+        elif is_folder:
             below = f"{name}/"
             rest = start_after[len(below) :] if start_after.startswith(below) else ""
-            yield from _walk(f"{folder}/{name}", prefix + below, rest)
+            yield from _walk(f"{folder}/{name}", prefix + below, rest, bounds)
         elif (status := _status(entry)) is not None and S_ISREG(status.st_mode):
             yield LocalObject(prefix + name, status)
 

@@ -47,12 +47,14 @@ class StoredObject:
     Attributes:
         etag: changes whenever the content may have changed; without quotes.
         modified: ISO 8601 UTC with microseconds.
+        refused: why it must not be read; empty: it may.
     """
 
     path: str
     size: int
     etag: str
     modified: str
+    refused: str = ""
 
 
 class HasEtag(Protocol):
@@ -82,11 +84,13 @@ class Storage:
         self._buckets = dict(buckets or {})
         self._environ = environ
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
         """Objects below the folder `prefix` in name order (code points of the whole path); a missing folder is empty.
 
         Args:
             start_after: absolute; only objects with a greater path. It need not exist.
+            within: a folder that local links must not leave. What does, and what has a name that isn't UTF-8, comes as
+                `refused`. Null: links may lead anywhere, and such names are left out.
         """
         folder = prefix.rstrip("/")
         after = _below(folder, start_after)
@@ -96,8 +100,9 @@ class Storage:
             if folder.startswith(_S3):
                 yield from self._list_bucket(folder, after)
             else:
-                for found in local.walk(_local(folder), after):
-                    yield _on_disk(f"{folder}/{found.name}", found)
+                for found in local.walk(_local(folder), after, None if within is None else _local(within)):
+                    if within is not None or not found.refused:
+                        yield _on_disk(f"{folder}/{found.name}".rstrip("/"), found)
 
     def _list_bucket(self, folder: str, after: str) -> Iterator[StoredObject]:
         bucket, key = self._remote(folder)
@@ -105,14 +110,14 @@ class Storage:
         for meta in bucket.list(key, after):
             yield _stored(f"{root}/{meta['path']}", meta)
 
-    def look(self, path: str) -> StoredObject | None:
+    def look(self, path: str, within: str | None = None) -> StoredObject | None:
         """A single file or object as a listing would show it; null when it isn't there."""
         with _translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
                 meta = bucket.head(key)
                 return None if meta is None else _stored(path, meta)
-            found = local.look(_local(path))
+            found = local.look(_local(path), None if within is None else _local(within))
             return None if found is None else _on_disk(path, found)
 
     def exists(self, prefix: str) -> bool:
@@ -242,7 +247,8 @@ class _Input(io.BufferedReader):
 
 def _on_disk(path: str, found: local.LocalObject) -> StoredObject:
     modified = datetime.fromtimestamp(found.status.st_mtime, UTC).isoformat(timespec="microseconds")
-    return StoredObject(path=path, size=found.status.st_size, etag=found.etag, modified=modified)
+    size, refused = found.status.st_size, found.refused
+    return StoredObject(path=path, size=size, etag=found.etag, modified=modified, refused=refused)
 
 
 def _stored(path: str, meta: ObjectMeta) -> StoredObject:

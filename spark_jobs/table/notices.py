@@ -25,6 +25,11 @@ def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarnin
         warnings.append(
             RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)
         )
+    if found.refused:
+        message = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
+        warnings.append(
+            RunWarning(code="FILES_REFUSED", message=message, count=found.refused, sample=found.refused_sample)
+        )
     return tuple(warnings)
 
 

@@ -27,9 +27,9 @@ class Watched(Storage):
 
     listings = 0
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
         self.listings += "/landing/" in prefix
-        return super().list(prefix, start_after)
+        return super().list(prefix, start_after, within)
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_another_jobs_table_is_busy(tmp_path: Path) -> None:
 
 def test_results_of_expected_tables_are_read_and_nothing_else(tmp_path: Path) -> None:
     """An object that somebody puts among them is neither run nor believed."""
-    lake, job = landed(tmp_path)
+    _, job = landed(tmp_path)
     once(job, SPEC)
     store = TaskResultStore.of(job, Storage())
     (mine,) = Path(store.folder).iterdir()

@@ -31,14 +31,14 @@ class Watched(Storage):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def look(self, path: str) -> StoredObject | None:
+    def look(self, path: str, within: str | None = None) -> StoredObject | None:
         self.looked.append(path)
-        return super().look(path)
+        return super().look(path, within)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
         if prefix.rstrip("/").endswith("landing"):
             self.listed.append(prefix)
-        yield from super().list(prefix, start_after)
+        yield from super().list(prefix, start_after, within)
 
 
 def told(table: Table, *names: str, scheme: str = "file:") -> list[NotifiedFile]:

@@ -203,9 +203,9 @@ class Counting(Storage):
         super().__init__()
         self.requests: list[str] = []
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
         self.requests.append("LIST")
-        return super().list(prefix, start_after)
+        return super().list(prefix, start_after, within)
 
     def read(self, path: str) -> bytes:
         self.requests.append("GET")

@@ -87,7 +87,7 @@ class _Tally:
         if self.refused:
             return _REFUSED
         text = "\n".join(sorted(self.lines))
-        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest() if self.lines else ""
+        digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).hexdigest() if self.lines else ""
         return Poll(len(self.lines), digest, self.in_window)
 
 
