@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 
 
+LENT_PREFIX = "GDDL_SOURCE_"
+"""How variables and Airflow connections begin that rows may name, in any case."""
+LENT = "GDDL_SOURCE_CONNECTIONS"
+"""The variable that lists others, separated by commas."""
+
+
 def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
     """The connection of this name: a variable that holds an SQLAlchemy URL, or Airflow's `AIRFLOW_CONN_<NAME>`.
+
+    Who names it must be trusted with the environment; for names out of metadata or the lake see `lent_url_of`.
 
     Args:
         sqlalchemy: the module, which only who reads a database has.
@@ -42,6 +51,31 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
         f"the connection {name!r} {problem}",
         remedy=f"set {name} to an SQLAlchemy URL{way}, or AIRFLOW_CONN_{name.upper()}",
     )
+
+
+def is_lent(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether the deployment has set this connection aside for tables: by its prefix, or by listing it.
+
+    A row of metadata may name a connection and not see it; without this rule it could name any secret of the process.
+    """
+    if name.upper() == LENT:
+        return False
+    return name.upper().startswith(LENT_PREFIX) or name in re.split(r"[,\s]+", environ.get(LENT, ""))
+
+
+def lent_url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
+    """`url_of` for a name that metadata or the lake gives.
+
+    Raises:
+        FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`.
+    """
+    if not is_lent(name, environ):
+        raise FatalError(
+            "SOURCE_CONNECTION_REFUSED",
+            f"the connection {name!r} is not one that this deployment lends to tables",
+            remedy=f"name it {LENT_PREFIX}{name.upper()}, or add {name} to {LENT} where jobs and Airflow run",
+        )
+    return url_of(sqlalchemy, name, environ)
 
 
 def _of_json(sqlalchemy: Any, fields: Mapping[str, Any]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +56,30 @@ class LocalFolder:
     def names(self, below: str) -> list[str]:
         found = (p.relative_to(self.path) for p in (self.path / below).rglob("*") if not p.is_dir())
         # Mounted ConfigMaps keep the real files in hidden folders and link to them, so hidden ones would come twice.
-        return sorted(p.as_posix() for p in found if not _hidden(p.parts))
+        return sorted(_shown(p.as_posix()) for p in found if not _hidden(p.parts))
 
     def read(self, name: str) -> bytes:
-        with (self.path / name).open("rb") as file:
+        """A regular file that really lies in this folder: what a link shows of other folders, and what a FIFO or a
+        device would give, is no metadata.
+        """
+        path = self.path / name
+        if not path.resolve().is_relative_to(self.path.resolve()):
+            raise OSError(errno.EPERM, "a link that leaves the metadata folder", name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would keep us waiting
+        except FileNotFoundError:
+            if self._is_no_utf8(path):
+                raise OSError(errno.EILSEQ, "its name is not UTF-8", name) from None
+            raise
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", name)
             return file.read(MAX_BYTES + 1)
+
+    def _is_no_utf8(self, path: Path) -> bool:
+        """Whether there is a file that `names` shows by this name, for it has none that can be shown."""
+        there = path.parent.iterdir() if path.parent.is_dir() else iter(())
+        return any(found.name != path.name and _shown(found.name) == path.name for found in there)
 
 
 @dataclass(frozen=True)
@@ -98,6 +119,11 @@ def open_folder(place: str | Path, environ: Mapping[str, str] = os.environ) -> F
         bucket, prefix = split(place)
         return StoreFolder(make_client(bucket, environ, prefix or None), place.rstrip("/"))
     return LocalFolder(Path(place))
+
+
+def _shown(name: str) -> str:
+    """The name, bytes of it that are no UTF-8 escaped."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _hidden(parts: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ def read_text(folder: Folder, name: str) -> str:
         raise
     except OSError as error:
         message = f"the file can't be read: {error.strerror or type(error).__name__}"
-        raise DocumentError("FILE_UNREADABLE", message, "check its permissions, or remove it") from error
+        raise DocumentError("FILE_UNREADABLE", message, "put a readable file there, or remove it") from error
     if len(content) > MAX_BYTES:
         message = f"larger than {MAX_BYTES // 1024**2} MB"
         raise DocumentError("FILE_TOO_LARGE", message, "split it; a file of 10,000 rows has 1 to 5 MB")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
@@ -106,7 +107,7 @@ def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> di
     found = {}
     for name in sorted({str(spec.options.get("verify_connection") or "") for spec in specs} - {""}):
         variable = f"AIRFLOW_CONN_{name.upper()}"
-        if name in os.environ or variable in os.environ:
+        if name in os.environ or variable in os.environ or not is_lent(name, os.environ):
             continue
         try:
             found[variable] = connection(name).get_uri()

@@ -21,12 +21,13 @@ Range = tuple[int | None, int | None]
 
 
 def url_of(name: str, environ: Mapping[str, str]) -> URL:
-    """The connection of this name, see `connections.url_of`.
+    """The connection of this name, see `connections.lent_url_of`.
 
     Raises:
-        FatalError: `SOURCE_CONNECTION_MISSING`, without its content; `SOURCE_DRIVER_MISSING`.
+        FatalError: `SOURCE_CONNECTION_REFUSED`; `SOURCE_CONNECTION_MISSING`, without its content;
+            `SOURCE_DRIVER_MISSING`.
     """
-    found: URL = connections.url_of(_sqlalchemy(), name, environ)
+    found: URL = connections.lent_url_of(_sqlalchemy(), name, environ)
     return found
 
 

@@ -37,9 +37,9 @@ def sign(metadata: str, environ: Mapping[str, str]) -> Signature:
     """
     digest, newest = hashlib.sha256(), 0.0
     for line in (f"{__version__} {CONTRACT_VERSION} {FORMAT}", *_overrides(environ)):
-        digest.update(f"{line}\n".encode())
+        digest.update(f"{line}\n".encode(errors="surrogateescape"))
     for name, size, tag, modified in sorted(_remote(metadata, environ) if is_remote(metadata) else _local(metadata)):
-        digest.update(f"{name}\0{size}\0{tag}\n".encode())
+        digest.update(f"{name}\0{size}\0{tag}\n".encode(errors="surrogateescape"))
         newest = max(newest, modified)
     return Signature(digest.hexdigest(), newest)
 
