@@ -6,12 +6,13 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import typer
 
 from airflow_gddl.cli.screen import Screen
+from airflow_gddl.contract.connections import LENT, is_lent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,13 @@ class CliContext:
     new_id: Callable[[], str]
     job_command: tuple[str, ...]
     screen: Screen = field(default_factory=Screen)
+
+    def lending(self, connection: str) -> CliContext:
+        """The same, for a job that may use this connection: a person who names it has its secret already."""
+        if not connection or is_lent(connection, self.environ):
+            return self
+        listed = ",".join(filter(None, (self.environ.get(LENT), connection)))
+        return replace(self, environ={**self.environ, LENT: listed})
 
     def run_id(self) -> str:
         """Sorts by time, and is unique beyond it."""

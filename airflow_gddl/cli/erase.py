@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,21 +24,51 @@ def erase(
     *,
     table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
     key: Annotated[
-        list[str], typer.Option("--key", metavar="COLUMN=VALUE", help="A part of the key; all parts have to be named.")
+        list[str],
+        typer.Option(
+            "--key",
+            metavar="COLUMN=VALUE",
+            help="A part of the key; all have to be named. @FILE reads parts from a file, @- from standard input.",
+        ),
     ],
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    """Remove one key from all of a table's tables for good, and let nothing bring it back."""
+    """Remove one key from all of a table's tables for good, and let nothing bring it back.
+
+    A key that is personal belongs into a file or on standard input: arguments are in the shell's history and in the
+    machine's list of processes.
+    """
     around = surroundings.of(ctx)
-    asked = JobOptions(action="erase", key=key_of(key), asked_by=getpass.getuser(), wait_seconds=wait)
+    asked = JobOptions(action="erase", key=key_of(_parts(key)), asked_by=getpass.getuser(), wait_seconds=wait)
     done = perform(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json))
     if not json:
         for result in done.outcome.results:
             show_erasure(around.screen, result)
     summary.show_troubles(around.screen, done.outcome)
     raise typer.Exit(done.exit_status)
+
+
+def _parts(given: list[str]) -> list[str]:
+    """The parts, those of files in their places: a file has one on each line."""
+    found = []
+    for part in given:
+        found += _lines(part.removeprefix("@")) if part.startswith("@") else [part]
+    return found
+
+
+def _lines(file: str) -> list[str]:
+    """
+    Raises:
+        MetadataError: `ERASE_KEY_INVALID`.
+    """
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        what = f"the file of the key can't be read: {type(error).__name__}"
+        raise MetadataError("ERASE_KEY_INVALID", what, remedy="name a text file in UTF-8, or @-") from error
+    return [line for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
 
 
 def key_of(parts: list[str]) -> dict[str, str]:

@@ -33,9 +33,10 @@ def resync(
 ) -> None:
     """Build tables anew from their files beside the living ones, check them, and swap; readers see old or new."""
     require_name(source_connection)
+    around = surroundings.of(ctx).lending(source_connection)
     asked = JobOptions(full_refresh=True, resync=True, source_connection=source_connection, wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
-    carry_out(surroundings.of(ctx), request, show_checks)
+    carry_out(around, request, show_checks)
 
 
 def show_checks(screen: Screen, results: Sequence[JobResult]) -> None:

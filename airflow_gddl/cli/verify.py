@@ -26,8 +26,8 @@ def verify(
     ] = None,
 ) -> None:
     """Compare each replica with what its changes give, and with its source; exit status 1 when one differs."""
-    around = surroundings.of(ctx)
     require_name(source_connection)
+    around = surroundings.of(ctx).lending(source_connection)
     asked = JobOptions(action="verify", source_connection=source_connection, settle_seconds=settle)
     done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
     if not json:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.path_format import PathFormat
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_properties import is_allowed
 
 FieldPath = tuple[str | int, ...]
 
@@ -24,21 +25,6 @@ CONNECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
 # Packs take their DAG ids from it, so only what Airflow allows there.
 _SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-PROPERTIES = frozenset(
-    f"delta.{name}".lower()
-    for name in (
-        "appendOnly", "autoOptimize.autoCompact", "autoOptimize.optimizeWrite", "checkpoint.writeStatsAsJson",
-        "checkpoint.writeStatsAsStruct", "checkpointInterval", "checkpointPolicy", "checkpointRetentionDuration",
-        "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "deletedFileRetentionDuration",
-        "enableChangeDataFeed", "enableDeletionVectors", "enableExpiredLogCleanup", "enableIcebergCompatV1",
-        "enableIcebergCompatV2", "enableInCommitTimestamps", "enableRowTracking", "enableTypeWidening",
-        "isolationLevel", "logRetentionDuration", "minReaderVersion", "minWriterVersion", "randomizeFilePrefixes",
-        "randomPrefixLength", "targetFileSize", "tuneFileSizesForRewrites", "universalFormat.enabledFormats",
-    )
-)  # fmt: skip
-"""Properties of a Delta table that a row may set, in lower case: none is an expression that an engine evaluates."""
-OWN_PROPERTIES = ("user.", "delta.feature.")
-"""How others begin: names without a meaning to Delta, and table features."""
 _COLUMN_LISTS = ("keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by")
 _CONTROL_COLUMNS = ("columns_to_update", "force_update")
 
@@ -160,7 +146,7 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
     name = spec.options.get("verify_connection")
     if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
         message = "not the name of an environment variable or of an Airflow connection"
-        remedy = "put the URL into a variable, and its name here, e.g. SHOP_DB"
+        remedy = "put the URL into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
         # The value may be a URL with a password in it: it is not shown.
         yield spec_problem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
 
@@ -184,14 +170,10 @@ def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
             yield spec_problem("PROPERTY_RESERVED", path, value, message, "remove it from table_properties")
         elif not key.strip():
             yield spec_problem("PROPERTY_INVALID", path, value, "a property without a name", "name it or remove it")
-        elif not _is_allowed(key.lower()):
+        elif not is_allowed(key):
             message = "not one of the properties that a row may set"
             remedy = "see docs/metadata.md#table-properties; write names of your own as user.name, or use tags"
             yield spec_problem("PROPERTY_REFUSED", path, value, message, remedy)
-
-
-def _is_allowed(key: str) -> bool:
-    return key in PROPERTIES or key.startswith(OWN_PROPERTIES)
 
 
 def _prefix(spec: TableSpec) -> Iterator[SpecProblem]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 
-
 LENT_PREFIX = "GDDL_SOURCE_"
 """How variables and Airflow connections begin that rows may name, in any case."""
 LENT = "GDDL_SOURCE_CONNECTIONS"

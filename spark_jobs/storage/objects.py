@@ -7,37 +7,29 @@ were asked in.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from obstore import exceptions as remote
-
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.s3_errors import s3_error
+from airflow_gddl.contract.errors import FatalError
 from spark_jobs.storage import local
+from spark_jobs.storage.faults import translated
+from spark_jobs.storage.inputs import input_of
 from spark_jobs.storage.s3 import READ_AHEAD, Bucket
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from typing_extensions import Buffer
 
 _FILE, _S3 = "file://", "s3://"
 _CHUNK = 4 * 1024 * 1024
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
 _DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
-_REFUSED = (remote.InvalidPathError, remote.NotSupportedError, remote.UnknownConfigurationKeyError)
-_STATUS, _FINAL = re.compile(r"status code: ([0-9]{3})"), ("401", "403", "404")
-_UNUSABLE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +88,7 @@ class Storage:
         after = _below(folder, start_after)
         if after is None:
             return
-        with _translated(prefix):
+        with translated(prefix):
             if folder.startswith(_S3):
                 yield from self._list_bucket(folder, after)
             else:
@@ -112,7 +104,7 @@ class Storage:
 
     def look(self, path: str, within: str | None = None) -> StoredObject | None:
         """A single file or object as a listing would show it; null when it isn't there."""
-        with _translated(path):
+        with translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
                 meta = bucket.head(key)
@@ -122,7 +114,7 @@ class Storage:
 
     def exists(self, prefix: str) -> bool:
         """Whether any object is below `prefix`; locally also whether the folder, or a file of that name, is there."""
-        with _translated(prefix):
+        with translated(prefix):
             if prefix.startswith(_S3):
                 bucket, key = self._remote(prefix.rstrip("/"))
                 return bucket.exists(key)
@@ -133,7 +125,7 @@ class Storage:
         Raises:
             FileNotFoundError: nothing there.
         """
-        with _translated(path):
+        with translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
                 return bucket.read(key)
@@ -141,7 +133,7 @@ class Storage:
 
     def write(self, path: str, data: bytes) -> None:
         """Put or replace: a reader sees the old content or the new."""
-        with _translated(path):
+        with translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
                 bucket.write(key, data)
@@ -153,7 +145,7 @@ class Storage:
 
         An answer that got lost and was asked for again also reads False: who must know compares the content.
         """
-        with _translated(path):
+        with translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
                 return bucket.create(key, data)
@@ -161,7 +153,7 @@ class Storage:
 
     def delete(self, path: str) -> None:
         """Nothing there is no error."""
-        with _translated(path):
+        with translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
                 bucket.delete(key)
@@ -177,7 +169,7 @@ class Storage:
         if found.path.startswith(_S3) and _DIGEST.fullmatch(found.etag):
             return f"md5:{found.etag}"
         digest = hashlib.blake2b(digest_size=32)
-        with _translated(found.path):
+        with translated(found.path):
             for part in self._parts(found.path):
                 digest.update(part)
         return f"blake2b:{digest.hexdigest()}"
@@ -200,7 +192,7 @@ class Storage:
         Raises:
             FileNotFoundError: nothing there.
         """
-        with _translated(path):
+        with translated(path):
             if path.startswith(_S3):
                 bucket, key = self._remote(path)
                 return input_of(path, bucket.open(key), READ_AHEAD)
@@ -218,31 +210,6 @@ class Storage:
         if name not in self._buckets:
             self._buckets[name] = Bucket.named(name, self._environ)
         return self._buckets[name]
-
-
-def input_of(path: str, raw: io.RawIOBase, ahead: int = 64 * 1024) -> BinaryIO:
-    """A buffered reader of this path whose faults are those of the store."""
-    return cast("BinaryIO", _Input(path, raw, ahead))
-
-
-class _Input(io.BufferedReader):
-    """A reader whose faults are those of the store; see `Storage.open_input`."""
-
-    def __init__(self, path: str, raw: io.RawIOBase, ahead: int) -> None:
-        super().__init__(raw, ahead)
-        self._path = path
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        with _translated(self._path):
-            return super().read(size)
-
-    def read1(self, size: int = -1, /) -> bytes:
-        with _translated(self._path):
-            return super().read1(size)
-
-    def readinto(self, buffer: Buffer, /) -> int:
-        with _translated(self._path):
-            return super().readinto(buffer)
 
 
 def _on_disk(path: str, found: local.LocalObject) -> StoredObject:
@@ -272,62 +239,3 @@ def _below(folder: str, start_after: str | None) -> str | None:
     if start_after is None or start_after < f"{folder}/":
         return ""
     return start_after[len(folder) + 1 :] if start_after.startswith(f"{folder}/") else None
-
-
-@contextmanager
-def _translated(path: str) -> Iterator[None]:
-    try:
-        yield
-    except GddlError:
-        raise
-    except FileNotFoundError as error:
-        fault = _told(path, error)
-        if fault is None:
-            raise
-        raise fault from error
-    except OSError as error:
-        raise _told(path, error) or os_error(error, path) from error
-    except (remote.PermissionDeniedError, remote.UnauthenticatedError) as error:
-        raise _told(path, error) or _denied(path, error) from error
-    except (*_REFUSED, ValueError) as error:
-        raise _unusable(path, error) from error
-    except remote.BaseError as error:
-        raise _told(path, error) or _generic(path, error) from error
-
-
-def _told(path: str, error: Exception) -> GddlError | None:
-    """What concerns the whole bucket; null for local paths."""
-    return s3_error(str(error), path) if path.startswith(_S3) else None
-
-
-def os_error(error: OSError, path: str) -> GddlError:
-    """The family of an operating-system error other than absence."""
-    if error.errno in _DENIED:
-        return _denied(path, error)
-    return _unusable(path, error) if error.errno in _UNUSABLE else _busy(path, error)
-
-
-def _generic(path: str, error: Exception) -> GddlError:
-    """obstore tells the status of a failed listing only in the message."""
-    status = _STATUS.search(str(error))
-    if status is None or status[1] not in _FINAL:
-        return _busy(path, error)
-    return _unusable(path, error) if status[1] == "404" else _denied(path, error)
-
-
-def _denied(path: str, error: Exception) -> FatalError:
-    what = f"no permission: {_first_line(error)}"
-    return FatalError("STORAGE_DENIED", what, where=path, remedy="grant the job access")
-
-
-def _unusable(path: str, error: Exception) -> FatalError:
-    remedy = "correct the path or the settings of the store"
-    return FatalError("STORAGE_UNUSABLE", _first_line(error), where=path, remedy=remedy)
-
-
-def _busy(path: str, error: Exception) -> RetriableError:
-    return RetriableError("STORAGE_BUSY", f"the store failed: {_first_line(error)}", where=path, remedy="run again")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

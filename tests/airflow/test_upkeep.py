@@ -21,7 +21,7 @@ from tests.airflow.stage import Stage
 @pytest.fixture
 def shop(stage: Stage) -> Stage:
     stage.rows(
-        "{table: shop.a, keys: [id], options: {verify_connection: shop_db}}",
+        "{table: shop.a, keys: [id], options: {verify_connection: gddl_source_shop}}",
         "{table: shop.b, keys: [id], source: other}",
         "{table: shop.big, keys: [id], size: large}",
         "{table: shop.off, keys: [id], enabled: false}",
@@ -92,12 +92,13 @@ def test_a_failed_table_fails_the_task_by_name(shop: Stage) -> None:
 def test_airflow_s_connection_reaches_the_job_s_environment_and_nothing_else(
     shop: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", "postgres://u:hunter2@db/shop")
+    monkeypatch.setenv("AIRFLOW_CONN_GDDL_SOURCE_SHOP", "postgres://u:hunter2@db/shop")
     program = Path(shop.root, "job.py")
     program.write_text(
         "import json, os, sys\n"
         "spec = open(sys.argv[sys.argv.index('--spec') + 1]).read()\n"
-        f"open({str(shop.root / 'seen')!r}, 'w').write(os.environ.get('AIRFLOW_CONN_SHOP_DB', '') + '|' + spec)\n"
+        "found = os.environ.get('AIRFLOW_CONN_GDDL_SOURCE_SHOP', '')\n"
+        f"open({str(shop.root / 'seen')!r}, 'w').write(found + '|' + spec)\n"
         "for t in json.loads(spec)['tables']:\n"
         "    print(json.dumps({'table': t['table'], 'status': 'succeeded'}))\n"
     )

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -20,7 +20,7 @@ from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.job.table_job import TableOutcome
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
-from spark_jobs.storage import objects
+from spark_jobs.storage.inputs import input_of
 from spark_jobs.storage.objects import Storage
 from tests.debezium.looking import event, look, rows_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -92,7 +92,7 @@ class Failing(io.RawIOBase):
 
 class FailingStorage(Storage):
     def open_input(self, path: str) -> BinaryIO:
-        return cast("BinaryIO", objects.input_of(path, Failing(Path(path).read_bytes())))
+        return input_of(path, Failing(Path(path).read_bytes()))
 
 
 @pytest.mark.parametrize("form", FORMS)

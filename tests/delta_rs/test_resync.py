@@ -80,7 +80,7 @@ def test_a_rebuild_that_is_further_from_the_source_is_refused(source: sa.Engine,
     lake = three(tmp_path, source)
     run(source, "UPDATE s.t SET v = 'only the replica has it' WHERE id = 1")
     DeltaTable(lake.layout(SPEC).replica).update(updates={"v": "'only the replica has it'"}, predicate="id = 1")
-    environ = {"SHOP_DB": source.url.render_as_string(hide_password=False)}
+    environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     message = refused(lake, verified(lake, environ, WITH_SOURCE, RESYNC))
     assert "1 keys of the new table differ from the source, of the living one 0" in message
     assert lake.replica(SPEC)[1] == "only the replica has it"
@@ -90,7 +90,7 @@ def test_one_that_is_nearer_is_taken(source: sa.Engine, tmp_path: Path) -> None:
     run(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
     DeltaTable(lake.layout(SPEC).replica).delete("id < 2")
-    environ = {"SHOP_DB": source.url.render_as_string(hide_password=False)}
+    environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     result = verified(lake, environ, WITH_SOURCE, RESYNC)
     assert result.error is None
     assert (result.details["resync"]["far_before"], result.details["resync"]["far_after"]) == (2, 0)
@@ -114,8 +114,8 @@ def test_a_table_that_has_none_yet_is_built(tmp_path: Path) -> None:
 def test_a_source_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
     """What can't be checked is not swapped; the table's next loads don't wait for the source either."""
     lake = filled(tmp_path)
-    asked = replace(RESYNC, source_connection="SHOP_DB")
-    environ = {"SHOP_DB": "postgresql://nobody@127.0.0.1:1/none"}
+    asked = replace(RESYNC, source_connection="GDDL_SOURCE_SHOP")
+    environ = {"GDDL_SOURCE_SHOP": "postgresql://nobody@127.0.0.1:1/none"}
     version = DeltaTable(lake.layout(SPEC).replica).version()
     result = verified(lake, environ, SPEC, asked)
     assert result.status == "failed"
@@ -126,7 +126,7 @@ def test_a_source_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
 
 def test_whoever_carries_on_asks_the_source_that_was_named(tmp_path: Path) -> None:
     lake = filled(tmp_path)
-    asked = replace(RESYNC, source_connection="SHOP_DB")
+    asked = replace(RESYNC, source_connection="GDDL_SOURCE_SHOP")
     assert killed_child(lake.job([SPEC], asked, run_id="dies"), "read").status == -9
     found = lake.run(SPEC)  # of whose environment nobody has thought
     assert isinstance(found, TableOutcome)

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.connections import LENT
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.job.runtime import Runtime
@@ -27,7 +28,7 @@ from tests.delta_rs.postgres import postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
 
-SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": "SHOP_DB"})
+SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"verify_connection": "GDDL_SOURCE_SHOP"})
 VERIFY = JobOptions(action="verify")
 
 
@@ -50,7 +51,7 @@ def run(engine: sa.Engine, *statements: str) -> None:
 
 
 def verify(lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions = VERIFY) -> JobResult:
-    environ = {"SHOP_DB": engine.url.render_as_string(hide_password=False)}
+    environ = {"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)}
     return verified(lake, environ, spec, options)
 
 
@@ -273,11 +274,11 @@ AS_JSON = json.dumps({"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "
     ("environ", "expected"),
     [
         ({}, "SOURCE_CONNECTION_MISSING"),
-        ({"SHOP_DB": f"no url {SECRET}"}, "SOURCE_CONNECTION_MISSING"),
-        ({"SHOP_DB": f"postgresql+psycopg2://u:{SECRET}@127.0.0.1:1/db"}, "SOURCE_UNREACHABLE"),
-        ({"AIRFLOW_CONN_SHOP_DB": f"postgres://u:{SECRET}@127.0.0.1:1/db"}, "SOURCE_UNREACHABLE"),
-        ({"AIRFLOW_CONN_SHOP_DB": AS_JSON}, "SOURCE_UNREACHABLE"),
-        ({"SHOP_DB": f"nosuch://u:{SECRET}@h/db"}, "SOURCE_DRIVER_MISSING"),
+        ({"GDDL_SOURCE_SHOP": f"no url {SECRET}"}, "SOURCE_CONNECTION_MISSING"),
+        ({"GDDL_SOURCE_SHOP": f"postgresql+psycopg2://u:{SECRET}@127.0.0.1:1/db"}, "SOURCE_UNREACHABLE"),
+        ({"AIRFLOW_CONN_GDDL_SOURCE_SHOP": f"postgres://u:{SECRET}@127.0.0.1:1/db"}, "SOURCE_UNREACHABLE"),
+        ({"AIRFLOW_CONN_GDDL_SOURCE_SHOP": AS_JSON}, "SOURCE_UNREACHABLE"),
+        ({"GDDL_SOURCE_SHOP": f"nosuch://u:{SECRET}@h/db"}, "SOURCE_DRIVER_MISSING"),
     ],
 )  # fmt: skip
 def test_a_source_that_does_not_answer_is_told_without_its_secret(
@@ -289,6 +290,27 @@ def test_a_source_that_does_not_answer_is_told_without_its_secret(
     result = verified(lake, environ)
     assert code(result) == expected
     assert SECRET not in str(result)
+
+
+@pytest.mark.parametrize(
+    "name", ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "SHOP_DB", "airflow_db", "GDDL_SOURCE_CONNECTIONS", "PATH"]
+)
+def test_a_row_can_not_borrow_what_the_deployment_does_not_lend(name: str, source: sa.Engine, tmp_path: Path) -> None:
+    """Set or not: the answer is the same, and no row of that database is in it."""
+    lake, row = SmallLake(tmp_path), replace(SPEC, options={"verify_connection": name})
+    lake.load(row)
+    lake.done(row)
+    url = source.url.render_as_string(hide_password=False)
+    for environ in ({}, {name: url}, {f"AIRFLOW_CONN_{name.upper()}": url}, {name: url, LENT: "SHOP,DB,path"}):
+        assert code(verified(lake, environ, row)) == "SOURCE_CONNECTION_REFUSED"
+
+
+def test_a_name_that_the_deployment_lists_is_lent(source: sa.Engine, tmp_path: Path) -> None:
+    lake, row = SmallLake(tmp_path), replace(SPEC, options={"verify_connection": "SHOP_DB"})
+    lake.load(row)
+    lake.done(row)
+    environ = {"SHOP_DB": source.url.render_as_string(hide_password=False), LENT: "HR_DB, SHOP_DB"}
+    assert code(verified(lake, environ, row)) == "SOURCE_TABLE_MISSING"
 
 
 def test_a_source_without_the_table(source: sa.Engine, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 def parse(text: str, name: str) -> Scenario:
     """Raises ScenarioError or FatalError with the path to what is wrong."""
-    data = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    data = yaml.load(text, _Loader)  # noqa: S506, TID251 - a SafeLoader
     if not isinstance(data, dict):
         raise ScenarioError(f"{name}: not a mapping")
     scenario = decode(Scenario, {**data, "name": name})

@@ -38,9 +38,7 @@ class Listings(Storage):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def list(
-        self, prefix: str, start_after: str | None = None, within: str | None = None
-    ) -> Iterator[StoredObject]:
+    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
         self.count += "/landing/" in f"{prefix}/"
         yield from super().list(prefix, start_after, within)
 

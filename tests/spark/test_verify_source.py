@@ -26,7 +26,7 @@ def test_values_of_all_sorts_and_a_resync(tmp_path: Path) -> None:
     lake, port = SmallLake(tmp_path, TIER), LocalPort("spark")
     with postgres() as engine:
         fill(engine)
-        environ = {"SHOP_DB": engine.url.render_as_string(hide_password=False)}
+        environ = {"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)}
         runtime = replace(port.runtime, environ=environ)
 
         def result(options: JobOptions) -> JobResult:

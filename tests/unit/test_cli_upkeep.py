@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from tests.unit.test_cli import Shop, shop
@@ -48,6 +50,19 @@ def test_a_key_that_is_none_is_refused_without_its_value(parts: list[str], shop:
     assert "ERASE_KEY_INVALID" in answer.err
     assert "secret-value" not in answer.err
     assert not (shop.folder / "order.json").exists()
+
+
+def test_a_personal_key_comes_from_a_file_or_standard_input(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shop.folder / "key.txt"
+    file.write_text("\ufeffid=5\n\nb=x=y\n", encoding="utf-8")
+    shop.gddl("erase", "--table", "sales.orders", "--key", f"@{file}", results={"sales.orders": {"details": ERASED}})
+    assert shop.order["options"]["key"] == {"id": "5", "b": "x=y"}
+    monkeypatch.setattr("sys.stdin", io.StringIO("id=6\n"))
+    parts = ("--key", "@-", "--key", "b=z")
+    shop.gddl("erase", "--table", "sales.orders", *parts, results={"sales.orders": {"details": ERASED}})
+    assert shop.order["options"]["key"] == {"id": "6", "b": "z"}
+    answer = shop.gddl("erase", "--table", "sales.orders", "--key", f"@{shop.folder}/none")
+    assert (answer.status, "ERASE_KEY_INVALID" in answer.err) == (2, True)
 
 
 def test_resync_is_a_checked_refresh(shop: Shop) -> None:

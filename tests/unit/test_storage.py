@@ -17,7 +17,8 @@ from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from spark_jobs.storage import s3 as storage_s3
-from spark_jobs.storage.objects import Storage, StoredObject, os_error
+from spark_jobs.storage.faults import os_error
+from spark_jobs.storage.objects import Storage, StoredObject
 from tests.s3_server import Bucket, serving
 
 
