@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.hooks.aws import ConnectedEnviron, fetch
 from airflow_gddl.provider import DEFAULTS
+from airflow_gddl.runtime.runners.python_command import JOB
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument, SnapshotSettings
 from airflow_gddl.version_compat import conf
 
@@ -50,7 +50,7 @@ def job_command() -> tuple[str, ...]:
     """
     written = text("job_command")
     if not written:
-        return (sys.executable, "-m", "spark_jobs.main")
+        return JOB
     try:
         command = json.loads(written)
     except ValueError:

@@ -19,6 +19,7 @@ import airflow_gddl
 from airflow_gddl.bundle.archives import EPOCH, write_tar
 from airflow_gddl.bundle.wheel import NAME
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.runtime.runners.python_command import module_command
 
 _OF_SPARK = ("pyspark", "delta-spark")
 """A cluster brings these itself."""
@@ -107,7 +108,7 @@ def link_python(root: Path, target: Target) -> None:
 def _install(site: Path, what: Sequence[str], target: Target) -> None:
     platforms = [part for glibc in _GLIBC for part in ("--platform", f"manylinux_{glibc}_{target.arch}")]
     platforms += ["--platform", f"manylinux2014_{target.arch}", "--python-version", target.version]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    command = [*module_command("pip", "install"), "--quiet", "--disable-pip-version-check", "--no-compile"]
     command += ["--only-binary=:all:", "--implementation", "cp", *platforms, "--target", str(site), "--upgrade", *what]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with names from here
     if done.returncode:

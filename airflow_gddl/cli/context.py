@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import typer
 
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.connections import LENT, is_lent
+from airflow_gddl.runtime.runners.python_command import JOB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def real() -> CliContext:
         environ=os.environ,
         now=lambda: datetime.now(UTC),
         new_id=lambda: secrets.token_hex(4),
-        job_command=(sys.executable, "-m", "spark_jobs.main"),
+        job_command=JOB,
     )
 
 

@@ -89,6 +89,8 @@ def scratch_of(session: SparkSession) -> Path | None:
 
 def _embedded(settings: SessionSettings) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on whatever `python3` is
+    # As `-P` for this process: tasks do not take a folder of the working directory for a package.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     builder = SparkSession.builder
     for key, value in _static_settings(settings).items():
         builder = builder.config(key, value)

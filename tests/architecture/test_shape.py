@@ -6,6 +6,7 @@ import ast
 import re
 import tokenize
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,19 @@ def unexplained(path: Path) -> Iterator[str]:
                 yield f"{path}:{token.start[0]} {token.string}"
 
 
+def unsafe_starts(source: str) -> Iterator[int]:
+    """Lines that start this Python without `-P`: a folder of the working directory could stand in for a package."""
+    for node in ast.walk(ast.parse(source)):
+        parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+        for part, after in zip_longest(parts, parts[1:]):
+            if (
+                isinstance(part, ast.Attribute)
+                and ast.unparse(part) == "sys.executable"
+                and not (isinstance(after, ast.Constant) and after.value == "-P")
+            ):
+                yield part.lineno
+
+
 def test_there_is_something_to_measure() -> None:
     assert {"airflow_gddl/cli/main.py", "spark_jobs/plan/batch.py"} <= {named(path) for path in modules(*FOLDERS)}
 
@@ -66,6 +80,12 @@ def test_names_say_what_is_inside() -> None:
 
 def test_what_is_silenced_says_why() -> None:
     assert [line for path in modules(*FOLDERS, "tests") for line in unexplained(path)] == []
+
+
+def test_python_is_started_without_the_working_directory() -> None:
+    found = {named(path): list(unsafe_starts(path.read_text())) for path in modules("airflow_gddl", "spark_jobs")}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert list(unsafe_starts("run([sys.executable, '-m', 'x'])\nrun((sys.executable, '-P', 'x'))")) == [1]
 
 
 @pytest.mark.parametrize("body", [FUNCTION_LINES - 1, FUNCTION_LINES])

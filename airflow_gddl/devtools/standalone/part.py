@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from airflow_gddl.runtime.runners.python_command import module_command
 
 _TAIL_LINES = 15
 
@@ -41,7 +42,7 @@ class Part:
         self.log = folder / f"{spec.name}.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - this Python and fixed arguments
-                [sys.executable, "-m", "airflow", *spec.arguments],
+                module_command("airflow", *spec.arguments),
                 env=dict(environ),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
