@@ -22,6 +22,20 @@ _VERSION = re.compile(r"(\d{20})\.")
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.(?:(\d{10})\.(\d{10})\.|[0-9a-f-]{36}\.)?(?:parquet|json)")
 _JOINED = re.compile(r"\d{20}\.(\d{20})\.compacted\.json")
+_HARMLESS = re.compile(r"\d{20}\.crc|_last_checkpoint|(?:.*/)?[._][^/]*\.(?:crc|tmp)")
+"""What holds no statistics, or only while it is being written."""
+_KNOWN = (_COMMIT, _CHECKPOINT, _JOINED, _HARMLESS)
+
+
+@dataclass(frozen=True)
+class CutLog:
+    """Attributes:
+    removed: files removed, or under `dry_run` to be removed.
+    unknown: names of files of a kind that is not known here; with any of them nothing was removed.
+    """
+
+    removed: int = 0
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,13 +48,19 @@ class LogCut:
     maintenance: Maintenance
     now: datetime
 
-    def cut(self, path: str, hours: int, *, dry_run: bool) -> int:
-        """Remove from a table's log what tells of commits that are older than `hours`; how many files of it.
+    def cut(self, path: str, hours: int, *, dry_run: bool) -> CutLog:
+        """Remove from a table's log what tells of commits that are older than `hours`.
 
         Versions after them stay as they are. Where no checkpoint that is old enough stands in for them, one is made,
-        and a later call removes them.
+        and a later call removes them. A log with files of another kind (sidecars of v2 checkpoints, commits of a
+        catalog) is left as it is: they may hold the same statistics, or be needed by what stays.
         """
-        files = [found for found in self.storage.list(join(path, "_delta_log")) if _VERSION.match(_name(found))]
+        everything = list(self.storage.list(join(path, "_delta_log")))
+        if unknown := sorted(name for name in map(_name, everything) if not any(k.fullmatch(name) for k in _KNOWN)):
+            return CutLog(unknown=tuple(unknown))
+        return CutLog(removed=self._cut(path, [f for f in everything if _VERSION.match(_name(f))], hours, dry_run))
+
+    def _cut(self, path: str, files: Sequence[StoredObject], hours: int, dry_run: bool) -> int:
         before = self.now - timedelta(hours=hours)
         old = [_version(f) for f in files if _COMMIT.fullmatch(_name(f)) and _modified(f) < before]
         if not old:

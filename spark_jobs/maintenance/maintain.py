@@ -6,16 +6,16 @@ tombstones ─► superseded changes ─► small files ─► old files ─► 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS, vacuum_seconds
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import JobResult, RunWarning
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.maintenance.cut_mark import Cut, CutMark
@@ -42,11 +42,13 @@ class MaintenanceResult:
         compacted: table to its data files before and after; tables whose files stay are left out.
         files_removed: old files of all tables.
         log_files_removed: of their logs, where keys were erased.
+        logs_kept: table to the files of its log that are of an unknown kind, for which nothing of it was removed.
     """
 
     compacted: dict[str, Compacted] = field(default_factory=dict)
     files_removed: int = 0
     log_files_removed: int = 0
+    logs_kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tombstones_removed: int = 0
     changes_cut: int = 0
     runs_removed: int = 0
@@ -72,11 +74,16 @@ def maintain(run: TableRun, totals: Outcome) -> JobResult:
         kept = _Maintenance(run, claim).work_off(run.runtime.clock())
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.tell("done")
-    return replace(result, status="succeeded", details=_told(kept, dry_run=run.job.options.dry_run))
+    details = {**asdict(kept), "dry_run": run.job.options.dry_run}
+    return replace(result, status="succeeded", warnings=(*result.warnings, *_warnings(kept)), details=details)
 
 
-def _told(kept: MaintenanceResult, *, dry_run: bool) -> dict[str, Any]:
-    return {**asdict(kept), "dry_run": dry_run}
+def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
+    if kept.logs_kept:
+        names = [f"{table}: {name}" for table, found in kept.logs_kept.items() for name in found]
+        message = "the log has files of a kind that this version does not know: nothing of it was removed, and its "
+        message += "statistics may still show erased keys"
+        yield RunWarning(code="LOG_FILES_UNKNOWN", message=message, count=len(names), sample=tuple(names[:5]))
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,9 @@ class _Maintenance:
             kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
             self.run.tell("vacuum")
             if erased is not None:
-                kept.log_files_removed += erased.cut(path, hours, dry_run=self._dry)
+                cut = erased.cut(path, hours, dry_run=self._dry)
+                kept.log_files_removed += cut.removed
+                kept.logs_kept |= {name: cut.unknown} if cut.unknown else {}
                 self.run.tell("log")
 
     def _cut(self, context: TableContext, ledger: Ledger, now: datetime) -> int:

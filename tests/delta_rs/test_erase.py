@@ -477,6 +477,29 @@ def test_the_log_forgets_it_after_the_retention(tmp_path: Path) -> None:
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
+@pytest.mark.parametrize(
+    "name", ["_sidecars/0c7b.parquet", "_staged_commits/00000000000000000009.1f.json", "00000000000000000002.new"]
+)
+def test_a_log_with_files_of_an_unknown_kind_is_left_as_it_is(tmp_path: Path, name: str) -> None:
+    """A sidecar has the statistics of a checkpoint, and is needed by it."""
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.done(row, erasing(id="7"))
+    paths = [path for path in tables_of(lake.layout(row)).values() if DeltaTable.is_deltatable(path)]
+    strange = Path(lake.layout(row).replica, "_delta_log", name)
+    strange.parent.mkdir(exist_ok=True)
+    strange.write_text("")
+    for days in (8, 2):
+        age(paths, days)
+        result = lake.done(row, JobOptions(action="maintain"))
+    (warning,) = result.warnings
+    assert (warning.code, warning.count, warning.sample) == ("LOG_FILES_UNKNOWN", 1, (f"replica: {name}",))
+    assert result.details["logs_kept"] == {"replica": (name,)}
+    assert result.details["log_files_removed"] > 0, "logs of the other tables"
+    assert Path(lake.layout(row).replica, "_delta_log", "00000000000000000000.json").exists()
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
 def age(paths: Sequence[str], days: int) -> None:
     """As if all there is in the logs were so much older."""
     for file in (f for path in paths for f in Path(path, "_delta_log").iterdir()):
