@@ -9,7 +9,8 @@ WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
 PINS ?=
-.PHONY: demo demo-check demo-embedded docs docs-serve test test-airflow-oldest test-deep lint lock clean
+.PHONY: demo demo-check demo-embedded docs docs-serve test test-quick test-airflow-oldest test-spark test-spark-deep \
+  test-deep package lint lock clean
 .DELETE_ON_ERROR:
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
@@ -27,16 +28,50 @@ demo-embedded: $(VENV)/.demo
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
 
+# For the loop of a developer: no Spark, no Airflow processes; below two minutes on two cores.
+test-quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) tests/oracle
+
 # The oldest Airflow that is supported, in an environment of its own, with libraries of its time.
 OLDEST := apache-airflow==3.0.6 fastapi==0.116.1 starlette==0.47.3 cadwyn==5.4.4 pydantic==2.11.7
 test-airflow-oldest:
 	$(MAKE) --no-print-directory VENV=$(VENV)-oldest PINS="$(OLDEST)" $(VENV)-oldest/.dev
 	$(VENV)-oldest/bin/python -m pytest tests/airflow
 
+# A pair of Spark and Delta as a platform has it, in an environment of its own: docs/platforms/tested.md. Python is chosen by
+# PYTHON=python3.13, S3 by the server that .ci/run builds.
+LANE ?= 4.0
+PINS_4.0 := pyspark==4.0.2 delta-spark==4.0.1
+PINS_4.1 := pyspark==4.1.1 delta-spark==4.2.0
+PINS_4.2 := pyspark==4.2.0 delta-spark==4.4.0
+LANE_VENV := $(VENV)-spark-$(LANE)
+# The Python of pyspark before 4.2 leaves closing its sockets to the collector.
+LANE_PYTEST = $(LANE_VENV)/bin/python -m pytest -W ignore::pytest.PytestUnraisableExceptionWarning --engine spark
+LANE_TESTS := tests/unit/test_versions.py tests/unit/test_jars.py tests/spark/test_working_folder.py tests/spark/test_session.py
+test-spark:
+	$(MAKE) --no-print-directory VENV=$(LANE_VENV) PINS="$(PINS_$(LANE))" $(LANE_VENV)/.test
+	$(LANE_PYTEST) -s tests/platforms $(LANE_TESTS)
+	$(LANE_PYTEST) tests/scenarios -k 'as_written and (r02 or r03 or r07 or r09_reload or r11)'
+
+test-spark-deep:
+	$(MAKE) --no-print-directory VENV=$(LANE_VENV) PINS="$(PINS_$(LANE))" $(LANE_VENV)/.test
+	$(LANE_PYTEST) -s -m '' tests/platforms $(LANE_TESTS) tests/scenarios tests/s3/test_scenarios_on_s3.py
+
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers.
 test-deep: $(VENV)/.dev
 	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose
+
+# What is published, in dist/, checked as the index checks it.
+package: $(VENV)-package/.package
+	rm -rf dist
+	$(VENV)-package/bin/python -m build
+	$(VENV)-package/bin/python -m twine check --strict dist/*
+
+$(VENV)-package/.package:
+	$(MAKE) --no-print-directory VENV=$(VENV)-package $(VENV)-package/bin/python
+	$(VENV)-package/bin/python -m pip install --quiet --disable-pip-version-check "build>=1.2" "twine>=6.1"
+	@touch $@
 
 # The documentation site, in build/site; warnings are errors. `docs-serve` shows it on the loopback as it is written.
 docs: $(VENV)/.docs
@@ -52,7 +87,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. With
 # PINS, for versions that are not the locked ones, pip resolves pyproject.toml instead.
@@ -60,6 +95,11 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements/%.txt | $(BIN)/python
 	$(if $(PINS),$(PIP) --editable '.[$*]' $(PINS),$(PIP) --require-hashes --requirement requirements/$*.txt)
 	$(if $(PINS),,$(PIP) --no-deps --no-build-isolation --editable .)
+	@touch $@
+
+# Of a lane, whose versions are not the locked ones.
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[test]' $(PINS)
 	@touch $@
 
 # Renew requirements/*.txt from pyproject.toml, for every Python from 3.11 on; UPGRADE=--upgrade takes the newest versions.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,11 @@ import pyarrow as pa
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
+from spark_jobs.spark import versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST_SPARK = (4, 0)
-OLDEST_DELTA = (4, 0)
-_BEYOND = (5, 0)
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 _CHOOSE = (
     "the pyspark beside the job, the cluster's own, or on EMR Serverless the application's release",
@@ -35,16 +32,13 @@ def check_versions(session: SparkSession, environ: Mapping[str, str] = os.enviro
         FatalError: `SPARK_UNSUPPORTED`, `DELTA_MISSING`, `DELTA_UNSUPPORTED`.
     """
     spark, runtime = session.version, environ.get(DATABRICKS)
-    if not OLDEST_SPARK <= _series(spark) < _BEYOND:
-        what = f"the driver is Spark {spark}" + (f" of Databricks Runtime {runtime}" if runtime else "")
-        remedy = f"use a Spark from {_text(OLDEST_SPARK)} up to {_text(_BEYOND)}: {_CHOOSE[runtime is not None]}"
-        raise FatalError("SPARK_UNSUPPORTED", what, remedy=remedy)
+    where = f"the driver of Databricks Runtime {runtime}" if runtime else "the driver"
+    versions.check_spark(spark, where, _CHOOSE[runtime is not None])
     if runtime is not None:
         return  # its Delta has numbers of its own
     delta = _delta_of(session)
-    if delta is not None and not OLDEST_DELTA <= _series(delta) < _BEYOND:
-        remedy = f"use a Delta from {_text(OLDEST_DELTA)} up to {_text(_BEYOND)}"
-        raise FatalError("DELTA_UNSUPPORTED", f"the driver has Delta {delta} on its class path", remedy=remedy)
+    if delta is not None:
+        versions.check_pair(spark, delta, "choose the JARs on the driver's class path")
 
 
 def _delta_of(session: SparkSession) -> str | None:
@@ -152,17 +146,9 @@ def _judge(there: dict[str, Any]) -> None:
         raise FatalError("CONTRACT_VERSION", what, where=where, remedy=remedy)
     for name in ("deltalake", "duckdb"):
         here = importlib.metadata.version(name)
-        if _series(there[name]) != _series(here):
+        if versions.series(there[name]) != versions.series(here):
             what = f"it has {name} {there[name]}, the driver {here}"
             raise FatalError("EXECUTOR_UNFIT", what, where=where, remedy=_REMEDY)
-
-
-def _series(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
-def _text(series: tuple[int, ...]) -> str:
-    return ".".join(map(str, series))
 
 
 def _cause(error: BaseException) -> str:

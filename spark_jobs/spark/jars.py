@@ -8,18 +8,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyspark
 
 from airflow_gddl.contract.errors import FatalError
+from spark_jobs.spark import versions
 
-SCALA = "2.13"
-HADOOP = "3.5.0"
-"""The Hadoop that Spark 4.2 brings; S3A is a part of it that must have its very version."""
-AWS_SDK = "2.35.4"
-"""What this Hadoop was built against."""
+_PYSPARK = Path(pyspark.__file__).parent
+_CHOOSE = "choose `pyspark` and `delta-spark` of the Python that runs the job"
 # What Spark brings itself; another version of it before its own would break it.
 _SPARKS_OWN = ("org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*", "com.fasterxml.jackson.core:*",
                "com.github.luben:*", "org.xerial.snappy:*", "org.roaringbitmap:*", "io.airlift:*", "commons-logging:*",
@@ -46,6 +44,7 @@ class JarSet:
         coordinates: Maven's, `group:artifact:version`.
         excluded: `group:artifact` that they would bring along.
         wanted: how the names of those that go to the class path begin; empty: all of them.
+        other: taken where these can't be had: a mirror of Maven Central may lag behind PyPI.
     """
 
     name: str
@@ -54,24 +53,34 @@ class JarSet:
     coordinates: tuple[str, ...]
     excluded: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
+    other: JarSet | None = None
 
 
 def delta() -> JarSet:
-    """
+    """The JARs of the installed delta-spark, for the installed pyspark.
+
     Raises:
-        FatalError: `DELTA_MISSING`: the package delta-spark, which says the version, is not installed.
+        FatalError: `SPARK_UNSUPPORTED`; `DELTA_UNSUPPORTED`: the two don't fit each other; `DELTA_MISSING`: the package
+            delta-spark is not installed.
     """
-    series = ".".join(pyspark.__version__.split(".")[:2])
+    versions.check_spark(pyspark.__version__, "the package pyspark", _CHOOSE)
     try:
         version = importlib.metadata.version("delta-spark")
     except importlib.metadata.PackageNotFoundError as error:
         raise FatalError("DELTA_MISSING", "the package delta-spark is not installed",
                          remedy="pip install 'airflow-gddl[spark]'") from error  # fmt: skip
+    versions.check_pair(pyspark.__version__, version, _CHOOSE)
+    known = versions.DELTA.get(versions.series(version))
+    other = _delta(known.version) if known is not None and known.version != version else None
+    return replace(_delta(version), other=other)
+
+
+def _delta(version: str) -> JarSet:
     return JarSet(
-        name=f"delta-{version}-spark-{series}",
+        name=f"delta-{version}-spark-{versions.text(versions.series(pyspark.__version__))}",
         what=f"Delta {version}",
         code="DELTA_MISSING",
-        coordinates=(f"io.delta:delta-spark_{series}_{SCALA}:{version}",),
+        coordinates=(versions.artifact(pyspark.__version__, version),),
         excluded=("org.apache.hadoop:*",),
         wanted=(
             "io.delta_delta-spark",
@@ -83,18 +92,36 @@ def delta() -> JarSet:
 
 
 def s3a() -> JarSet:
-    """S3A with the few modules of Amazon's SDK that it uses, not the bundle of all (14 MB instead of 650)."""
+    """S3A with the few modules of Amazon's SDK that it uses, not the bundle of all (14 MB instead of 650).
+
+    It is a part of Hadoop, and must have the very version that the installed Spark brings.
+    """
+    hadoop = hadoop_version()
+    sdk = versions.AWS_SDK.get(hadoop, versions.AWS_SDK[max(versions.AWS_SDK)])
     modules = ("s3", "s3-transfer-manager", "sts", "sso", "apache-client", "netty-nio-client")
     return JarSet(
-        name=f"hadoop-aws-{HADOOP}-sdk-{AWS_SDK}",
-        what=f"S3A {HADOOP}",
+        name=f"hadoop-aws-{hadoop}-sdk-{sdk}",
+        what=f"S3A {hadoop}",
         code="S3A_MISSING",
         coordinates=(
-            f"org.apache.hadoop:hadoop-aws:{HADOOP}",
-            *(f"software.amazon.awssdk:{module}:{AWS_SDK}" for module in modules),
+            f"org.apache.hadoop:hadoop-aws:{hadoop}",
+            *(f"software.amazon.awssdk:{module}:{sdk}" for module in modules),
         ),
         excluded=("software.amazon.awssdk:bundle", "org.wildfly.openssl:*"),
     )
+
+
+def hadoop_version() -> str:
+    """Of the Hadoop that the installed Spark brings.
+
+    Raises:
+        FatalError: `S3A_MISSING`.
+    """
+    found = [path.stem.rpartition("-")[2] for path in _PYSPARK.glob("jars/hadoop-client-api-*.jar")]
+    if not found:
+        what = f"the Spark in {_PYSPARK} brings no Hadoop"
+        raise FatalError("S3A_MISSING", what, remedy="install pyspark with pip, which has Hadoop in it")
+    return found[0]
 
 
 def cache_folder() -> Path:
@@ -110,16 +137,26 @@ def class_path(bundle: JarSet, scratch: Path) -> list[str]:
     Raises:
         FatalError: the bundle's code: they are not in the cache and can't be had.
     """
-    jars = cache_folder() / bundle.name
-    log = "" if jars.exists() else _resolve(jars, scratch, bundle)
-    found = sorted(str(p) for p in jars.glob("*.jar") if not bundle.wanted or p.name.startswith(bundle.wanted))
-    if not found:
-        raise FatalError(
-            bundle.code,
-            f"the JARs of {bundle.what} could not be had from Maven Central: {log}",
-            remedy=f"open the way to Maven Central, or put the JARs into {jars}",
-        )
-    return found
+    sets = [bundle, *([bundle.other] if bundle.other else [])]
+    for each in sets:
+        if found := _kept(each):
+            return found
+    said = ""
+    for each in sets:
+        said = said or _resolve(cache_folder() / each.name, scratch, each)
+        if found := _kept(each):
+            return found
+    raise FatalError(
+        bundle.code,
+        f"the JARs of {bundle.what} could not be had from Maven Central: {said}",
+        remedy=f"open the way to Maven Central, or put the JARs into {cache_folder() / bundle.name}",
+    )
+
+
+def _kept(bundle: JarSet) -> list[str]:
+    """Its JARs in the cache, for the class path."""
+    found = (cache_folder() / bundle.name).glob("*.jar")
+    return sorted(str(path) for path in found if not bundle.wanted or path.name.startswith(bundle.wanted))
 
 
 def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
@@ -132,7 +169,7 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     nothing = scratch / "nothing.py"
     nothing.write_text("")
     cache = scratch / f"ivy-{bundle.name}"
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    submit = _PYSPARK / "bin" / "spark-submit"
     command = [str(submit), "--master", "local[1]", "--packages", ",".join(bundle.coordinates)]
     command += ["--exclude-packages", ",".join((*_SPARKS_OWN, *bundle.excluded))]
     for key, value in {"spark.jars.ivy": cache, "spark.jars.ivySettings": ivy, "spark.ui.enabled": "false"}.items():

@@ -66,7 +66,7 @@ def test_on_databricks_it_is_spark_that_counts() -> None:
     """Its Delta has numbers of its own, and lies where nobody asks."""
     check_versions(having_delta("3.9.9", "4.0.0"), {"DATABRICKS_RUNTIME_VERSION": "17.3"})
     old: Any = Cluster("3.5.0")
-    with pytest.raises(FatalError, match=r"Spark 3\.5\.0 of Databricks Runtime 15\.4.*spark_version") as caught:
+    with pytest.raises(FatalError, match=r"Databricks Runtime 15\.4 is Spark 3\.5\.0.*spark_version") as caught:
         check_versions(old, {"DATABRICKS_RUNTIME_VERSION": "15.4"})
     assert caught.value.code == "SPARK_UNSUPPORTED"
 
@@ -86,12 +86,18 @@ def having_delta(delta: str | None, spark: str = "4.2.0") -> Any:
 
 
 def test_supported_deltas() -> None:
-    for version in ("4.0.0", "4.4.0"):
-        check_versions(having_delta(version), {})
+    for delta, spark in (("4.0.0", "4.0.2"), ("4.4.0", "4.2.0"), ("4.0.0-amzn-1-spark", "4.0.2-amzn-0")):
+        check_versions(having_delta(delta, spark), {})
 
 
 @pytest.mark.parametrize(
-    ("delta", "code"), [("3.3.2", "DELTA_UNSUPPORTED"), ("5.0.0", "DELTA_UNSUPPORTED"), (None, "DELTA_MISSING")]
+    ("delta", "code"),
+    [
+        ("3.3.2", "DELTA_UNSUPPORTED"),
+        ("4.2.0", "DELTA_UNSUPPORTED"),
+        ("5.0.0", "DELTA_UNSUPPORTED"),
+        (None, "DELTA_MISSING"),
+    ],
 )
 def test_other_deltas_and_none_are_refused(delta: str | None, code: str) -> None:
     with pytest.raises(FatalError, match=code) as caught:

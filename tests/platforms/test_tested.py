@@ -1,0 +1,29 @@
+"""The table of what was run where, and what this run adds to it."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from spark_jobs.spark import jars, versions
+from tests.platforms.tested import table
+
+PAGE = Path(__file__).parents[2] / "docs" / "platforms" / "tested.md"
+
+
+def test_the_page_has_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\n{table()}")
+    assert table() in PAGE.read_text(encoding="utf-8"), "copy the table above into docs/platforms/tested.md"
+
+
+def test_the_pair_that_runs_here_is_one_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = jars.delta()
+    with capsys.disabled():
+        python, hadoop = platform.python_version(), jars.hadoop_version()
+        print(f"\nhere: Spark {pyspark.__version__}, {bundle.what}, Hadoop {hadoop}, Python {python}")
+    known = versions.DELTA[versions.series(bundle.coordinates[0].rpartition(":")[2])]
+    assert versions.series(pyspark.__version__) in known.artifacts

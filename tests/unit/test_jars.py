@@ -1,0 +1,64 @@
+"""JARs by the versions that are installed, from the cache where they are there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import replace
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from spark_jobs.spark import jars, versions
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache; nothing can be fetched."""
+    monkeypatch.setenv("GDDL_JARS", str(tmp_path))
+    monkeypatch.setattr(jars, "_resolve", lambda *_: "module not found")
+    return tmp_path
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, spark: str, delta: str) -> None:
+    monkeypatch.setattr(pyspark, "__version__", spark)
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: delta)
+
+
+def test_delta_follows_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, "4.0.2", "4.0.1")
+    found = jars.delta()
+    assert (found.name, found.coordinates) == ("delta-4.0.1-spark-4.0", ("io.delta:delta-spark_2.13:4.0.1",))
+
+
+@pytest.mark.parametrize(
+    ("spark", "delta", "code"), [("3.5.6", "3.3.2", "SPARK_UNSUPPORTED"), ("4.1.4", "4.2.0", "DELTA_UNSUPPORTED")]
+)
+def test_nothing_is_fetched_for_a_pair_that_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, spark: str, delta: str, code: str
+) -> None:
+    installed(monkeypatch, spark, delta)
+    with pytest.raises(FatalError, match=rf"{code}.*(Spark {spark}).*pyspark.*delta-spark"):
+        jars.delta()
+
+
+def test_a_patch_that_maven_central_lacks_is_replaced_by_the_known_one_of_its_series(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, "4.2.0", "4.4.9")
+    wanted = jars.delta()
+    assert (wanted.name, wanted.other) == ("delta-4.4.9-spark-4.2", replace(jars._delta("4.4.0"), other=None))
+    with pytest.raises(FatalError, match=r"DELTA_MISSING.*Delta 4\.4\.9.*module not found.*delta-4\.4\.9-spark-4\.2"):
+        jars.class_path(wanted, cache)
+    jar = cache / "delta-4.4.0-spark-4.2" / "io.delta_delta-spark_4.2_2.13-4.4.0.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    assert jars.class_path(wanted, cache) == [str(jar)]
+
+
+def test_s3a_is_of_the_hadoop_that_spark_brings() -> None:
+    hadoop = jars.hadoop_version()
+    assert hadoop in versions.AWS_SDK
+    assert jars.s3a().coordinates[0] == f"org.apache.hadoop:hadoop-aws:{hadoop}"
+    assert f"software.amazon.awssdk:s3:{versions.AWS_SDK[hadoop]}" in jars.s3a().coordinates
