@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import importlib.util
 import os
 import subprocess
@@ -53,6 +54,17 @@ def test_the_wheel_holds_both_sides_and_nothing_else(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert tops == {"airflow_gddl", "spark_jobs", f"airflow_gddl-{airflow_gddl.__version__}.dist-info"}
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_the_metadata_tells_strangers_what_it_is(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    said = email.message_from_bytes(archive.read(name))
+    assert tuple(map(int, str(said["Metadata-Version"]).split("."))) >= (2, 4)
+    assert (said["License-Expression"], said["Author"]) == ("Apache-2.0", "The airflow-gddl maintainers")
+    assert {url.partition(",")[0] for url in said.get_all("Project-URL", [])} >= {"Homepage", "Documentation", "Issues"}
+    assert "Programming Language :: Python :: 3.13" in said.get_all("Classifier", [])
+    assert {"airflow_gddl/py.typed", "spark_jobs/py.typed"} <= set(archive.namelist())
 
 
 def test_the_command_runs_from_the_wheel(site: Path, tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""The repository as strangers find it: sizes of files, metadata of the wheel, workflows that name what exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+LARGEST = 500_000
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+
+
+def listed() -> list[Path]:
+    """Files under version control, and those that would be with the next commit."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def too_large(paths: list[Path]) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in paths if path.stat().st_size > LARGEST}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an unpacked source distribution has no history")
+def test_no_file_is_too_large() -> None:
+    found = listed()
+    assert ROOT / "pyproject.toml" in found
+    assert too_large(found) == {}
+
+
+def test_a_large_file_is_seen(tmp_path: Path) -> None:
+    for name, size in (("small", LARGEST), ("large", LARGEST + 1)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    assert too_large(sorted(tmp_path.iterdir())) == {"large": LARGEST + 1}
+
+
+def commands(workflow: Path) -> str:
+    jobs: dict[str, Any] = yaml.safe_load(workflow.read_text())["jobs"]
+    return "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+
+
+def matrix(workflow: Path, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(workflow.read_text())["jobs"][job]["strategy"]["matrix"]
+    return found
+
+
+def test_workflows_call_what_the_makefile_has() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    called = {name for path in WORKFLOWS for name in re.findall(r"\bmake ([a-z-]+)", commands(path))}
+    assert {"lint", "test-quick", "test-spark", "test-airflow-oldest", "package", "docs", "test-deep"} <= called
+    assert called <= targets
+
+
+def test_workflows_run_every_lane_and_every_python() -> None:
+    lanes = set(re.findall(r"^PINS_([\d.]+) :=", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pythons = set(re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])))
+    ci, nightly = ROOT / ".github/workflows/ci.yml", ROOT / ".github/workflows/nightly.yml"
+    assert {entry["lane"] for entry in matrix(ci, "spark")["include"]} == lanes
+    assert {entry["python"] for entry in matrix(ci, "spark")["include"]} == pythons
+    assert set(matrix(ci, "quick")["python"]) == pythons
+    assert (set(matrix(nightly, "spark")["lane"]), set(matrix(nightly, "spark")["python"])) == (lanes, pythons)
+
+
+def test_a_release_needs_no_token_and_publishes_what_was_checked() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert jobs["publish"]["needs"] == "package"
+    assert "secrets." not in "".join(path.read_text() for path in WORKFLOWS)
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_issue_forms_are_forms(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    if path.stem == "config":
+        assert form["blank_issues_enabled"] is False
+        return
+    assert {"name", "description", "body"} <= set(form)
+    fields = [entry for entry in form["body"] if entry["type"] != "markdown"]
+    assert len({entry["id"] for entry in fields}) == len(fields)
+    assert all(entry["attributes"]["label"] for entry in fields)
+
+
+def test_owners_own_what_is_there() -> None:
+    lines = [
+        line.split() for line in (ROOT / ".github/CODEOWNERS").read_text().splitlines() if line[:1] not in ("", "#")
+    ]
+    assert [place for place, *_ in lines if place != "*" and not (ROOT / place.strip("/")).exists()] == []
+    assert all(owner.startswith("@") for _, *owners in lines for owner in owners)
