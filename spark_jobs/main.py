@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,10 +23,12 @@ from spark_jobs.continuous.desired_state import Stop
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery.file_stream import SOURCES
 from spark_jobs.job.parent import end_with
+from spark_jobs.job.progress import print_step
 from spark_jobs.job.result_store import ResultStore
-from spark_jobs.job.runtime import LazySpark, Observer, Runtime, Spread, Step, silent
-from spark_jobs.job.spread_cluster import ClusterSpread
+from spark_jobs.job.runtime import LazySpark, Observer, Runtime, Spread, silent
+from spark_jobs.job.spread_by_tier import SpreadByTier
 from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.tables import Show, exit_status, run_job
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.observability.metrics_publish import MetricsPublisher, publish
@@ -36,7 +38,6 @@ from spark_jobs.storage.objects import Storage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROGRESS = "GDDL-PROGRESS "
 APPLICATION = "GDDL-APPLICATION "
 
 
@@ -75,9 +76,15 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
 
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     spark = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce)
-    observe = set_up_logging(job.run_id, os.environ)(_progress if args.progress else silent)
+    observe = set_up_logging(job.run_id, os.environ)(print_step if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
-    runtime = Runtime(storage=Storage(), spark=spark, observe=observe, spread=_spread(spark, observe), files=files)
+    runtime = Runtime(
+        storage=Storage(),
+        spark=spark,
+        observe=observe,
+        spread=_spread(spark, observe, steps=args.progress),
+        files=files,
+    )
     show = _printer(results, ResultStore.of(job, runtime.storage) if args.answers else None)
     try:
         if job.options.continuous is not None and job.options.action == "run":
@@ -207,11 +214,11 @@ def _announce(session: SparkSession) -> None:
         print(f"{APPLICATION}{session.sparkContext.applicationId}", file=sys.stderr, flush=True)
 
 
-def _spread(spark: LazySpark, observe: Observer) -> Spread:
-    """Over a cluster where this program is the driver of one, else over processes of this machine."""
-    if is_on_a_cluster(os.environ):
-        return ClusterSpread(spark, Storage())
-    return LocalSpread(observe)
+def _spread(spark: LazySpark, observe: Observer, *, steps: bool) -> Spread:
+    """Over Spark tasks; on one machine, tiers of `spread: processes` over processes of it."""
+    on_a_cluster = is_on_a_cluster(os.environ)
+    tasks = SparkSpread(spark, Storage(), steps=steps and not on_a_cluster)
+    return tasks if on_a_cluster else SpreadByTier(tasks, LocalSpread(observe))
 
 
 def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:
@@ -221,10 +228,6 @@ def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], 
             answers.put(result)
 
     return show
-
-
-def _progress(step: Step) -> None:
-    print(PROGRESS + json.dumps(asdict(step)), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

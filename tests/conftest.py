@@ -26,6 +26,9 @@ from tests.lanes import group_of, is_deep
 def pytest_configure() -> None:
     # Processes that tests are spread over are told a width, which commands then fold their tables to.
     os.environ.pop("COLUMNS", None)
+    # Hundreds of short commands would each start a Java process. Tests of the default spread unset these.
+    for tier in ("SMALL", "MEDIUM"):
+        os.environ.setdefault(f"GDDL_TIERS__{tier}__SPREAD", "processes")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -50,14 +50,13 @@ def counted_stats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @dataclass
 class Table:
-    """`landing` and `state` are paths or URLs; `storage` serves both; every folder is a large one (`cheap_names`)."""
+    """`landing` and `state` are paths or URLs; `storage` serves both."""
 
     landing: str
     state: str
     options: DmsOptions = field(default_factory=DmsOptions)
     now: datetime = START
     storage: Storage = field(default_factory=Storage)
-    cheap_names: int = 0
     limits: BatchLimits = field(default_factory=lambda: BatchLimits(max_files=1000, max_bytes=10**9))
 
     @classmethod
@@ -84,9 +83,7 @@ class Table:
 
     @property
     def place(self) -> LandingLocation:
-        return LandingLocation(
-            storage=self.storage, landing=self.landing, dialect=self.dialect, cheap_names=self.cheap_names
-        )
+        return LandingLocation(storage=self.storage, landing=self.landing, dialect=self.dialect)
 
     def ledger(self) -> Ledger:
         return Ledger.open(self.storage, self.state)

@@ -25,6 +25,7 @@ TypeChangePolicy = Literal["widen", "rescue", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
 EngineName = Literal["spark", "delta_rs"]
+SpreadName = Literal["spark", "processes"]
 Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase"]
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -156,6 +157,8 @@ class TierSpec:
     """Under `delta_rs`, a table or file with more bytes is left to `spark`; batches hold at most half of it."""
     delta_rs_memory: str = "2g"
     """Under `delta_rs`, memory of each table that is worked on."""
+    spread: SpreadName = "spark"
+    """Under `delta_rs`, on one machine: over Spark tasks, or over `processes` of the machine, which need no Java."""
     delta_rs_timeout: str = "1h"
     """Under `delta_rs`, longest time that one table may take in a job."""
     cores: int = 2

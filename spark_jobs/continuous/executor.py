@@ -12,6 +12,7 @@ from typing import Protocol
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.faults import translated
 from spark_jobs.job.runtime import Runtime, Spread
+from spark_jobs.job.spread_by_tier import SpreadByTier, by_spread
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.table_job import Declined, TableOutcome, not_begun, run_guarded
 from spark_jobs.job.tables import threads_of
@@ -140,17 +141,20 @@ class Threads:
         self._wake()
 
 
-def light_hands(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake: Callable[[], None]) -> Executor:
-    """For tables of engine `delta_rs`.
+def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake: Callable[[], None]) -> Executor:
+    """For tables of engine `delta_rs`: Spark tasks; processes where all their tiers say so.
 
     Args:
         specs: those there are now; others of their tiers may come.
     """
     spread = runtime.spread
+    if isinstance(spread, SpreadByTier):
+        in_tasks, _ = by_spread(job, specs)
+        spread = spread.tasks if in_tasks else spread.processes
     if isinstance(spread, LocalSpread):
         return Processes(spread, job, specs)
     if spread is None:
-        return heavy_hands(job, runtime, wake)
+        return heavy_executor(job, runtime, wake)
     return Threads(job, partial(_spread_one, spread, job), _ROUNDS, wake)
 
 
@@ -159,7 +163,7 @@ def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
     return found
 
 
-def heavy_hands(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
+def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
     """For tables of engine `spark`, which share a Spark as those of any job do."""
     heavy = tuple(s for s in job.tables if s.size in job.tiers and job.tiers[s.size].engine == "spark")
     at_once = threads_of(replace(job, tables=heavy))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.continuous.executor import Executor, SparkExecutor, heavy_hands, light_hands
+from spark_jobs.continuous.executor import Executor, SparkExecutor, heavy_executor, light_executor
 from spark_jobs.job.runtime import Runtime
 from spark_jobs.job.spread_local import processes_of
 from spark_jobs.job.table_job import Declined, TableOutcome, on_spark
@@ -19,7 +19,7 @@ OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], SparkExecutor]
 
 def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
     light, _ = split(job, job.tables)
-    return light_hands(replace(job, tables=()), runtime, light, wake)
+    return light_executor(replace(job, tables=()), runtime, light, wake)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class ExecutorPools:
     runtime: Runtime
     wake: Callable[[], None]
     light: OpenLight = open_light
-    heavy: OpenHeavy = heavy_hands
+    heavy: OpenHeavy = heavy_executor
     _before: list[Executor] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import time
 from collections import deque
@@ -12,16 +11,14 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.process_memory import resident_bytes
 from spark_jobs.job.runtime import Observer, Step, silent
 from spark_jobs.job.table_job import Declined, TableOutcome, totals_of
+from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
 from spark_jobs.job.worker import READY, Answer, IdleCheck, TableTask, Task, serve
 
-_LOG = logging.getLogger(__name__)
 _LOOK_AT_ONCE = 100
 _WATCH_SECONDS = 0.2
 _START_SECONDS = 120.0
@@ -214,15 +211,15 @@ class Pool:
         hungry = self._is_hungry(worker)
         self._end(worker)
         if hungry:
-            return [Declined(s, "it needs more memory than delta_rs_memory", totals_of(self.job)) for s in specs]
-        return [_outcome(self.job, s, _late(s)) for s in specs]
+            return [Declined(s, NEEDS_MEMORY, totals_of(self.job)) for s in specs]
+        return [failed(self.job, s, too_late(s)) for s in specs]
 
     def _given_up(self, task: Task, worker: _Worker) -> Answer:
         """Of a table whose workers died twice."""
         if isinstance(task, IdleCheck):
             return []
         status = worker.process.exitcode
-        return [_outcome(self.job, spec, _dead(spec, status)) for spec in task.specs]
+        return [failed(self.job, spec, died_twice(spec, status)) for spec in task.specs]
 
     def _end(self, worker: _Worker) -> None:
         self.staff.remove(worker)
@@ -235,20 +232,3 @@ class Pool:
         """End all workers, those that are busy at once."""
         for worker in list(self.staff):
             self._end(worker)
-
-
-def _late(spec: TableSpec) -> RetriableError:
-    what = f"{spec.table} took longer than its tier's delta_rs_timeout and was stopped"
-    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it goes on; or raise delta_rs_timeout")
-
-
-def _dead(spec: TableSpec, status: int | None) -> RetriableError:
-    what = f"two processes that worked on {spec.table} died, the last with status {status} (out of memory?)"
-    return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with engine spark may take the table")
-
-
-def _outcome(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome:
-    _LOG.error("%s failed: %s", spec.table, error)
-    info = ErrorInfo(code=error.code, message=str(error))
-    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
-    return TableOutcome(result, passing=True)

@@ -92,7 +92,7 @@ def _is_held(run: TableRun, result: JobResult) -> bool:
     return is_busy(result) and run.job.options.continuous is not None
 
 
-def look_at(run: TableRun) -> TableOutcome | int:
+def poll_table(run: TableRun) -> TableOutcome | int:
     """The outcome of a table that has nothing to do, or can't even be looked at; else the bytes of its work."""
     started, totals = run.runtime.clock(), totals_of(run.job)
     totals.engine = run.engine

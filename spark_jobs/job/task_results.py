@@ -5,8 +5,11 @@ Others can write to the lake, too: only names that the job expects are read, and
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError
@@ -81,6 +84,18 @@ class TaskResultStore:
             return None
         return result.found(spec) if result.table == spec.table else None
 
+    def begin(self, spec: TableSpec) -> None:
+        """Note that a task begins with the table, and in which process; `tries` counts these notes."""
+        self.storage.write(self._note(spec, self.tries(spec) + 1), f"{socket.gethostname()} {os.getpid()}".encode())
+
+    def tries(self, spec: TableSpec) -> int:
+        """Tasks that began with the table and left no result."""
+        return next(n for n in count() if not self.storage.exists(self._note(spec, n + 1)))
+
+    def process(self, spec: TableSpec, number: int) -> int:
+        """Process id that a note names."""
+        return int(self.storage.read(self._note(spec, number)).split()[1])
+
     def all(self, specs: Iterable[TableSpec]) -> list[Found]:
         """Those of these tables that are there; a store that fails for a moment is asked again later."""
         try:
@@ -93,6 +108,9 @@ class TaskResultStore:
     def clear(self) -> None:
         for item in list(self.storage.list(self.folder)):
             self.storage.delete(item.path)
+
+    def _note(self, spec: TableSpec, number: int) -> str:
+        return f"{self._path(spec.table)}.begun-{number}"
 
     def _path(self, table: str) -> str:
         return join(self.folder, answer_name(table))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.job.runtime import Runtime, Step
-from spark_jobs.job.table_job import Declined, TableOutcome, attempt, look_at, totals_of
+from spark_jobs.job.table_job import Declined, TableOutcome, attempt, poll_table, totals_of
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.rules.limits import LIMITS
 from spark_jobs.storage.objects import Storage
@@ -80,7 +80,7 @@ def serve(orders: Connection, job: JobSpec, memory: int) -> None:
 def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
     runs = [TableRun(job=job, spec=spec, runtime=runtime) for spec in task.specs]
     if isinstance(task, IdleCheck):
-        return [look_at(run) for run in runs]
+        return [poll_table(run) for run in runs]
     return [attempt(run, totals_of(job)) for run in runs]
 
 

@@ -21,6 +21,8 @@ __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_s
 SCRATCH = "gddl-spark-"
 """How the folder of an embedded Spark's temporary files begins."""
 
+_TRIES = 2
+"""Tries of a Spark task on one machine: a small table whose Python worker died is worked on once more."""
 _LOG4J = """status = error
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -137,7 +139,7 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
     return {
         "spark.gddl.scratch": str(scratch),
-        "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores}]"),
+        "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores},{_TRIES}]"),
         "spark.app.name": "gddl-job",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -10,7 +10,7 @@ from airflow_gddl.contract.layout import answer_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job.runtime import utc_now
-from spark_jobs.job.spread_cluster import once
+from spark_jobs.job.spread_spark import once
 from spark_jobs.job.table_job import Declined, TableOutcome, totals_of
 from spark_jobs.job.task_results import Found, TaskResultStore
 from spark_jobs.ledger.claim import Claim
@@ -63,7 +63,7 @@ def test_results_of_expected_tables_are_read_and_nothing_else(tmp_path: Path) ->
     _, job = landed(tmp_path)
     once(job, SPEC)
     store = TaskResultStore.of(job, Storage())
-    (mine,) = Path(store.folder).iterdir()
+    (mine,) = Path(store.folder).glob("*.json")
     planted = Path(tmp_path, "code-ran")
     (mine.parent / "0.pickle").write_bytes(f"cposix\nsystem\n(S'touch {planted}'\ntR.".encode())
     (mine.parent / answer_name("s.other")).write_bytes(mine.read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import obstore
 import pyarrow as pa
@@ -39,7 +40,8 @@ def put(place: Place, name: str, file: str, rows: dict[str, list[object]]) -> No
 
 def job(place: Place, names: Sequence[str], run_id: str = "run") -> JobSpec:
     specs = tuple(table(name) for name in names)
-    return JobSpec(run_id=run_id, roots=place.roots, tables=specs, tiers=DEFAULT_TIERS)
+    tiers = {size: replace(tier, spread="processes") for size, tier in DEFAULT_TIERS.items()}
+    return JobSpec(run_id=run_id, roots=place.roots, tables=specs, tiers=tiers)
 
 
 def run_here(place: Place, names: Sequence[str], run_id: str = "run") -> dict[str, JobResult]:

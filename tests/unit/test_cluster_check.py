@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import EngineName, TierSpec
 from spark_jobs.job.runtime import Runtime
-from spark_jobs.job.spread_cluster import ClusterSpread
+from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.spark import cluster_check
@@ -121,7 +121,7 @@ def test_nothing_is_written_before_it_is_refused(tmp_path: Path, on: EngineName)
     specs = [spec_of("a"), spec_of("b")]
     for spec in specs:
         lake.load(spec)
-    runtime = Runtime(storage=Storage(), spark=spark, spread=ClusterSpread(spark, Storage()))
+    runtime = Runtime(storage=Storage(), spark=spark, spread=SparkSpread(spark, Storage()))
     outcomes = run_job(lake.job(specs), runtime, lambda _: None)
     assert [o.result.error.code if o.result.error else None for o in outcomes] == ["SPARK_UNSUPPORTED"] * 2
     assert [path.name for path in tmp_path.glob("lake/*") if path.name != "_gddl"] == []

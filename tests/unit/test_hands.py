@@ -10,7 +10,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from spark_jobs.continuous.desired_state import Stop
-from spark_jobs.continuous.executor import Executor, light_hands
+from spark_jobs.continuous.executor import Executor, light_executor
 from spark_jobs.continuous.loop import Loop
 from spark_jobs.job.runtime import Runtime
 from spark_jobs.job.table_job import TableOutcome
@@ -39,7 +39,7 @@ class Cluster:
 
 
 def hands_of(cluster: Cluster, stop: Stop) -> Executor:
-    return light_hands(JOB, Runtime(storage=Storage(), spark=NoSpark(), spread=cluster), SPECS, stop.wake)
+    return light_executor(JOB, Runtime(storage=Storage(), spark=NoSpark(), spread=cluster), SPECS, stop.wake)
 
 
 def all_of(executor: Executor, stop: Stop) -> dict[str, JobResult]:

@@ -1,0 +1,255 @@
+"""Small tables over Spark tasks, on one machine and on clusters alike: `mapInArrow`, the longest tables first.
+
+Every result is written below `lake/_gddl/jobs/<run_id>/` when its table is done, where the driver finds it while the
+Spark job runs. A task that meets a table of its own job again (speculative, or after a task or executor was lost)
+answers with that result, or waits for the claim to end: two tasks never work on one table. A table whose task dies is
+tried once more; its second death is its failure, and the other tables of the task go through.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.sizes import size_bytes
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.discovery.lookback import LookingBack
+from spark_jobs.job.faults import translated
+from spark_jobs.job.progress import print_step
+from spark_jobs.job.runtime import Observer, Runtime, SparkSource, silent, spark_gone
+from spark_jobs.job.table_job import Declined, TableOutcome, attempt, poll_table, totals_of
+from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
+from spark_jobs.job.task_limits import Watchdog
+from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.ledger.claim import TTL_SECONDS
+from spark_jobs.rules.limits import LIMITS
+from spark_jobs.spark.cluster_check import check_executors
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.run import TableRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.5
+_ROUNDS = 20
+"""Spark jobs over the tables that are left: each round in which tasks died settles a table at least."""
+_TRIES = 2
+"""Tasks that may die under a table."""
+_WAVES = 8
+"""Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
+_BUSY = "TABLE_BUSY"
+_READS = ("plan", "errors_list")
+"""Actions that read so little that Spark's start would be most of their time."""
+
+
+@dataclass(frozen=True)
+class SparkSpread:
+    """See `Spread`; `spark` is asked for a session when there is something to spread."""
+
+    spark: SparkSource
+    storage: Storage
+    steps: bool = False
+    """Tasks print their steps on standard error, which on one machine is the job's."""
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[Found]:
+        """Each table's outcome as soon as the driver sees it; tables that this engine can't take come as declined."""
+        bare = replace(job, tables=())
+        runtime = Runtime(storage=self.storage, spark=NoSpark())
+        costs: dict[str, int] = {}
+        for spec in specs:
+            polled = _polled(TableRun(job=bare, spec=spec, runtime=runtime))
+            if isinstance(polled, int):
+                costs[spec.table] = polled
+            else:
+                yield polled
+        waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
+        if waiting:
+            yield from self._spread(bare, waiting, costs)
+
+    def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
+        """Spark jobs until every table has its outcome: one, or more where tasks died."""
+        try:
+            session = self.spark.for_table()
+            check_executors(session, _slots(session))
+        except GddlError as error:
+            yield from (_refused(job, spec, error) for spec in specs)
+            return
+        results = TaskResultStore.of(job, self.storage)
+        left = {spec.table: spec for spec in specs}
+        for _ in range(_ROUNDS):
+            fault = yield from self._round(job, _Round(session, results, left, costs))
+            if fault is None or not left:
+                break
+        yield from (_refused(job, spec, fault or _unknown()) for spec in left.values())
+        results.clear()
+
+    def _round(self, job: JobSpec, work: _Round) -> Generator[Found, None, GddlError | None]:
+        """One Spark job over the tables that are left; why it ended early, or None."""
+        lost = self.spark.losses()
+        shares = _dealt(list(work.left.values()), work.costs, _slots(work.session))
+        with ThreadPoolExecutor(1, thread_name_prefix="spread") as pool:
+            running = pool.submit(_run_tasks, work.session, job, shares, steps=self.steps)
+            while wait([running], _POLL_SECONDS).not_done:
+                yield from _taken(work.results.all(work.left.values()), work.left)
+        fault = running.exception()
+        found = running.result() if fault is None else work.results.all(work.left.values())
+        yield from _taken(found, work.left)
+        if fault is None:
+            return None
+        if self.spark.losses() > lost:
+            yield from (_refused(job, spec, spark_gone()) for spec in work.left.values())
+            work.left.clear()
+        return translated(cast("Exception", fault))
+
+
+def _polled(run: TableRun) -> Found | int:
+    """The outcome of a table that needs no task, since it is idle or is only read; else the bytes of its work."""
+    options = run.job.options
+    if options.action in _READS:
+        return attempt(run, totals_of(run.job))
+    return poll_table(run) if options.action == "run" and not options.full_refresh else 0
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A Spark job over tables.
+
+    Attributes:
+        left: tables without an outcome; those that get one are taken out.
+    """
+
+    session: SparkSession
+    results: TaskResultStore
+    left: dict[str, TableSpec]
+    costs: dict[str, int]
+
+
+def _unknown() -> RetriableError:
+    what = "no task of the job gave an outcome for the table"
+    return RetriableError("WORKER_DIED", what, remedy="see the job's log, and run again")
+
+
+def _refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
+    """Of a table without an outcome: the cluster is not fit for it, or its tasks died."""
+    info = ErrorInfo(code=error.code, message=str(error))
+    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
+    return TableOutcome(result, passing=isinstance(error, RetriableError))
+
+
+def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found]:
+    """Those that have not been given yet."""
+    for item in found:
+        if left.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
+            yield item
+
+
+def _slots(session: SparkSession) -> int:
+    """Tasks that can run at once, as far as the session tells; 4 where it doesn't (Spark Connect)."""
+    # Asked for, though executors may still be on their way.
+    asked = [int(session.conf.get("spark.cores.max", "0") or 0)]
+    executors, cores = session.conf.get("spark.executor.instances", "0"), session.conf.get("spark.executor.cores", "1")
+    asked.append(int(executors or 0) * int(cores or 1))
+    try:
+        return max(1, int(session.sparkContext.defaultParallelism), *asked)
+    except Exception:  # noqa: BLE001 - Connect raises what it likes for what it lacks
+        return max(4, *asked)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """The tables of each task."""
+
+    tasks: tuple[tuple[TableSpec, ...], ...]
+
+
+def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> _Shares:
+    """Tables into tasks of about equal cost, the longest in the first ones.
+
+    Args:
+        specs: the costly ones first.
+    """
+    bins: list[list[TableSpec]] = [[] for _ in range(min(len(specs), slots * _WAVES))]
+    load = [0] * len(bins)
+    for spec in specs:
+        least = load.index(min(load))
+        bins[least].append(spec)
+        load[least] += costs[spec.table] + 1
+    return _Shares(tuple(tuple(share) for share in bins))
+
+
+def _run_tasks(session: SparkSession, job: JobSpec, shares: _Shares, *, steps: bool = False) -> list[Found]:
+    """A row a task, the number of its tables among all. Each task is sent all; being alike, they take few bytes."""
+    dealt, tasks = zlib.compress(codec.to_json(shares).encode()), len(shares.tasks)
+    rows = session.range(0, tasks, 1, tasks).mapInArrow(_task(job, dealt, steps=steps), "found binary").collect()
+    specs = {spec.table: spec for share in shares.tasks for spec in share}
+    return [found.found(specs[found.table]) for found in (from_bytes(bytes(row["found"])) for row in rows)]
+
+
+def _task(job: JobSpec, dealt: bytes, *, steps: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        shares = codec.from_json(_Shares, zlib.decompress(dealt).decode())
+        observe = print_step if steps else silent
+        for batch in batches:
+            for slot in batch.column("id").to_pylist():
+                for spec in shares.tasks[slot]:
+                    yield pa.RecordBatch.from_pydict({"found": [to_bytes(once(job, spec, observe))]})
+
+    return work
+
+
+def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
+    """Run a table in a task, unless another task of this job has done so or is at it; then its result."""
+    storage = Storage()
+    results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
+    run = TableRun(job=job, spec=spec, runtime=_runtime(storage, observe))
+    LIMITS.query_bytes = size_bytes(tier.delta_rs_memory)
+    dead, deadline = results.tries(spec) >= _TRIES, None
+    results.begin(spec)
+    while True:
+        known = results.get(spec)
+        if known is not None:
+            return known
+        with _watched(job, spec, results):
+            found: Found = failed(job, spec, died_twice(spec)) if dead else attempt(run, totals_of(job))
+        mine: Any = isinstance(found, TableOutcome) and found.result.error
+        if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
+            # A task of this job that held the claim while this one waited has left nothing to do, and its result.
+            known = results.get(spec)
+            if known is None:
+                results.put(found)
+            return known or found
+        # A task of this job holds the table: it ends and leaves its result, or is dead and its claim expires.
+        deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(tier.delta_rs_timeout)
+        if time.monotonic() > deadline:
+            return found
+        time.sleep(_POLL_SECONDS)
+
+
+def _watched(job: JobSpec, spec: TableSpec, results: TaskResultStore) -> Watchdog:
+    """The limits of the table's tier; what exceeds them leaves an outcome and ends this process."""
+    tier = job.tiers[spec.size]
+    return Watchdog(
+        seconds=seconds(tier.delta_rs_timeout),
+        memory=size_bytes(tier.delta_rs_memory),
+        late=lambda: results.put(failed(job, spec, too_late(spec))),
+        hungry=lambda: results.put(Declined(spec, NEEDS_MEMORY, totals_of(job))),
+    )
+
+
+_POLLED = LookingBack()
+
+
+def _runtime(storage: Storage, observe: Observer) -> Runtime:
+    """Of a task. Spark keeps its Python workers, which remember how far back a continuous job has listed."""
+    return Runtime(storage=storage, spark=NoSpark(), observe=observe, looks=_POLLED)

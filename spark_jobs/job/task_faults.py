@@ -1,0 +1,35 @@
+"""What a table's outcome is when the process that worked on it exceeded a limit or died."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from spark_jobs.job.table_job import TableOutcome
+
+_LOG = logging.getLogger(__name__)
+NEEDS_MEMORY = "it needs more memory than delta_rs_memory"
+
+
+def too_late(spec: TableSpec) -> RetriableError:
+    what = f"{spec.table} took longer than its tier's delta_rs_timeout and was stopped"
+    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it goes on; or raise delta_rs_timeout")
+
+
+def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
+    """
+    Args:
+        status: of the process that died last; None where it is not known.
+    """
+    last = "" if status is None else f", the last with status {status}"
+    what = f"two processes that worked on {spec.table} died{last} (out of memory?)"
+    return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with engine spark may take the table")
+
+
+def failed(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome:
+    _LOG.error("%s failed: %s", spec.table, error)
+    info = ErrorInfo(code=error.code, message=str(error))
+    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
+    return TableOutcome(result, passing=True)

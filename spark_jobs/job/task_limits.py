@@ -1,0 +1,62 @@
+"""Time and memory limits of one table in a Spark task: a watchdog thread ends the Python worker that exceeds them.
+
+The worker can't be interrupted in native code, so it is ended. Its answer is stored first: Spark's next try of the task
+finds it and goes on with the task's other tables.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from spark_jobs.job.process_memory import resident_bytes
+
+_WATCH_SECONDS = 0.2
+_ENDED = 75
+
+
+def end_process() -> None:
+    """End this process at once, whatever its other threads do."""
+    os._exit(_ENDED)
+
+
+@dataclass
+class Watchdog:
+    """Watches the process while a table is worked on (`with Watchdog(...)`).
+
+    Attributes:
+        seconds: longest time of the table.
+        memory: bytes that the process may take beyond what it had at the start.
+        late, hungry: called when a limit is exceeded, before the process ends.
+        end: ends the process; tests replace it.
+    """
+
+    seconds: float
+    memory: int
+    late: Callable[[], None]
+    hungry: Callable[[], None]
+    end: Callable[[], None] = end_process
+    _done: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        start = resident_bytes(os.getpid())
+        threading.Thread(target=self._watch, args=(start, time.monotonic() + self.seconds), daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._done.set()
+
+    def _watch(self, start: int, deadline: float) -> None:
+        while not self._done.wait(_WATCH_SECONDS):
+            exceeded = self.late if time.monotonic() > deadline else None
+            if resident_bytes(os.getpid()) - start > self.memory:
+                exceeded = self.hungry
+            if exceeded is not None and not self._done.is_set():
+                exceeded()
+                self.end()
+                return

@@ -1,0 +1,106 @@
+"""Small tables over Spark tasks by `mapInArrow`: all are done, and one that fails stops no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.job.runtime import Runtime
+from spark_jobs.job.spread_spark import SparkSpread
+from spark_jobs.job.tables import run_job
+from spark_jobs.job.task_results import TaskResultStore
+from spark_jobs.storage.objects import Storage
+from tests.conftest import SPARK
+from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
+from tests.landing import write_bytes
+
+NAMES = ("a", "b", "c", "poisoned", "large")
+
+
+def run(lake: SmallLake, names: tuple[str, ...]) -> dict[str, JobResult]:
+    shown: list[JobResult] = []
+    runtime = Runtime(storage=Storage(), spark=SPARK, spread=SparkSpread(SPARK, Storage()))
+    run_job(lake.job([spec_of(name) for name in names]), runtime, shown.append)
+    return {result.table.removeprefix("s."): result for result in shown}
+
+
+def test_tables_over_tasks(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """And those that the engine declines are left to Spark as a whole."""
+    if request.config.getoption("--engine") == "delta_rs":
+        pytest.skip("it takes Spark")
+    lake = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=20_000))
+    for name in NAMES:
+        lake.load(spec_of(name), rows=10_000 if name == "large" else 3)
+    write_bytes(Path(lake.layout(spec_of("poisoned")).state), "commits/00000000000000000001.json", b"not json")
+    done = run(lake, NAMES)
+    assert {n: (r.status, r.engine) for n, r in done.items()} == {
+        **dict.fromkeys("abc", ("succeeded", "delta_rs")),
+        "poisoned": ("failed", "delta_rs"),
+        "large": ("succeeded", "spark"),
+    }
+    assert [w.code for w in done["large"].warnings] == ["ENGINE_FALLBACK"]
+    assert len(lake.replica(spec_of("large"))) == 10_000
+    assert {r.status for r in run(lake, ("a", "b", "c", "large")).values()} == {"skipped"}
+    assert list(Storage().list(f"{lake.roots.lake}/_gddl/jobs")) == []
+
+
+def kill_workers(lake: SmallLake, name: str, times: int, stop: threading.Event) -> None:
+    """Send SIGKILL to the Python worker as often as one has begun with a table, `times` at most."""
+    results = TaskResultStore.of(lake.job([]), Storage())
+    killed = 0
+    while killed < times and not stop.wait(0.01):
+        if results.tries(spec_of(name)) > killed:
+            killed += 1
+            os.kill(results.process(spec_of(name), killed), signal.SIGKILL)
+
+
+def run_killing(lake: SmallLake, names: tuple[str, ...], name: str, times: int) -> dict[str, JobResult]:
+    stop = threading.Event()
+    killer = threading.Thread(target=kill_workers, args=(lake, name, times, stop))
+    killer.start()
+    try:
+        return run(lake, names)
+    finally:
+        stop.set()
+        killer.join()
+
+
+@pytest.fixture
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> SmallLake:
+    if request.config.getoption("--engine") == "delta_rs":
+        pytest.skip("it takes Spark")
+    found = SmallLake(tmp_path)
+    for name in ("a", "b"):
+        found.load(spec_of(name))
+    return found
+
+
+def test_a_task_that_dies_costs_its_table_one_more_try(lake: SmallLake) -> None:
+    lake.load(spec_of("long"), rows=300_000)
+    done = run_killing(lake, ("a", "b", "long"), "long", times=1)
+    assert {r.status for r in done.values()} == {"succeeded"}
+    assert len(lake.replica(spec_of("long"))) == 300_000
+
+
+def test_a_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
+    lake.load(spec_of("long"), rows=300_000)
+    done = run_killing(lake, ("a", "b", "long"), "long", times=2)
+    assert {name: r.status for name, r in done.items()} == {"a": "succeeded", "b": "succeeded", "long": "failed"}
+    assert done["long"].error is not None
+    assert done["long"].error.code == "WORKER_DIED"
+    assert {r.status for r in run(lake, ("long",)).values()} == {"succeeded"}, "the next run takes it up"
+
+
+def test_a_table_beyond_its_memory_is_left_to_the_whole_of_spark(lake: SmallLake) -> None:
+    hungry = replace(lake, tier=replace(TIER, delta_rs_memory="1m"))
+    hungry.load(spec_of("long"), rows=300_000)
+    done = run(hungry, ("long",))["long"]
+    assert (done.status, done.engine) == ("succeeded", "spark")
+    assert [w.code for w in done.warnings] == ["ENGINE_FALLBACK"]
+    assert "delta_rs_memory" in done.warnings[0].message
