@@ -109,7 +109,7 @@ class Keeper:
 
 def _compile(settings: SnapshotSettings, before: Iterable[TableSpec]) -> Compiled:
     # pydantic and the checks of every row are needed only when the metadata has changed.
-    from airflow_gddl.metadata import load  # noqa: PLC0415 - as said above
+    from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
     from airflow_gddl.runtime.snapshot.building import compile_catalog  # noqa: PLC0415 - as said above
 
     return compile_catalog(load(settings.metadata, settings.environ), before)
