@@ -27,6 +27,8 @@ _PARTS = (
     ("gddl.json", "DatabricksTier", "`tiers` of `runners: databricks`"),
     ("gddl.json", "EmrSettings", "`runners: emr_serverless`"),
     ("gddl.json", "EmrTier", "`tiers` of `runners: emr_serverless`"),
+    ("gddl.json", "GlueSettings", "`runners: glue`"),
+    ("gddl.json", "GlueTier", "`tiers` of `runners: glue`"),
     ("gddl.json", "SparkSubmitSettings", "`runners: spark_submit`"),
     ("gddl.json", "SparkSubmitCompute", "`compute: spark_submit` of a tier"),
 )

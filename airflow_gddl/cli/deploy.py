@@ -1,4 +1,4 @@
-"""`gddl deploy databricks`: what the metadata asks of a platform, made there."""
+"""`gddl deploy databricks` and `gddl deploy glue`: what the metadata asks of a platform, made there."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from airflow_gddl.runtime.runners.connections import DatabricksAccess
 from airflow_gddl.runtime.runners.own import settings_of
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata import Catalog
 
 if TYPE_CHECKING:
-    from airflow_gddl.runtime.runners.databricks.changes import JobChange
+    from airflow_gddl.runtime.runners.changes import JobChange
 
 app = typer.Typer(help="Make on a platform what the metadata asks of it.", no_args_is_help=True)
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
@@ -69,10 +69,46 @@ def databricks(
         deploy.apply(workspace, changes)
 
 
+@app.command()
+def glue(
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Show what would change, and change nothing.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Make or renew the saved Glue jobs, one for each tier that tables use."""
+    around = surroundings.of(ctx)
+    require_boto3()
+    from airflow_gddl.runtime.runners.connections import FromEnvironment  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners.glue import deploy, jobs  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners.glue.settings import GlueSettings  # noqa: PLC0415 - imported when needed
+
+    catalog = catalogs.read(around, metadata)
+    settings = settings_of("glue", GlueSettings, catalog.runners.get("glue", {}))
+    client = deploy.connect(settings, FromEnvironment())
+    changes = deploy.plan(client, jobs.jobs_of(_used(catalog), settings))
+    (_record if json else _show)(around.screen, changes)
+    if not dry_run:
+        deploy.apply(client, changes, settings.tags)
+
+
 def _used(catalog: Catalog) -> Mapping[str, TierSpec]:
     """Tiers that some enabled table has."""
     sizes = {spec.size for spec in catalog.tables if spec.enabled}
     return {size: tier for size, tier in catalog.tiers.items() if size in sizes}
+
+
+def require_boto3() -> None:
+    """
+    Raises:
+        FatalError: `RUNNER_PACKAGE_MISSING`.
+    """
+    if importlib.util.find_spec("boto3") is None:
+        remedy = "pip install 'airflow-gddl[glue]'"
+        raise FatalError("RUNNER_PACKAGE_MISSING", "boto3 is not installed", remedy=remedy)
 
 
 def require_sdk() -> None:
@@ -85,7 +121,7 @@ def require_sdk() -> None:
         raise FatalError("RUNNER_PACKAGE_MISSING", "databricks-sdk is not installed", remedy=remedy)
 
 
-def _show(screen: Screen, changes: Sequence[JobChange]) -> None:
+def _show(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:
     rows: list[Sequence[Cell | str]] = []
     for change in changes:
         rows.append((change.name, Cell(change.action, _STYLES[change.action]), "", "", ""))
@@ -102,7 +138,7 @@ def _show(screen: Screen, changes: Sequence[JobChange]) -> None:
     )
 
 
-def _record(screen: Screen, changes: Sequence[JobChange]) -> None:
+def _record(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:
     for change in changes:
         screen.record({"job": change.name, "action": change.action, "fields": change.fields})
 

@@ -12,6 +12,7 @@ from airflow_gddl.metadata.validation import FieldShape
 from airflow_gddl.runtime.runners import spark_submit_settings as spark_submit
 from airflow_gddl.runtime.runners.databricks import settings as databricks
 from airflow_gddl.runtime.runners.emr_serverless import settings as emr_serverless
+from airflow_gddl.runtime.runners.glue import settings as glue
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class CheckedSettings:
 RUNNERS = {
     "databricks": CheckedSettings(FieldShape(databricks.DatabricksSettings), databricks.check_settings),
     "emr_serverless": CheckedSettings(FieldShape(emr_serverless.EmrSettings), emr_serverless.check_settings),
+    "glue": CheckedSettings(FieldShape(glue.GlueSettings), glue.check_settings),
     "spark_submit": CheckedSettings(FieldShape(spark_submit.SparkSubmitSettings), spark_submit.check_settings),
 }
 COMPUTE = {"spark_submit": CheckedSettings(FieldShape(spark_submit.SparkSubmitCompute), spark_submit.check_compute)}

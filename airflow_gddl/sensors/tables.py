@@ -40,10 +40,7 @@ class GddlTablesSensor(BaseSensorOperator):
         self.run_id = "{{ run_id }}"
         self.start_from_trigger = STARTS_FROM_TRIGGER
         self.start_trigger_args = StartTriggerArgs(
-            trigger_cls=_TRIGGER,
-            trigger_kwargs=self._arguments(),
-            next_method="looked",
-            timeout=self.execution_timeout,
+            trigger_cls=_TRIGGER, trigger_kwargs=self._arguments(), next_method="looked"
         )
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
@@ -54,8 +51,7 @@ class GddlTablesSensor(BaseSensorOperator):
         """
         from airflow_gddl.triggers.tables import GddlTablesTrigger  # noqa: PLC0415 - see the class
 
-        trigger = GddlTablesTrigger(**self._arguments())
-        self.defer(trigger=trigger, method_name="looked", timeout=self.execution_timeout)
+        self.defer(trigger=GddlTablesTrigger(**self._arguments()), method_name="looked")
 
     def looked(self, context: Context, event: Mapping[str, Any] | str) -> None:
         """Back from the triggerer.

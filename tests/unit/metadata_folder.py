@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.metadata.loading import Catalog, load
-from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata import Catalog, Problem, load
 
 SETTINGS = "landing: landing\nlake: lake\n"
 

@@ -47,6 +47,8 @@ def test_every_field_is_described() -> None:
         "DatabricksTier",
         "EmrSettings",
         "EmrTier",
+        "GlueSettings",
+        "GlueTier",
         "SparkSubmitCompute",
         "SparkSubmitSettings",
     }

@@ -23,6 +23,7 @@ from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.settings import FIELDS as SETTINGS
 from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.runtime.runners.glue.settings import GlueSettings, GlueTier
 from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitCompute, SparkSubmitSettings
 from spark_jobs.table.table_schema import TableSchema
 from tests.unit.metadata_folder import loaded
@@ -37,6 +38,7 @@ REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:
 NEEDED = {
     "databricks": {"wheel": "/Volumes/a.whl"},
     "emr_serverless": {"execution_role": "arn:a", "entry_point": "s3://a"},
+    "glue": {"role": "arn:a", "script": "s3://a", "wheel": "s3://a.whl"},
     "spark_submit": {"master": "yarn"},
 }
 RUNNERS = ("spark_submit", "spark_submit tiers")
@@ -151,6 +153,7 @@ def defaults_of(cls: type) -> dict[str, Any]:
     required |= {
         DatabricksSettings: NEEDED["databricks"],
         EmrSettings: NEEDED["emr_serverless"],
+        GlueSettings: NEEDED["glue"],
         SparkSubmitSettings: NEEDED["spark_submit"],
     }.get(cls, {})
     built = cls(**required)
@@ -174,6 +177,8 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "databricks tiers": defaults_of(DatabricksTier),
     "emr_serverless": defaults_of(EmrSettings),
     "emr_serverless tiers": defaults_of(EmrTier),
+    "glue": defaults_of(GlueSettings),
+    "glue tiers": defaults_of(GlueTier),
     "spark_submit": defaults_of(SparkSubmitSettings),
     "spark_submit tiers": defaults_of(SparkSubmitCompute),
 }

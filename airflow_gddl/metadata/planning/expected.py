@@ -16,7 +16,13 @@ LEAST_RECORDS = 5
 """Fewer say little: the first load is longer than what follows."""
 ENGINE_START: Mapping[EngineName, float] = {"delta_rs": 2.0, "spark": 15.0}
 """Seconds until a job looks at its first table, on the machine that starts it."""
-RUNNER_START: Mapping[str, float] = {"local": 0.0, "spark_submit": 20.0, "databricks": 300.0, "emr_serverless": 120.0}
+RUNNER_START: Mapping[str, float] = {
+    "local": 0.0,
+    "spark_submit": 20.0,
+    "glue": 60.0,
+    "emr_serverless": 120.0,
+    "databricks": 300.0,
+}
 """Seconds until machines are there; those of the clouds are guesses."""
 FAST_SERVERLESS = 30.0
 """The same for Databricks' `PERFORMANCE_OPTIMIZED`."""

@@ -15,7 +15,7 @@ from airflow_gddl.metadata.planning.limits import (
     PlatformLimits,
 )
 
-REMOTE = ("databricks", "emr_serverless")
+REMOTE = ("databricks", "emr_serverless", "glue")
 """Runners whose loads are deferred: two brief tasks of a worker, and a trigger in between."""
 _SOFT = ("starts", "worker_cpu", "worker_tasks")
 

@@ -28,8 +28,7 @@ class Pipeline:
         tables: sorted; never empty.
         pool: Airflow pool of its loads; the tier gives it `slots` slots.
         weight: Airflow's absolute priority weight.
-        freshness: seconds; the shortest of its tables' longest lags; null when none has one.
-        run_timeout: seconds that one of its tasks may take.
+        freshness: seconds; a table's own longest lag. Null in a pack, whose tables differ.
     """
 
     dag_id: str
@@ -45,7 +44,6 @@ class Pipeline:
     tags: tuple[str, ...]
     tables: tuple[str, ...]
     freshness: int | None = None
-    run_timeout: int = 6 * 3600
 
 
 def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> tuple[Pipeline, ...]:
@@ -77,8 +75,7 @@ def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
         owner=table.owner or PACK_OWNER,
         tags=_tags(table, *labels),
         tables=(table.table,),
-        freshness=_tightest([table]),
-        run_timeout=durations.seconds(tier.run_timeout),
+        freshness=None if table.freshness is None else durations.seconds(table.freshness),
     )
 
 
@@ -87,7 +84,7 @@ def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
     for table in tables:
         groups[_group(table)].append(table)
     for group, members in groups.items():
-        like, tier, by_name = members[0], tiers[members[0].size], {table.table: table for table in members}
+        like, tier = members[0], tiers[members[0].size]
         for leaf, names in pack((table.table for table in members), tier.tables_per_job).items():
             dag_id = _legal(f"gddl_pack.{group}.{leaf or 'all'}")
             yield Pipeline(
@@ -103,13 +100,7 @@ def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
                 owner=PACK_OWNER,
                 tags=_tags(like),
                 tables=names,
-                freshness=_tightest(by_name[name] for name in names),
-                run_timeout=durations.seconds(tier.run_timeout),
             )
-
-
-def _tightest(tables: Iterable[TableSpec]) -> int | None:
-    return min((durations.seconds(table.freshness) for table in tables if table.freshness is not None), default=None)
 
 
 def _group(table: TableSpec) -> str:

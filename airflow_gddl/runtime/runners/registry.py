@@ -25,6 +25,7 @@ from airflow_gddl.runtime.stores import open_store
 _PLATFORMS = {
     "databricks": ("airflow_gddl.runtime.runners.databricks.platform", "databricks-sdk"),
     "emr_serverless": ("airflow_gddl.runtime.runners.emr_serverless.platform", "boto3"),
+    "glue": ("airflow_gddl.runtime.runners.glue.platform", "boto3"),
 }
 RUNNERS = ("local", "spark_submit", *_PLATFORMS)
 
@@ -110,7 +111,7 @@ def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str],
     try:
         make: Callable[..., Platform] = importlib.import_module(module).make
     except ModuleNotFoundError as error:
-        remedy = f"pip install 'airflow-gddl[{name.replace('_', '-')}]'"
+        remedy = f"pip install 'airflow-gddl[{name}]'"
         what = f"runner {name} needs {package}: {error}"
         raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=remedy) from error
     return make(own, environ, connections)

@@ -9,13 +9,15 @@ import yaml
 from databricks.sdk.service.jobs import JobsAPI, JobSettings
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.runtime.runners.databricks.changes import JobChange, compare
+from airflow_gddl.runtime.runners.changes import JobChange, differences
 from airflow_gddl.runtime.runners.databricks.workspace import Workspace
 
 BUNDLE = "databricks.yml"
+# Ours alone: an entry that is there and not wanted is to go.
+_WHOLE = frozenset({"tags", "spark_conf", "spark_env_vars", "dependencies", "libraries", "parameters"})
 
 
-def plan(workspace: Workspace, wanted: Mapping[str, JobSettings]) -> list[JobChange]:
+def plan(workspace: Workspace, wanted: Mapping[str, JobSettings]) -> list[JobChange[JobSettings]]:
     """What is to be done for each job; nothing is changed. Jobs that are no longer wanted are left alone.
 
     Raises:
@@ -25,17 +27,18 @@ def plan(workspace: Workspace, wanted: Mapping[str, JobSettings]) -> list[JobCha
     return [_planned(workspace, name, settings) for name, settings in wanted.items()]
 
 
-def _planned(workspace: Workspace, name: str, wanted: JobSettings) -> JobChange:
+def _planned(workspace: Workspace, name: str, wanted: JobSettings) -> JobChange[JobSettings]:
     found = workspace.ask(lambda jobs: [job.job_id for job in jobs.list(name=name)])
     if len(found) > 1:
         what = f"the workspace has {len(found)} jobs named {name!r}: {', '.join(map(str, found))}"
         raise FatalError("JOB_AMBIGUOUS", what, remedy="remove all but one, or set another job_name")
     job_id = found[0] if found else None
     actual = workspace.ask(lambda jobs: jobs.get(job_id).settings) if job_id is not None else None
-    return compare(name, wanted, job_id, actual)
+    fields = differences(wanted.as_dict(), actual.as_dict(), _WHOLE) if actual is not None else ()
+    return JobChange(name=name, wanted=wanted, exists=job_id is not None, job_id=job_id, fields=tuple(fields))
 
 
-def apply(workspace: Workspace, changes: Iterable[JobChange]) -> None:
+def apply(workspace: Workspace, changes: Iterable[JobChange[JobSettings]]) -> None:
     """Make and renew. One that fails leaves those before it done; run again.
 
     Raises:
@@ -53,7 +56,7 @@ def apply(workspace: Workspace, changes: Iterable[JobChange]) -> None:
             workspace.ask(reset)
 
 
-def _create(workspace: Workspace, change: JobChange) -> None:
+def _create(workspace: Workspace, change: JobChange[JobSettings]) -> None:
     """Creating knows no token: an answer that got lost must not lead to a second job of the name."""
 
     def create(jobs: JobsAPI) -> None:

@@ -6,15 +6,14 @@ cancels one because he is tired of waiting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
 from airflow_gddl.runtime.runners.connections import Connections
 from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings
 from airflow_gddl.runtime.runners.emr_serverless.submission import request_of
@@ -28,20 +27,17 @@ _STATES: Mapping[str, State] = {
     "FAILED": "failed",
     "CANCELLED": "cancelled",
 }
-_PASSING = ("Throttl", "TooManyRequests", "InternalServer", "ServiceUnavailable", "RequestTimeout", "RequestLimit")
-_CREDENTIALS = ("ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidSignatureException")
 _GONE = "ResourceNotFoundException"
 _OVER = ("ValidationException", "ConflictException", _GONE)
-# The standard mode honours Retry-After and throttling with growing pauses.
-_CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, read_timeout=30)
+_SERVICE = "EMR Serverless"
 
 
 def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `registry.make_platform`."""
     settings = settings_of("emr_serverless", EmrSettings, own)
-    with _telling():
+    with translated(_SERVICE):
         session = connections.aws(settings.aws_conn_id, settings.region)
-        return EmrPlatform(settings, session.client("emr-serverless", region_name=settings.region, config=_CLIENT))
+        return EmrPlatform(settings, session.client("emr-serverless", region_name=settings.region, config=CLIENT))
 
 
 @dataclass(frozen=True)
@@ -53,28 +49,28 @@ class EmrPlatform:
 
     def submit(self, order: RunRequest) -> Handle:
         request = request_of(order, self.settings)
-        with _telling():
+        with translated(_SERVICE):
             started = self.client.start_job_run(**request)
         group, run = str(started["applicationId"]), str(started["jobRunId"])
         return Handle(run=run, group=group, page=self._page(group, run))
 
     def look(self, handle: Handle) -> RunStatus:
-        with _telling():
+        with translated(_SERVICE):
             try:
                 found = self.client.get_job_run(applicationId=handle.group, jobRunId=handle.run)["jobRun"]
             except ClientError as error:
-                if _code(error) != _GONE:
+                if code_of(error) != _GONE:
                     raise
                 return RunStatus(state="lost", message=f"there is no job run {handle.run}")
         return RunStatus(state=_STATES.get(found["state"], "waiting"), message=str(found.get("stateDetails") or ""))
 
     def cancel(self, handle: Handle) -> None:
-        with _telling():
+        with translated(_SERVICE):
             try:
                 self.client.cancel_job_run(applicationId=handle.group, jobRunId=handle.run)
             except ClientError as error:
                 # One that has ended can't be cancelled, and needs not.
-                if _code(error) not in _OVER:
+                if code_of(error) not in _OVER:
                     raise
 
     def mend(self, handle: Handle) -> None:
@@ -94,30 +90,3 @@ class EmrPlatform:
         return (
             f"https://{region}.console.aws.amazon.com/emr/home?region={region}#/serverless/applications/{group}/{run}"
         )
-
-
-@contextmanager
-def _telling() -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        raise _told(error) from error
-    except (ParamValidationError, NoCredentialsError) as error:
-        remedy = "correct runners.emr_serverless in gddl.yaml, and the credentials"
-        raise FatalError("PLATFORM_REFUSED", f"EMR Serverless: {error}", remedy=remedy) from error
-    except BotoCoreError as error:
-        raise RetriableError("PLATFORM_UNREACHABLE", f"EMR Serverless: {error}", remedy="it is tried again") from error
-
-
-def _told(error: ClientError) -> GddlError:
-    what = f"EMR Serverless: {error}"[:500]
-    if _code(error).startswith(_PASSING):
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="it is tried again")
-    remedy = "see its words, and the rights that docs/platforms/emr-serverless.md lists"
-    if _code(error) in _CREDENTIALS:
-        remedy = "renew the credentials of aws_conn_id, or of the environment; a role renews them by itself"
-    return FatalError("PLATFORM_REFUSED", what, remedy=remedy)
-
-
-def _code(error: ClientError) -> str:
-    return cast("str", error.response.get("Error", {}).get("Code", ""))

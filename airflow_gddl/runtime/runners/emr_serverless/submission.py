@@ -16,7 +16,7 @@ CORES = (1, 2, 4, 8, 16)
 PYTHON = "./environment/bin/python"
 """Of the archive, where a job's driver and executors unpack it."""
 _DELTA = ",".join(f"/usr/share/aws/delta/lib/{name}.jar" for name in ("delta-spark", "delta-storage"))
-"""Of the release itself, from emr-7 on under these names; on no class path unless asked for."""
+"""Of the release itself (`emr-spark-8.0.0`), under these names; on no class path unless asked for."""
 
 
 def request_of(order: RunRequest, settings: EmrSettings) -> dict[str, Any]:

@@ -1,0 +1,292 @@
+"""Glue jobs deployed, their runs started, followed and stopped; results come out of the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
+from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runtime.runners.connections import FromEnvironment
+from airflow_gddl.runtime.runners.glue import deploy
+from airflow_gddl.runtime.runners.glue.jobs import job_of, jobs_of
+from airflow_gddl.runtime.runners.glue.platform import GluePlatform, make
+from airflow_gddl.runtime.runners.glue.settings import GlueSettings, GlueTier, check_settings
+from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
+from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.stores.local import LocalStore
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.remote.glue_service import GlueService, Run
+from tests.remote.heard import Heard
+
+ROLE = "arn:aws:iam::123456789012:role/gddl"
+OWN: dict[str, Any] = {
+    "role": ROLE,
+    "script": "s3://code/gddl_glue.py",
+    "wheel": "s3://code/airflow_gddl-0.1.0-py3-none-any.whl",
+    "region": "eu-west-1",
+}
+TIERS = {"small": DEFAULT_TIERS["small"]}
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GlueService]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    made = GlueService(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def quiet(service: GlueService) -> GlueService:
+    """One that starts no processes."""
+    service.runs_jobs = False
+    return service
+
+
+def platform(service: GlueService, **own: Any) -> GluePlatform:
+    made = make({**OWN, **own}, {}, FromEnvironment())
+    assert isinstance(made, GluePlatform)
+    service.attach(made.client)
+    return made
+
+
+def deployed(service: GlueService, **own: Any) -> list[str]:
+    settings, client = GlueSettings(**{**OWN, **own}), service.client()
+    changes = deploy.plan(client, jobs_of(TIERS, settings))
+    deploy.apply(client, changes, settings.tags)
+    return [f"{change.name}: {change.action} {[field.path for field in change.fields]}" for change in changes]
+
+
+def order(asked: str = "gddl-abc-1") -> RunRequest:
+    return RunRequest(run_id="j-1", spec="s3://lake/_gddl/specs/j-1.json", size="small", tier=TierSpec(), token=asked)
+
+
+# Deploying
+
+
+def test_jobs_are_made_once_and_renewed_where_they_differ(quiet: GlueService) -> None:
+    assert deployed(quiet, tags={"team": "data"}) == ["gddl-small: create []"]
+    assert quiet.jobs["gddl-small"]["Tags"] == {"team": "data"}
+    assert deployed(quiet) == ["gddl-small: keep []"]
+    assert deployed(quiet, timeout="1h", dependencies=["duckdb"]) == [
+        "gddl-small: update ['DefaultArguments', 'Timeout']"
+    ]
+    assert quiet.jobs["gddl-small"]["Timeout"] == 60
+    assert deployed(quiet, timeout="1h", dependencies=["duckdb"]) == ["gddl-small: keep []"]
+
+
+def test_what_a_job_says() -> None:
+    tiers = {"large": GlueTier(worker_type="G.2X", spark_conf={"spark.sql.shuffle.partitions": "64"})}
+    job = job_of("large", TierSpec(workers=4), GlueSettings(**OWN, tiers=tiers))
+    assert (job["GlueVersion"], job["WorkerType"], job["NumberOfWorkers"], job["MaxRetries"]) == ("6.0", "G.2X", 5, 0)
+    assert job["Command"] == {"Name": "glueetl", "ScriptLocation": OWN["script"], "PythonVersion": "3"}
+    arguments = job["DefaultArguments"]
+    assert arguments["--datalake-formats"] == "delta"
+    assert arguments["--additional-python-modules"].split(",")[0] == OWN["wheel"]
+    assert arguments["--conf"].split(" --conf ") == [
+        "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.executorEnv.AWS_REGION=eu-west-1",
+        "spark.sql.shuffle.partitions=64",
+    ]
+
+
+def test_a_delta_of_one_s_own_takes_the_place_of_glue_s() -> None:
+    jars = ("s3://code/delta-spark.jar", "s3://code/delta-storage.jar")
+    arguments = job_of("small", TierSpec(), GlueSettings(**OWN, delta_jars=jars))["DefaultArguments"]
+    assert (arguments["--extra-jars"], arguments["--user-jars-first"]) == (",".join(jars), "true")
+    assert "--datalake-formats" not in arguments
+
+
+def test_settings_that_glue_would_refuse_are_named() -> None:
+    wrong = GlueSettings(
+        role="gddl",
+        script="/tmp/x.py",  # noqa: S108 - a path that is wrong
+        wheel="s3://code/w.whl",
+        glue_version="5.1",
+        timeout="8d",
+        max_concurrent_runs=0,
+        tiers={"small": GlueTier(workers=1)},
+    )
+    fields = [problem.path for problem in check_settings(wrong)]
+    assert fields == [
+        ("script",), ("role",), ("glue_version",), ("timeout",), ("max_concurrent_runs",),
+        ("tiers", "small", "workers"),
+    ]  # fmt: skip
+    assert list(check_settings(GlueSettings(**OWN))) == []
+
+
+# Runs
+
+
+def test_a_run_is_started_looked_at_and_stopped(quiet: GlueService) -> None:
+    deployed(quiet)
+    made = platform(quiet)
+    handle = made.submit(order())
+    (run,) = quiet.runs
+    assert run.arguments == {"--gddl_spec": order().spec, "--gddl_token": "gddl-abc-1"}
+    page = "https://eu-west-1.console.aws.amazon.com/gluestudio/home?region=eu-west-1#/job/gddl-small/run/jr_0"
+    assert (handle.run, handle.group, handle.page) == ("jr_0", "gddl-small", page)
+    (log,) = made.links(handle).values()
+    assert log.endswith("#logsV2:log-groups/log-group/$252Faws-glue$252Fjobs$252Ferror/log-events/jr_0")
+    run.state = "RUNNING"
+    made.cancel(handle)
+    assert made.look(handle).state == "cancelled"
+    made.cancel(handle)
+
+
+def test_every_state_of_the_service_is_known(quiet: GlueService) -> None:
+    deployed(quiet)
+    made = platform(quiet)
+    handle = made.submit(order())
+    found = {}
+    for state in made.client.meta.service_model.shape_for("JobRunState").enum:
+        quiet.runs[0].state = state
+        found[state] = made.look(handle).state
+    assert {state: at for state, at in found.items() if at in ENDED} == {
+        "SUCCEEDED": "succeeded", "FAILED": "failed", "ERROR": "failed", "TIMEOUT": "failed", "EXPIRED": "failed",
+        "STOPPED": "cancelled",
+    }  # fmt: skip
+    assert {state for state, at in found.items() if at == "running"} == {"RUNNING", "STOPPING"}
+
+
+def test_one_token_starts_one_run_however_many_came_after_it(quiet: GlueService) -> None:
+    deployed(quiet)
+    made = platform(quiet)
+    first = made.submit(order())
+    for number in range(2, 6):
+        made.submit(order(f"gddl-abc-{number}"))
+    assert made.submit(order()) == first
+    assert len(quiet.runs) == 5
+
+
+def test_of_two_that_asked_at_the_same_moment_the_later_run_is_stopped(quiet: GlueService) -> None:
+    deployed(quiet)
+    made, other = platform(quiet), []
+
+    def somebody_else(model: Any, **_: Any) -> None:
+        if model.name == "StartJobRun" and not other:
+            earlier = datetime.now(UTC) - timedelta(seconds=1)
+            other.append(Run("jr_other", "gddl-small", {"--gddl_token": "gddl-abc-1"}, None, "RUNNING", earlier))
+            quiet.runs += other
+
+    made.client.meta.events.register("before-parameter-build.glue", somebody_else)
+    assert made.submit(order()).run == "jr_other"
+    assert [(run.id, run.stopping) for run in quiet.runs] == [("jr_other", False), ("jr_1", False)]
+    assert "BatchStopJobRun" in quiet.calls
+
+
+def test_a_run_of_long_ago_is_not_looked_for(quiet: GlueService) -> None:
+    deployed(quiet)
+    made = platform(quiet)
+    for number in range(7):
+        made.submit(order(f"gddl-{number}"))
+    for run in quiet.runs:
+        run.started -= timedelta(days=8)
+    quiet.calls.clear()
+    made.submit(order("gddl-new"))
+    assert quiet.calls.count("GetJobRuns") == 2  # a page before, a page after
+
+
+def test_a_run_that_is_not_there_is_lost(quiet: GlueService) -> None:
+    deployed(quiet)
+    made = platform(quiet)
+    handle = Handle(run="jr_nope", group="gddl-small")
+    assert made.look(handle).state == "lost"
+    assert made.links(handle) == {}
+    made.cancel(handle)
+
+
+def test_without_a_deployed_job_nothing_is_started(quiet: GlueService) -> None:
+    with pytest.raises(FatalError, match=r"JOB_NOT_DEPLOYED.*gddl-small.*gddl deploy glue"):
+        platform(quiet).submit(order())
+    assert quiet.runs == []
+
+
+def test_a_job_that_another_version_deployed_is_refused(quiet: GlueService) -> None:
+    deployed(quiet)
+    quiet.jobs["gddl-small"]["DefaultArguments"]["--gddl_contract"] = str(CONTRACT_VERSION + 1)
+    with pytest.raises(FatalError, match=r"CONTRACT_VERSION.*gddl deploy glue"):
+        platform(quiet).submit(order())
+    assert quiet.runs == []
+
+
+@pytest.mark.parametrize(
+    ("code", "family", "says"),
+    [
+        ("ThrottlingException", RetriableError, "PLATFORM_UNREACHABLE"),
+        ("InternalServiceException", RetriableError, "PLATFORM_UNREACHABLE"),
+        ("ConcurrentRunsExceededException", RetriableError, "PLATFORM_UNREACHABLE"),
+        ("AccessDeniedException", FatalError, "PLATFORM_REFUSED.*rights.*glue.md"),
+        ("ExpiredTokenException", FatalError, "PLATFORM_REFUSED.*renew the credentials"),
+    ],
+)
+def test_faults_pass_and_refusals_don_t(
+    quiet: GlueService, monkeypatch: pytest.MonkeyPatch, code: str, family: type[Exception], says: str
+) -> None:
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
+    deployed(quiet)
+    quiet.refuses["StartJobRun"] = code
+    with pytest.raises(family, match=says):
+        platform(quiet).submit(order())
+
+
+# A load's whole way
+
+
+def runner(service: GlueService, spec: JobSpec, *, patient: bool = True) -> RemoteRunner:
+    store = LocalStore()
+    attempts = Attempts(store, spec.roots.lake, TaskKey(pipeline="p", run="r", task="t"))
+    quick = PollInterval(first=0.05, longest=0.2)
+    return RemoteRunner(open=lambda: platform(service), store=store, attempts=attempts, pace=quick, patient=patient)
+
+
+def pack(folder: Path, *names: str) -> tuple[SmallLake, JobSpec]:
+    lake = SmallLake(folder)
+    specs = [spec_of(name) for name in names]
+    for spec in specs:
+        lake.load(spec)
+    return lake, lake.job(specs)
+
+
+def test_a_pack_is_loaded_by_one_run_and_every_result_comes_back(service: GlueService, tmp_path: Path) -> None:
+    deployed(service)
+    lake, spec = pack(tmp_path, "a", "b")
+    heard = Heard()
+    outcome = runner(service, spec).run(spec, heard)
+    assert heard.states == {"s.a": "succeeded", "s.b": "succeeded"}
+    assert (outcome.exit_status, outcome.waiting) == (0, None)
+    assert lake.replica(spec.tables[0]) == {0: "load 0", 1: "load 1", 2: "load 2"}
+    assert len(service.runs) == 1
+    assert outcome.log is not None
+    assert outcome.log.endswith("/job/gddl-small/run/jr_0")
+
+
+def test_a_worker_that_went_away_is_followed_by_one_that_takes_up_its_run(service: GlueService, tmp_path: Path) -> None:
+    deployed(service)
+    _, spec = pack(tmp_path, "a")
+    assert runner(service, spec, patient=False).run(spec, Heard()).waiting is not None
+    heard = Heard()
+    runner(service, spec).run(spec, heard)
+    assert (heard.states, len(service.runs)) == ({"s.a": "succeeded"}, 1)
+
+
+def test_a_run_that_a_person_stopped_fails_its_tables(service: GlueService, tmp_path: Path) -> None:
+    deployed(service)
+    _, spec = pack(tmp_path, "a")
+    assert runner(service, spec, patient=False).run(spec, Heard()).waiting is not None
+    platform(service).cancel(Handle(run="jr_0", group="gddl-small"))
+    process = service.runs[0].process
+    assert process is not None
+    process.wait(60)
+    heard = Heard()
+    runner(service, spec).run(spec, heard)
+    assert heard.states == {"s.a": "REMOTE_RUN_CANCELLED"}
