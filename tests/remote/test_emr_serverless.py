@@ -31,6 +31,7 @@ from tests.remote.heard import Heard
 
 ROLE = "arn:aws:iam::123456789012:role/gddl"
 OWN: dict[str, Any] = {"execution_role": ROLE, "entry_point": "s3://code/task.py", "region": "eu-west-1"}
+RELEASE = "emr-spark-8.0.0"
 TIER = TierSpec(cores=2, memory="6g", workers=3)
 
 
@@ -45,6 +46,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def application(client: Any) -> str:
     made = client.create_application(name="gddl", releaseLabel="emr-7.10.0", type="SPARK")["applicationId"]
+    # moto's pattern of labels is older than this one.
+    emrserverless_backends[DEFAULT_ACCOUNT_ID]["eu-west-1"].applications[made].release_label = RELEASE
     client.start_application(applicationId=made)
     return str(made)
 
@@ -67,7 +70,7 @@ def test_a_job_run_is_started_looked_at_and_cancelled(client: Any, application: 
     assert (found["executionRole"], submit["entryPoint"]) == (ROLE, "s3://code/task.py")
     assert submit["entryPointArguments"] == ["--spec", "s3://lake/_gddl/specs/j-1.json", "--answers"]
     assert found["tags"] == {"gddl-tier": "small", "team": "data"}
-    assert found["executionTimeoutMinutes"] == 720
+    assert (found["executionTimeoutMinutes"], found["releaseLabel"]) == (720, RELEASE)
     assert handle.page.startswith("https://eu-west-1.console.aws.amazon.com/emr/")
     assert handle.page.endswith(f"/{application}/{handle.run}")
     made.cancel(handle)
