@@ -84,7 +84,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/table")
     def table(user: GetUserDep, name: Name) -> dict[str, Any]:
         board, roots, one = _found(source, user, name)
-        told = detail.about(board, roots, one)
+        told = detail.about(board, roots, one, {seen.row.table for seen in _seen(board, user)})
         dag_id = one.row.dag_id
         return {**told, "may_trigger": dag_id is not None and access.may_trigger(user, dag_id)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from airflow_gddl.contract.errors import GddlError
@@ -11,18 +11,21 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import delta, ledger
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.source import Board
-from airflow_gddl.runtime.state.board import BoardRow, TableQuery
+from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.records import read_records
 from airflow_gddl.runtime.stores import open_store
 
 _RUNS, _FILES, _SAMPLES = 300, 100, 50
 
 
-def about(board: Board, roots: Roots, one: BoardRow) -> dict[str, Any]:
-    """Its row of the list, and its runs; what can't be read is told in `troubles`."""
-    shown = answers.table_list(board, [one], TableQuery(), answers.Page())
+def about(board: Board, roots: Roots, one: BoardRow, names: Collection[str]) -> dict[str, Any]:
+    """Its row of the list, and its runs; what can't be read is told in `troubles`.
+
+    Args:
+        names: tables that the user may see.
+    """
     facts = one.record.facts if one.record is not None else ()
-    troubles = list(shown["troubles"])
+    troubles = [{"what": trouble.what, "since": trouble.since} for trouble in answers.troubles_of(board, [one])]
     try:
         found = read_records(roots, one.row.table, _RUNS, board.environ)
     except GddlError as error:
@@ -31,7 +34,7 @@ def about(board: Board, roots: Roots, one: BoardRow) -> dict[str, Any]:
     else:
         runs = answers.history(found.results, facts)
         troubles += [{"what": f"the record {name} is damaged", "since": None} for name in found.damaged]
-    return {"now": board.now, "table": shown["rows"][0], "troubles": troubles, **runs}
+    return {"now": board.now, "table": answers.row(one, names), "troubles": troubles, **runs}
 
 
 def in_lake(board: Board, roots: Roots, one: BoardRow, *, data: bool) -> dict[str, Any]:
@@ -55,5 +58,5 @@ def in_lake(board: Board, roots: Roots, one: BoardRow, *, data: bool) -> dict[st
 def _part(call: Callable[[], Any]) -> Any:
     try:
         return {"found": call()}
-    except (GddlError, ValueError) as error:
+    except (GddlError, ValueError, OSError) as error:
         return {"error": str(error)}

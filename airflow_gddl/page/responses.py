@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,30 +26,42 @@ class Page:
 
 
 def table_list(board: Board, seen: Sequence[BoardRow], wish: TableQuery, page: Page) -> dict[str, Any]:
-    """One page of the tables.
+    """One page of the tables, and what could not be read of them.
 
     Args:
-        seen: the tables that the user may see.
+        seen: the tables that the user may see. Nothing of others is in the answer.
     """
     found = chosen(seen, wish)
+    names = frozenset(one.row.table for one in seen)
     last = max(1, -(-len(found) // page.size))
     number = min(page.number, last)
     first = (number - 1) * page.size
     return {
         "now": board.now,
-        "troubles": [_trouble(one) for one in board.troubles],
+        "troubles": [_trouble(one) for one in troubles_of(board, seen)],
         "counts": counts(seen),
         "facets": facets(seen),
         "tables": len(seen),
         "matching": len(found),
         "page": number,
         "pages": last,
-        "rows": [row(one) for one in found[first : first + page.size]],
+        "rows": [row(one, names) for one in found[first : first + page.size]],
     }
 
 
-def row(one: BoardRow) -> dict[str, Any]:
-    """One table, with its last runs, oldest first."""
+def troubles_of(board: Board, seen: Sequence[BoardRow]) -> list[Trouble]:
+    """Those that concern tables among `seen`: of all tables, or of their pipelines."""
+    pipelines = {one.row.dag_id for one in seen}
+    general = bool(seen) or not board.standings  # nobody is to learn of tables that they may not see
+    return [one for one in board.troubles if (general if one.pipeline is None else one.pipeline in pipelines)]
+
+
+def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
+    """One table, with its last runs, oldest first.
+
+    Args:
+        names: tables that may be named as those that it waits for.
+    """
     record, state, look = one.record, one.state, one.look
     facts = record.facts if record is not None else ()
     shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
@@ -65,7 +77,7 @@ def row(one: BoardRow) -> dict[str, Any]:
         "last_success": record.succeeded if record else None,
         "looked": look.looked if look else None,
         "files": look.files if look else None,
-        "held_by": list(look.held_by) if look else [],
+        "held_by": [name for name in look.held_by if name in names] if look else [],
         "error": [facts[-1].error, record.error] if record and record.failed else None,
         "runs": [run(fact) for fact in facts],
     }

@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot
 from airflow_gddl.runtime.state.board import BoardRow, standings
-from airflow_gddl.runtime.state.reading import StateReader, Trouble
+from airflow_gddl.runtime.state.reading import LakeState, StateReader, Trouble
 
 PATIENCE = 3.0
 
@@ -72,10 +72,13 @@ class PageSource:
         directory, troubles = self._known()
         if directory is None:
             return Board(troubles=troubles, now=now)
-        if self._reader is None or self._reader.lake != directory.roots.lake:
-            self._reader = StateReader(directory.roots.lake, self.clock, environ=self.environ_of(directory))
-        reader = self._reader
-        known = reader.read()
+        try:
+            reader = self._reader_of(directory)
+        except GddlError as error:
+            what = f"the lake can't be read: {error}"
+            reader, known = StateReader(directory.roots.lake, self.clock), LakeState(troubles=(Trouble(what=what, since=None),))
+        else:
+            known = reader.read_or_last()
         found = tuple(standings(directory.rows, known, now))
         return Board(
             standings=found,
@@ -84,6 +87,15 @@ class PageSource:
             now=now,
             environ=reader.environ,
         )
+
+    def _reader_of(self, directory: Directory) -> StateReader:
+        """
+        Raises:
+            GddlError: what tells how S3 is reached can't be had.
+        """
+        if self._reader is None or self._reader.lake != directory.roots.lake:
+            self._reader = StateReader(directory.roots.lake, self.clock, environ=self.environ_of(directory))
+        return self._reader
 
     def _known(self) -> tuple[Directory | None, tuple[Trouble, ...]]:
         try:

@@ -26,6 +26,7 @@ from spark_jobs.table.refresh import refresh_table
 from spark_jobs.table.run import TableRun
 
 _LOG = logging.getLogger(__name__)
+_NO_SPARK = ("JAVA_MISSING", "DELTA_MISSING", "S3A_MISSING")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def totals_of(job: JobSpec) -> Outcome:
 
 def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome:
     """Let Spark take the table; it goes on with whatever was begun."""
-    run = TableRun(job=job, spec=declined.spec, runtime=runtime, instead="spark")
+    run = TableRun(job=job, spec=declined.spec, runtime=runtime, instead="spark", declined=declined.reason)
     declined.totals.warn([notices.of_fallback("delta_rs", declined.reason)])
     return cast("TableOutcome", attempt(run, declined.totals))  # Spark declines nothing
 
@@ -106,12 +107,20 @@ def poll_table(run: TableRun) -> TableOutcome | int:
 
 
 def _failed(run: TableRun, totals: Outcome, started: datetime, error: Exception) -> tuple[JobResult, bool]:
-    fault = translated(error)
+    fault = _needing_spark(run, translated(error))
     # Our own errors say all there is to say; of others the log keeps the traceback.
     _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
     failed = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     info = ErrorInfo(code=fault.code, message=str(fault))
     return replace(failed, status="failed", error=info), isinstance(fault, RetriableError)
+
+
+def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:
+    """A table of a light engine that needs Spark, where Spark can't start: that comes first, then why it can't."""
+    if not run.declined or fault.code not in _NO_SPARK:
+        return fault
+    what = f"{run.spec.table} needs Spark, since engine delta_rs can't take it ({run.declined}), but {fault.what}"
+    return type(fault)(fault.code, what, where=fault.where, remedy=fault.remedy)
 
 
 def _cause(error: Exception, run: TableRun, lost: int) -> Exception:

@@ -20,6 +20,10 @@ _HELD: list[duckdb.DuckDBPyConnection] = []
 _LOCK = threading.Lock()
 
 
+_LOCKED = ("autoinstall_known_extensions = false", "autoload_known_extensions = false",
+           "allow_community_extensions = false", "enable_external_access = false", "lock_configuration = true")  # fmt: skip
+
+
 def _hold() -> None:
     """A forked process drops what other threads held, and whoever drops a connection there waits for threads that it
     does not have: it dies, or hangs before it has become the program that it was to be, such as Spark's JVM."""
@@ -72,7 +76,7 @@ def null(kind: SqlType) -> str:
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """This thread's connection."""
+    """This thread's connection: it can neither read files nor load extensions, and no statement changes that."""
     found: duckdb.DuckDBPyConnection | None = getattr(_LOCAL, "connection", None)
     if found is None:
         found = duckdb.connect(config={"threads": 1})
@@ -81,6 +85,8 @@ def connection() -> duckdb.DuckDBPyConnection:
         if LIMITS.query_bytes is not None:  # what is larger fails, rather than to go to some folder's disk
             found.execute(f"SET memory_limit = '{LIMITS.query_bytes // 1024}KiB'")
             found.execute("SET temp_directory = ''")
+        for setting in _LOCKED:
+            found.execute(f"SET {setting}")
         with _LOCK:
             _ALIVE.add(found)
         _LOCAL.connection = found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
@@ -90,6 +92,7 @@ def scratch_of(session: SparkSession) -> Path | None:
 
 
 def _embedded(settings: SessionSettings) -> SparkSession:
+    _require_java(os.environ)  # before anything else needs it, such as the resolution of JARs
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on whatever `python3` is
     # As `-P` for this process: tasks do not take a folder of the working directory for a package.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
@@ -106,6 +109,18 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     if not settings.verbose:
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _require_java(environ: Mapping[str, str]) -> None:
+    """
+    Raises:
+        FatalError: `JAVA_MISSING`.
+    """
+    home = environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH")) is None:
+        where = f"JAVA_HOME, {home}, has no bin/java" if home else "JAVA_HOME is not set, and PATH has no java"
+        what, remedy = f"there is no Java on this machine: {where}", "install Java 17 or newer and set JAVA_HOME"
+        raise FatalError("JAVA_MISSING", what, remedy=remedy)
 
 
 def _driver_settings(settings: SessionSettings) -> dict[str, str]:

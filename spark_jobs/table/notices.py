@@ -35,7 +35,7 @@ def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarnin
 
 def of_fallback(engine: str, reason: str) -> RunWarning:
     """A table or batch that its tier's engine can't take."""
-    return RunWarning(code="ENGINE_FALLBACK", message=f"engine spark took the place of {engine}: {reason}")
+    return RunWarning(code="ENGINE_FALLBACK", message=f"engine {engine} can't take it, engine spark has to: {reason}")
 
 
 def of_late_batch(late: int) -> tuple[RunWarning, ...]:

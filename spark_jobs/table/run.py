@@ -28,6 +28,7 @@ class TableRun:
     Attributes:
         beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
         instead: the engine to take instead of the tier's.
+        declined: why the tier's engine could not take the table; empty: it was not asked, or did.
         told: the files that a stream tells of; null: the landing folder is listed.
     """
 
@@ -36,6 +37,7 @@ class TableRun:
     runtime: Runtime
     beside: Layout | None = None
     instead: EngineName | None = None
+    declined: str = ""
     told: tuple[NotifiedFile, ...] | None = None
 
     @cached_property

@@ -8,16 +8,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page.app import HEADERS, build_app
 from airflow_gddl.page.source import PageSource
 from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
+from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import write_record
 from airflow_gddl.runtime.stores import open_store
@@ -54,8 +57,8 @@ class Site:
         settings = SnapshotSettings(
             metadata=str(stage.metadata), cache=stage.root / "page", environ={}, clock=lambda: self.now[0]
         )
-        source = PageSource(lambda: MetadataSnapshot.current(settings), clock=lambda: self.now[0], patience=0.0)
-        self.client: Any = testing.TestClient(build_app(source))
+        self.source = PageSource(lambda: MetadataSnapshot.current(settings), clock=lambda: self.now[0], patience=0.0)
+        self.client: Any = testing.TestClient(build_app(self.source))
 
     def ran(self, table: str, *results: dict[str, Any]) -> None:
         recorder = StateRecorder(self.roots, PACK, (), lambda: self.now[0])
@@ -280,3 +283,82 @@ def test_airflow_mounts_it_and_shows_it_in_its_menu(site: Site, users: dict[str,
     assert set(told["tables"]) == {"shop.good", "shop.bad", "shop.off", "shop.own"}
     if told["views"] is not None:  # Airflow 3.1 or newer
         assert [(view["name"], view["href"]) for view in told["views"]] == [("Tables", "/gddl/")]
+
+
+REFUSED = FatalError("STORAGE_DENIED", "no permission", where="s3://lake", remedy="grant the role the right to read")
+
+
+def test_a_store_that_refuses_shows_what_was_known(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 with rights that were taken away, or credentials that are gone."""
+    before = site.client.get("/api/tables", headers=users["viewer"]).json()
+
+    for module in ("runtime.state.reading", "runtime.state.records", "page.detail"):
+        monkeypatch.setattr(f"airflow_gddl.{module}.open_store", _refusing)
+    site.now[0] += 600
+    after = site.client.get("/api/tables", headers=users["viewer"]).json()
+    assert [row["runs"] for row in after["rows"]] == [row["runs"] for row in before["rows"]]
+    assert [(one["since"], "[STORAGE_DENIED]" in one["what"]) for one in after["troubles"]] == [(NOW, True)]
+    one = site.client.get("/api/table?name=shop.good", headers=users["viewer"])
+    assert (one.status_code, len(one.json()["runs"])) == (200, 1)
+    lake = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"])
+    assert (lake.status_code, "[STORAGE_DENIED]" in lake.json()["ledger"]["error"]) == (200, True)
+
+
+def test_a_store_that_refuses_from_the_first(
+    stage: Stage, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nobody can say how S3 is reached, as when Airflow lacks the connection."""
+    stage.rows("{table: shop.good, keys: [id]}")
+    for name in ("airflow_gddl.runtime.state.reading.open_store", "airflow_gddl.page.source.PageSource.environ_of"):
+        with monkeypatch.context() as patched:
+            made = Site(stage)
+            if name.endswith("open_store"):
+                patched.setattr(name, _refusing)
+            else:
+                made.source.environ_of = _refusing
+            answer = made.client.get("/api/tables", headers=users["viewer"])
+            assert answer.status_code == 200
+            assert [row["table"] for row in answer.json()["rows"]] == ["shop.good"]
+            assert [one["since"] for one in answer.json()["troubles"]] == [None]
+            assert "[STORAGE_DENIED]" in answer.json()["troubles"][0]["what"]
+
+
+def _refusing(*_: object) -> Any:
+    raise REFUSED
+
+
+def test_nobody_sees_troubles_or_names_of_tables_that_they_may_not_see(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline's damaged state, and the tables that a table waits for, belong to those who may read their DAGs."""
+    folder = site.stage.lake / "_gddl" / "state"
+    own = next(one.row.dag_id for one in site.source.board().standings if one.row.table == "shop.own")
+    (folder / f"{own}.runs.json").write_text("{")
+    site.now[0] += 600
+
+    def waiting(board: Any) -> Any:
+        looked = {"shop.good": TablePoll(looked=NOW, held_by=("shop.own", "shop.bad"))}
+        return replace(board, standings=tuple(replace(one, look=looked.get(one.row.table)) for one in board.standings))
+
+    board = site.source.board
+    monkeypatch.setattr(site.source, "board", lambda: waiting(board()))
+    every = site.client.get("/api/tables", headers=users["viewer"]).json()
+    assert [one["what"].split()[0] for one in every["troubles"]] == [f"{own}.runs.json"]
+    assert {row["table"]: row["held_by"] for row in every["rows"]}["shop.good"] == ["shop.own", "shop.bad"]
+    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda _, ids: set(ids) - {own})
+    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda _, dag_id: dag_id != own)
+    some = site.client.get("/api/tables", headers=users["viewer"])
+    assert "shop.own" not in some.text
+    assert (some.json()["troubles"], some.json()["tables"]) == ([], 3)
+    assert {row["table"]: row["held_by"] for row in some.json()["rows"]}["shop.good"] == ["shop.bad"]
+    one = site.client.get("/api/table?name=shop.good", headers=users["viewer"])
+    assert "shop.own" not in one.text
+    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda *_: set())
+    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda *_: False)
+    (site.stage.root / "away").mkdir()
+    folder.rename(site.stage.root / "away" / "state")
+    folder.symlink_to(folder)
+    site.now[0] += 600
+    assert site.client.get("/api/tables", headers=users["viewer"]).json()["troubles"] == []

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -127,3 +132,28 @@ def test_other_actions_are_spread_too(action: str, tmp_path: Path) -> None:
     assert {r.error for r in results} == {None}
     if action == "verify":
         assert {r.details["verdict"] for r in results} == {"equal"}
+
+
+def test_a_table_that_needs_spark_says_so_first_where_there_is_no_java(tmp_path: Path) -> None:
+    """The job as it is started on such a machine: why the light engine can't take it, then that Java is missing."""
+    lake = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=2_000))
+    large, small = spec_of("large"), spec_of("small")
+    lake.load(large, rows=10_000)
+    lake.load(small)
+    order = tmp_path / "spec.json"
+    order.write_text(to_json(lake.job([large, small])))
+    environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    command = [sys.executable, "-m", "spark_jobs.main", "--spec", str(order)]
+    nowhere = {"PATH": str(tmp_path), "GDDL_JARS": str(tmp_path / "jars")}
+    done = subprocess.run(command, env=environ | nowhere, capture_output=True, text=True, check=False, timeout=120)
+    found = {result["table"]: result for result in map(json.loads, done.stdout.splitlines())}
+    assert (done.returncode, found["s.small"]["status"], found["s.large"]["status"]) == (1, "succeeded", "failed")
+    error = found["s.large"]["error"]
+    assert error["code"] == "JAVA_MISSING"
+    assert error["message"].startswith("[JAVA_MISSING] s.large needs Spark, since engine delta_rs can't take it (")
+    assert "there is no Java on this machine: JAVA_HOME is not set, and PATH has no java" in error["message"]
+    assert "install Java 17 or newer" in error["message"]
+    assert [warning["code"] for warning in found["s.large"]["warnings"]] == ["ENGINE_FALLBACK"]
+    assert error["message"] in done.stderr
+    record = next(Path(lake.layout(large).runs).glob("*.json"))
+    assert json.loads(record.read_text())["error"] == error

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, decode_look, decode_runs, folder, place
 from airflow_gddl.runtime.state.facts import TableRecord, merged
@@ -22,10 +22,15 @@ _RUNS, _LOOK = ".runs.json", ".look.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """What could not be read; what is shown instead is as of `since`, seconds since the epoch; null: never read."""
+    """What could not be read; what is shown instead is as of `since`, seconds since the epoch; null: never read.
+
+    Attributes:
+        pipeline: whose it is; null: it concerns every table.
+    """
 
     what: str
     since: float | None
+    pipeline: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +78,21 @@ class StateReader:
             try:
                 self._last = self._fresh(now)
             except RetriableError as error:
-                before = self._last or LakeState()
-                since = before.troubles[0].since if before.troubles else (before.read or None)
-                trouble = Trouble(what=f"the lake can't be read: {error}", since=since)
-                # Not `read`: the next call asks again.
-                return replace(before, troubles=(trouble,))
+                return self._stale(error)
             return self._last
+
+    def read_or_last(self) -> LakeState:
+        """`read`, and what was read last also where the store refuses, for a page that must be shown."""
+        try:
+            return self.read()
+        except GddlError as error:
+            return self._stale(error)
+
+    def _stale(self, error: GddlError) -> LakeState:
+        before = self._last or LakeState()
+        since = before.troubles[0].since if before.troubles else (before.read or None)
+        # Not `read`: the next call asks again.
+        return replace(before, troubles=(Trouble(what=f"the lake can't be read: {error}", since=since),))
 
     def _fresh(self, now: float) -> LakeState:
         store, root = open_store(self.lake, self.environ), folder(self.lake)
@@ -109,7 +123,8 @@ class StateReader:
             kept = self._kept.get(item.name)
             since = None if kept is None else _moment(kept[1])
             what = f"{item.name} is damaged ({error}); the pipeline's next load makes it again from the runs"
-            return Trouble(what=what, since=since)
+            pipeline = item.name.removesuffix(_RUNS).removesuffix(_LOOK)
+            return Trouble(what=what, since=since, pipeline=pipeline)
         self._kept[item.name] = (item.tag, document)
         return None
 
