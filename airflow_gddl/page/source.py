@@ -76,7 +76,10 @@ class PageSource:
             reader = self._reader_of(directory)
         except GddlError as error:
             what = f"the lake can't be read: {error}"
-            reader, known = StateReader(directory.roots.lake, self.clock), LakeState(troubles=(Trouble(what=what, since=None),))
+            reader, known = (
+                StateReader(directory.roots.lake, self.clock),
+                LakeState(troubles=(Trouble(what=what, since=None),)),
+            )
         else:
             known = reader.read_or_last()
         found = tuple(standings(directory.rows, known, now))

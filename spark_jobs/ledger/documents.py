@@ -88,15 +88,18 @@ class CommitFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedVersion:
-    """What listings found on runs without a batch.
+    """What was found between two batches.
 
     Attributes:
         listed_in_full_at: ISO 8601 UTC; null before any.
         touched: path to [fingerprint, etag], for files that got another etag and kept the content of their row.
+        rows: of the replica, where an erasure has removed some since the batch of number `rows_at`.
     """
 
     listed_in_full_at: str | None = None
     touched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rows: int | None = None
+    rows_at: int = 0
 
 
 def encode_commit(head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> bytes:

@@ -64,10 +64,12 @@ class Ledger:
 
     @property
     def state(self) -> TableState:
-        """As of the newest commit, or of a later full listing."""
+        """As of the newest commit, or of a later full listing or erasure."""
         state = TableState() if self._newest is None else self._newest.head.state
         listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
-        return replace(state, listed_in_full_at=listed)
+        erased = self._seen.rows is not None and self._seen.rows_at == state.batch
+        rows = self._seen.rows if erased and self._seen.rows is not None else state.rows
+        return replace(state, listed_in_full_at=listed, rows=rows)
 
     @property
     def archived_before(self) -> str | None:
@@ -136,7 +138,11 @@ class Ledger:
             touched: path to (fingerprint, etag now).
         """
         listed = listed_in_full_at or self._seen.listed_in_full_at
-        self._write_seen(ListedVersion(listed_in_full_at=listed, touched={**self._seen.touched, **touched}))
+        self._write_seen(replace(self._seen, listed_in_full_at=listed, touched={**self._seen.touched, **touched}))
+
+    def note_rows(self, rows: int) -> None:
+        """Keep, without a batch, how many rows the replica has now."""
+        self._write_seen(replace(self._seen, rows=rows, rows_at=self.state.batch))
 
     def commit(self, commit: BatchCommit) -> None:
         """Make the batch count, last of its writes.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
-from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.job.runtime import iso
 from spark_jobs.ledger.claim import Claim
@@ -27,6 +28,7 @@ from spark_jobs.maintenance.erased_keys import key_text
 from spark_jobs.maintenance.erasures import Erasure, ErasureRegister
 from spark_jobs.maintenance.landing_search import Search
 from spark_jobs.maintenance.retention import vacuum_hours
+from spark_jobs.plan.files import PlannedFile
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.types import SqlType
 from spark_jobs.table.actions import shape_of
@@ -54,8 +56,9 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
         table_schema = shape_of(context, ledger.state)
         wanted = _Wanted.of(run, table_schema)
         done, found = _Erasing(
-            run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim
-        ).carry_out()
+            run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,
+            totals=totals,
+        ).carry_out()  # fmt: skip
     totals.warn(_warnings(run.spec, done, found))
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.tell("done")
@@ -130,6 +133,8 @@ class _Erasing:
     table_schema: TableSchema
     wanted: _Wanted
     claim: Claim
+    ledger: Ledger
+    totals: Outcome
     others: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
@@ -138,18 +143,20 @@ class _Erasing:
 
     def carry_out(self) -> tuple[Erasure, _Found]:
         """The record, and what is not in it; its times are of before where nothing was left to remove."""
-        run, hours = self.run, vacuum_hours(self.run.spec)
+        run, hours, asked_at = self.run, vacuum_hours(self.run.spec), iso(self.run.runtime.clock())
         files, unread = Search(context=self.context, key=self.wanted.source, kinds=self.wanted.kinds).run()
         key_hash = self.book.salted().hash_of(self.wanted.stored)
-        first = Erasure(hash=key_hash, table=run.spec.table, asked_at=iso(run.runtime.clock()),
+        first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
                         by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
-        known = replace(self.book.read(key_hash) or first, files=files)
+        known = self._bounded(self.book.read(key_hash) or first, files, asked_at)
         self.claim.check()
         self.book.write(known)
         run.tell("remembered")
         removed = dict(known.removed)
         for name, count in self._tables():
             removed[name] = removed.get(name, 0) + count
+            if name == "replica":
+                self._count(count)
             self.book.write(replace(known, removed=removed))
             run.tell(name, rows=count)
             self.claim.check()
@@ -162,6 +169,24 @@ class _Erasing:
                        stored_until=until or iso(now + timedelta(hours=hours)))  # fmt: skip
         self.book.write(done)
         return done, _Found(unread=unread, others=tuple(self.others))
+
+    def _bounded(self, known: Erasure, files: Sequence[PlannedFile], asked_at: str) -> Erasure:
+        """With what tells rows of before from those of somebody who is given the same key later."""
+        prints = set(known.fingerprints)
+        for file in files:
+            with suppress(FileNotFoundError):  # gone since it was read
+                prints.add(self.context.storage.fingerprint(file))
+        return replace(
+            known, files=tuple(file.path for file in files), until=asked_at, fingerprints=tuple(sorted(prints)),
+            sequence=self.ledger.state.max_sequence,
+        )  # fmt: skip
+
+    def _count(self, removed: int) -> None:
+        """The ledger knows how many rows the replica has."""
+        rows = max(0, self.ledger.state.rows - removed)
+        if removed:
+            self.ledger.note_rows(rows)
+        self.totals.main = MainCounts(deleted=removed, rows=rows)
 
     def _tables(self) -> Iterator[tuple[str, int]]:
         """Each table with the rows that were removed from it, as soon as they are."""

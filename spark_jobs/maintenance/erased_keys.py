@@ -10,16 +10,72 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.types import DecimalType, SqlType
 from spark_jobs.rules.value_text import WIDE, as_text
 
 T = TypeVar("T")
+
+
+class LandedVersion(Protocol):
+    """What is known of a file that rows come from."""
+
+    @property
+    def modified(self) -> str:
+        """ISO 8601 UTC."""
+        ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """Up to when rows of an erased key are those of who was erased; later ones are of somebody with the same key.
+
+    Attributes:
+        until: when the erasure was asked for, the last time.
+        sequence: JSON text of the greatest sequence that had been ingested then; null: none.
+        fingerprints: of landing files that held the key then.
+    """
+
+    until: datetime
+    sequence: str | None = None
+    fingerprints: frozenset[str] = frozenset()
+
+    def covers(self, commit_ts: datetime | None, sequence: str | None, file: LandedVersion | None) -> bool:
+        """Whether a row is of before: by its file, by its commit time, by its sequence, by its file's time.
+
+        Args:
+            file: null: not known, as for rows of the quarantine.
+        """
+        if file is not None and file.fingerprint in self.fingerprints:
+            return True
+        if commit_ts is not None:
+            return (commit_ts if commit_ts.tzinfo else commit_ts.replace(tzinfo=UTC)) <= self.until
+        if sequence is not None and self.sequence is not None and _is_up_to(sequence, self.sequence):
+            return True
+        return file is None or datetime.fromisoformat(file.modified) <= self.until
+
+
+def _is_up_to(sequence: str, bound: str) -> bool:
+    """False for sequences that don't compare, such as those of before `sequence_by` was changed."""
+    try:
+        return not is_after(sequence, bound)
+    except TypeError:
+        return False
+
+
+def _for_ever(_: str) -> Bound:
+    return Bound(until=datetime.max.replace(tzinfo=UTC))
+
+
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _REAL = ("float", "double")
 EXACT_REAL = 2**53
@@ -36,12 +92,16 @@ class ErasedKeys:
         hashes: hexadecimal.
         columns: the key's columns in the order in which texts come. What is hashed has them by name, since the
             metadata may name them in another order at any time.
+        bound: of a hash among these, up to when its rows are kept out.
+        files: the files of a batch by path.
     """
 
     table: str
     salt: bytes = b""
     hashes: frozenset[str] = frozenset()
     columns: tuple[str, ...] = ()
+    bound: Callable[[str], Bound] = field(default=_for_ever, compare=False)
+    files: Mapping[str, LandedVersion] = field(default_factory=dict, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.hashes)
@@ -56,8 +116,21 @@ class ErasedKeys:
 
     def holds(self, texts: Sequence[str | None]) -> bool:
         """Whether this key was erased; one with a null part is none."""
+        return self.held(texts) is not None
+
+    def held(self, texts: Sequence[str | None]) -> str | None:
+        """The hash of this key if it was erased."""
         whole = [text for text in texts if text is not None]
-        return bool(self.hashes) and len(whole) == len(texts) and self.hash_of(whole) in self.hashes
+        found = self.hash_of(whole) if self.hashes and len(whole) == len(texts) else None
+        return found if found in self.hashes else None
+
+    def is_kept_out(self, key_hash: str, commit_ts: datetime | None, sequence: str | None, source: str) -> bool:
+        """Whether a row of an erased key is of who was erased.
+
+        Args:
+            source: path of the row's file.
+        """
+        return self.bound(key_hash).covers(commit_ts, sequence, self.files.get(source))
 
 
 def message_of(table: str, texts: Sequence[str]) -> str:

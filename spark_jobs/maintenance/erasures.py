@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
-from spark_jobs.maintenance.erased_keys import ErasedKeys
+from spark_jobs.maintenance.erased_keys import Bound, ErasedKeys
+from spark_jobs.plan.files import PlannedFile
 from spark_jobs.storage.objects import Storage
 
 _SALT_BYTES = 32
@@ -27,6 +30,8 @@ class Erasure:
         removed: table to rows removed, over all tries.
         files: landing files that held the key when it was last looked for; they are the source's.
         stored_until: ISO 8601 UTC; maintenance after this removes what is left in storage. Null before `done_at`.
+        until: ISO 8601 UTC, when it was asked for the last time; null in records of before there was a bound.
+        sequence, fingerprints: see `Bound`.
     """
 
     hash: str
@@ -38,6 +43,14 @@ class Erasure:
     files: tuple[str, ...] = ()
     done_at: str | None = None
     stored_until: str | None = None
+    until: str | None = None
+    sequence: str | None = None
+    fingerprints: tuple[str, ...] = ()
+
+    @property
+    def bound(self) -> Bound:
+        until = datetime.fromisoformat(self.until or self.done_at or self.asked_at)
+        return Bound(until=until, sequence=self.sequence, fingerprints=frozenset(self.fingerprints))
 
 
 @dataclass(frozen=True)
@@ -57,8 +70,11 @@ class ErasureRegister:
     columns: tuple[str, ...] = ()
     masks: Mapping[str, str] = field(default_factory=dict)
 
-    def keys(self) -> ErasedKeys:
+    def keys(self, files: Iterable[PlannedFile] = ()) -> ErasedKeys:
         """
+        Args:
+            files: those of the batch that the keys are to be kept out of.
+
         Raises:
             FatalError: `ERASURE_SALT_MISSING`, `ERASED_BY_OTHER_KEYS`.
         """
@@ -69,7 +85,15 @@ class ErasureRegister:
         salt = self._stored_salt()
         if salt is None:
             raise self._salt_gone(self.table)
-        return ErasedKeys(table=self.table, salt=salt, hashes=hashes, columns=self.columns)
+        bound = functools.cache(self._bound)
+        return ErasedKeys(table=self.table, salt=salt, hashes=hashes, columns=self.columns, bound=bound,
+                          files={file.path: file for file in files})  # fmt: skip
+
+    def _bound(self, key_hash: str) -> Bound:
+        found = self.read(key_hash)
+        if found is None:
+            raise RetriableError("LEDGER_CONFLICT", f"an erasure of {self.table} was removed", remedy="run again")
+        return found.bound
 
     def hashes(self) -> frozenset[str]:
         """Of the erased keys; needs no salt."""

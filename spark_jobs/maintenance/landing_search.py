@@ -32,15 +32,16 @@ class Search:
     key: Mapping[str, str]
     kinds: Mapping[str, SqlType]
 
-    def run(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Paths of the files that hold the key, and of those that can't be read."""
-        holding, unread = [], []
+    def run(self) -> tuple[tuple[PlannedFile, ...], tuple[str, ...]]:
+        """The files that hold the key, and paths of those that can't be read."""
+        holding: list[PlannedFile] = []
+        unread: list[str] = []
         for file in self._files():
             found = self._holds(file)
             if found is None:
                 unread.append(file.path)
             elif found:
-                holding.append(file.path)
+                holding.append(file)
         return tuple(holding), tuple(unread)
 
     def _files(self) -> Iterator[PlannedFile]:

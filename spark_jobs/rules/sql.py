@@ -20,8 +20,13 @@ _HELD: list[duckdb.DuckDBPyConnection] = []
 _LOCK = threading.Lock()
 
 
-_LOCKED = ("autoinstall_known_extensions = false", "autoload_known_extensions = false",
-           "allow_community_extensions = false", "enable_external_access = false", "lock_configuration = true")  # fmt: skip
+_LOCKED = (
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "allow_community_extensions = false",
+    "enable_external_access = false",
+    "lock_configuration = true",
+)
 
 
 def _hold() -> None:

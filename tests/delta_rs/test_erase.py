@@ -28,7 +28,7 @@ from spark_jobs.maintenance.maintain import tables_of
 from spark_jobs.storage.objects import Storage
 from spark_jobs.table.run import TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.landing import write, written_before
 from tests.spark.children import killed_child
 
 NAME = "Ada Lovelace"
@@ -91,8 +91,21 @@ def test_files_of_the_source_that_hold_it_are_named(tmp_path: Path) -> None:
     assert {w.code: w.count for w in result.warnings} == {"ERASED_IN_FILES": 4}
 
 
+def rows_of(lake: SmallLake, row: TableSpec, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(tables_of(lake.layout(row))[name]).to_pyarrow_table().to_pylist()
+    return found
+
+
 def late_file(lake: SmallLake, row: TableSpec) -> None:
+    """Of changes that are older than others that had been ingested."""
+    lake.change(row, 2, [("U", 7, NAME), ("U", 6, "late")], day=2)
+    lake.done(row)
+
+
+def file_on_its_way(lake: SmallLake, row: TableSpec) -> None:
+    """Of newer changes, written before the erasure was asked for, and listed after."""
     lake.change(row, 5, [("U", 7, NAME), ("U", 6, "late")])
+    written_before(Path(lake.layout(row).landing, "20240101-000000005.parquet"))
     lake.done(row)
 
 
@@ -103,7 +116,7 @@ def same_file_again(lake: SmallLake, row: TableSpec) -> None:
 
 
 def bad_row_again(lake: SmallLake, row: TableSpec) -> None:
-    lake.change(row, 6, [("?", 7, NAME), ("?", 8, "bad too")])
+    lake.change(row, 2, [("?", 7, NAME), ("?", 8, "bad too")], day=3)
     lake.done(row)
     lake.done(row, JobOptions(action="errors_replay"))
 
@@ -114,7 +127,7 @@ def full_refresh(lake: SmallLake, row: TableSpec) -> None:
 
 def reload(lake: SmallLake, row: TableSpec) -> None:
     columns = {"id": pa.array([6, 7], pa.int32()), "v": ["again", NAME]}
-    write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
+    written_before(write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns)))
     lake.done(row)
 
 
@@ -122,7 +135,7 @@ def resync(lake: SmallLake, row: TableSpec) -> None:
     lake.done(row, replace(REFRESH, resync=True))
 
 
-WAYS_BACK = [late_file, same_file_again, bad_row_again, full_refresh, resync, reload]
+WAYS_BACK = [late_file, file_on_its_way, same_file_again, bad_row_again, full_refresh, resync, reload]
 
 
 @pytest.mark.parametrize("way", WAYS_BACK, ids=lambda way: str(way.__name__))
@@ -136,11 +149,62 @@ def test_nothing_brings_it_back(way: Any, tmp_path: Path) -> None:
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
+def new_changes(lake: SmallLake, row: TableSpec) -> None:
+    lake.change(row, 5, [("I", 7, "Grace"), ("U", 7, "Grace H"), ("U", 6, "new")])
+    lake.done(row)
+
+
+def new_load(lake: SmallLake, row: TableSpec) -> None:
+    columns = {"id": pa.array([6, 7], pa.int32()), "v": ["new", "Grace H"]}
+    write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns))
+    lake.done(row)
+
+
+@pytest.mark.parametrize("way", [new_changes, new_load], ids=lambda way: str(way.__name__))
+def test_somebody_who_is_given_the_key_later_lives(way: Any, tmp_path: Path) -> None:
+    """Whatever comes next: late rows of before, a full refresh, an erasure of somebody else."""
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.done(row, erasing(id="7"))
+    way(lake, row)
+    assert (lake.replica(row)[7], lake.replica(row)[6]) == ("Grace H", "new")
+    for late in (late_file, same_file_again, full_refresh):
+        late(lake, row)
+        assert lake.replica(row)[7] == "Grace H", late
+        assert [name for name in held(lake, row) if NAME in str(rows_of(lake, row, name))] == [], late
+    lake.done(row, erasing(id="8"))
+    assert lake.replica(row)[7] == "Grace H"
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def test_they_can_be_forgotten_in_their_turn(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    lake.done(row, erasing(id="7"))
+    new_changes(lake, row)
+    told = lake.done(row, erasing(id="7")).details
+    assert (told["removed"]["replica"], held(lake, row)) == (2, [])
+    full_refresh(lake, row)
+    assert held(lake, row) == []
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
+def test_the_rows_of_the_replica_are_counted_after_it(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    result = lake.done(row, erasing(id="7"))
+    assert (result.main.deleted, result.main.rows) == (1, 3)
+    assert lake.done(row, erasing(id="7")).main.rows == 3
+    lake.change(row, 6, [("I", 20, "n")])
+    assert lake.done(row).main.rows == 4 == len(lake.replica(row))
+    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+
+
 def test_what_is_passed_over_is_told_and_the_batch_adds_up(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     lake.done(row, erasing(id="7"))
-    lake.change(row, 5, [("U", 7, NAME), ("?", 7, NAME), ("U", 6, "late")])
+    lake.change(row, 2, [("U", 7, NAME), ("?", 7, NAME), ("U", 6, "late")], day=2)
     result = lake.done(row)
     assert {w.code: w.count for w in result.warnings} == {"ERASED_SKIPPED": 2}
     assert (result.rows_read, result.changes_written, result.quarantined) == (1, 1, 0)
@@ -168,7 +232,8 @@ def test_again_it_does_nothing_more(tmp_path: Path) -> None:
     first = lake.done(row, erasing(id="7")).details
     versions = [DeltaTable(path).version() for path in tables_of(lake.layout(row)).values()]
     again = lake.done(row, replace(erasing(id="7"), asked_by="mallory")).details
-    assert again == first
+    assert {**again, "until": first["until"]} == first
+    assert again["until"] > first["until"]
     assert [DeltaTable(path).version() for path in tables_of(lake.layout(row)).values()] == versions
 
 
@@ -201,7 +266,7 @@ def test_before_images_of_the_key_are_emptied(tmp_path: Path) -> None:
     assert lake.replica(row)[70] == "moved"
     assert [Path(path).name for path in told["files"]] == ["20240101-000000001.parquet", "LOAD00000001.parquet"]
     again = {**moved, "seq": [6], "v": ["again"]}
-    write(Path(lake.layout(row).landing), "20240101-000000002.parquet", pa.table(again))
+    written_before(write(Path(lake.layout(row).landing), "20240101-000000002.parquet", pa.table(again)))
     lake.done(row)
     assert (held(lake, row), lake.replica(row)[70]) == ([], "again")
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
@@ -325,6 +390,7 @@ def test_what_was_moved_to_the_key_does_not_come_back_under_its_old_one(tmp_path
     assert (held(lake, row), sorted(lake.replica(row))) == ([], [0, 2])
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
     moved_file(lake, row, 2, NAME, new=7, old=2)
+    written_before(Path(lake.layout(row).landing, "20240101-000000002.parquet"))
     lake.done(row)
     assert (held(lake, row), sorted(lake.replica(row))) == ([], [0])
     lake.done(row, REFRESH)
@@ -351,7 +417,7 @@ def test_a_key_whose_column_is_widened_stays_out(tmp_path: Path) -> None:
     lake.done(row, erasing(id="7"))
     ids = pa.array([7, 8], pa.decimal128(14, 2))
     changes: dict[str, Any] = {"Op": ["I", "I"], "seq": [1, 2], "id": ids, "v": [NAME, "new"]}
-    write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(changes))
+    written_before(write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(changes)))
     result = lake.done(row)
     assert result.schema_changes
     assert {w.code: w.count for w in result.warnings}["ERASED_SKIPPED"] == 1
@@ -366,6 +432,7 @@ def test_a_key_that_nothing_holds_is_told_and_kept_out_all_the_same(tmp_path: Pa
     result = lake.done(row, erasing(id="7"))
     assert [w.code for w in result.warnings] == ["ERASED_NOTHING"]
     lake.change(row, 1, [("I", 7, NAME)])
+    written_before(Path(lake.layout(row).landing, "20240101-000000001.parquet"))
     assert {w.code for w in lake.done(row).warnings} == {"ERASED_SKIPPED"}
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.landing import write
+from tests.landing import write, written_before
 from tests.spark.test_maintenance import TIER, done
 
 NAME = "Ada Lovelace"
@@ -36,7 +36,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
         for file in files_in_use(port, path):
             assert NAME not in str(pq.read_table(file).to_pylist()), file
     again = Path(layout.landing, "20240101-000000002.parquet")
-    write(again.parent, again.name, pa.table({**moved, "seq": [11, 12, 13]}))
+    written_before(write(again.parent, again.name, pa.table({**moved, "seq": [11, 12, 13]})))
     result = done(lake, spec, JobOptions(), port)
     assert {w.code: w.count for w in result.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 2}
     assert [row for row in port.read(layout.changes) if NAME in str(row)] == []
@@ -68,6 +68,36 @@ def test_what_was_moved_to_the_key_stays_away_and_the_log_names_nobody(tmp_path:
     assert done(lake, spec, JobOptions(), port).redelivered == 2
     done(lake, spec, JobOptions(full_refresh=True), port)
     assert {row["id"] for row in port.read(layout.replica)} == ids
+
+
+def test_somebody_who_is_given_the_key_later_lives(tmp_path: Path) -> None:
+    """As on the other engine: by changes and by a load, with late rows and a full refresh after."""
+    port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
+    lake = SmallLake(tmp_path, TIER)
+    lake.load(spec, 9)
+    lake.change(spec, 1, [("U", 7, NAME)])
+    done(lake, spec, JobOptions(), port)
+    result = done(lake, spec, JobOptions(action="erase", key={"id": "7"}), port)
+    assert (result.main.deleted, result.main.rows) == (1, 8)
+    folder, layout = Path(lake.layout(spec).landing), lake.layout(spec)
+    moved = {"Op": ["U"], "seq": [501], "id": pa.array([70], pa.int32()), "v": ["Grace moved"],
+             "BI_id": pa.array([7], pa.int32()), "BI_v": ["Grace"]}  # fmt: skip
+    lake.change(spec, 4, [("I", 7, "Grace"), ("I", 20, "n")])
+    assert done(lake, spec, JobOptions(), port).main.rows == 10
+    lake.change(spec, 1, [("U", 7, NAME)], day=2)
+    (folder / "20240103-000000001.parquet").write_bytes((folder / "LOAD00000001.parquet").read_bytes())
+    late = done(lake, spec, JobOptions(), port)
+    assert {w.code: w.count for w in late.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 2}
+    for options in (JobOptions(), JobOptions(full_refresh=True)):
+        done(lake, spec, options, port)
+        rows = {row["id"]: row["v"] for row in port.read(layout.replica)}
+        assert (rows[7], len(rows)) == ("Grace", 10)
+        assert [row for row in port.read(layout.changes) if NAME in str(row)] == []
+    write(folder, "20240104-000000001.parquet", pa.table(moved))
+    done(lake, spec, JobOptions(), port)
+    assert {row["id"]: row["v"] for row in port.read(layout.replica)}[70] == "Grace moved"
+    assert [row["BI_v"] for row in port.read(layout.changes) if row["id"] == 70] == ["Grace"]
+    assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
 
 
 def test_the_log_forgets_it_after_the_retention(tmp_path: Path) -> None:

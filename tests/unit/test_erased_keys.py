@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.maintenance.erased_keys import ErasedKeys, key_text, message_of
+from spark_jobs.maintenance.erased_keys import Bound, ErasedKeys, key_text, message_of
 from spark_jobs.maintenance.erasures import Erasure, ErasureRegister
 from spark_jobs.plan.types import parse_type
 from spark_jobs.storage.objects import Storage
@@ -65,3 +66,46 @@ def test_a_book_knows_what_was_written_and_nothing_without_its_salt(tmp_path: Pa
     (tmp_path / "erased" / "salt.json").unlink()
     with pytest.raises(FatalError, match="ERASURE_SALT_MISSING"):
         book.keys()
+
+
+UNTIL = datetime(2024, 5, 1, 12, tzinfo=UTC)
+BEFORE, AFTER = UNTIL - timedelta(hours=1), UNTIL + timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Version:
+    modified: str
+    fingerprint: str
+
+
+OLD, NEW = (Version(at.isoformat(), name) for at, name in ((BEFORE, "old"), (AFTER, "new")))
+
+
+@pytest.mark.parametrize(
+    ("commit_ts", "sequence", "file", "expected"),
+    [
+        (BEFORE, "9", NEW, True),  # the commit time decides, however late the file
+        (UNTIL, None, NEW, True),
+        (AFTER, "1", NEW, False),
+        (AFTER, "9", OLD, False),
+        (AFTER.replace(tzinfo=None), None, NEW, False),
+        (AFTER, "9", Version(AFTER.isoformat(), "held"), True),  # the very file that held the key
+        (None, "5", NEW, True),  # without a commit time: the sequence
+        (None, "6", NEW, False),
+        (None, "6", OLD, True),  # on its way when it was asked for
+        (None, '"a"', NEW, False),  # sequences that don't compare
+        (None, None, NEW, False),  # a full-load row: its file's time
+        (None, None, OLD, True),
+        (None, None, None, True),  # nothing is known
+    ],
+)
+def test_up_to_when_rows_are_of_who_was_erased(
+    commit_ts: datetime | None, sequence: str | None, file: Version | None, expected: bool
+) -> None:
+    bound = Bound(until=UNTIL, sequence="5", fingerprints=frozenset({"held"}))
+    assert bound.covers(commit_ts, sequence, file) is expected
+
+
+def test_a_record_of_before_there_was_a_bound_ends_when_it_was_done() -> None:
+    old = Erasure(hash="h", table="s.a", asked_at=BEFORE.isoformat(), by="eve", run_id="r", done_at=UNTIL.isoformat())
+    assert old.bound == Bound(until=UNTIL)

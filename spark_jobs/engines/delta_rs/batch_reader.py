@@ -107,7 +107,7 @@ class BatchReader:
         """Plan the schema for groups of raw rows and decode them."""
         context, stored = self.context, self.context.stored_columns()
         schema = plan_batch(context.dialect, [landed for _, landed in raws], stored, self.state)
-        decoded, erased, passed_over = [], context.erasures.keys(), 0
+        decoded, erased, passed_over = [], context.erasures.keys(self.plan.files), 0
         for (raw, landed), group in zip(raws, schema.groups, strict=True):
             how = GroupDecoding(
                 raw=landed.columns, kind=landed.kind, plan=group.plan, before=group.before,

@@ -12,13 +12,16 @@ import pyarrow.compute as pc
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.maintenance.erased_keys import ErasedKeys, key_text
-from spark_jobs.plan.types import SqlType
+from spark_jobs.plan.types import SqlType, parse_type
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import ChangesErased
+from spark_jobs.rules.value_text import json_writer
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _SAMPLE = 5
+Holds = Callable[[int, Sequence[str | None]], bool]
+"""Whether a key is meant, given the number of its row."""
 
 
 def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: ErasedKeys) -> tuple[DecodedGroup, int]:
@@ -30,7 +33,7 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
         return group, 0
     bad = np.zeros(group.rows.num_rows, dtype=bool)
     bad[list(group.bad)] = True
-    met = _Met.of(group.rows, table_schema, erased.holds)
+    met = _Met.of(group.rows, table_schema, _of_erased(group.rows, table_schema, erased))
     turned = met.turned & ~bad
     gone = (met.own & ~turned) | (met.old & bad)  # a bad one's record would hold the before image
     if not (gone | met.old | turned).any():
@@ -46,6 +49,21 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
     return kept, int(gone.sum())
 
 
+def _of_erased(rows: pa.Table, table_schema: TableSchema, erased: ErasedKeys) -> Holds:
+    """Whether a row, or the row before it, is of an erased key and of a time before its erasure."""
+    gddl, write = rows.column(GDDL), json_writer(parse_type(table_schema.sequence_type))
+
+    def holds(row: int, key: Sequence[str | None]) -> bool:
+        found = erased.held(key)
+        if found is None:
+            return False
+        facts = gddl[row].as_py()
+        sequence = None if facts["sequence"] is None else write(facts["sequence"])
+        return erased.is_kept_out(found, facts["commit_ts"], sequence, facts["source_file"])
+
+    return holds
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Met:
     """Which changes are of a key, were of it before, and moved a row to it from another key."""
@@ -56,14 +74,14 @@ class _Met:
     others: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, rows: pa.Table, table_schema: TableSchema, holds: Callable[[Sequence[str | None]], bool]) -> _Met:
+    def of(cls, rows: pa.Table, table_schema: TableSchema, holds: Holds) -> _Met:
         texts = key_texts(rows, table_schema)
-        own = np.array([holds(key) for key in texts], dtype=bool)
+        own = np.array([holds(row, key) for row, key in enumerate(texts)], dtype=bool)
         nothing = np.zeros(rows.num_rows, dtype=bool)
         if not table_schema.before_of_key:
             return cls(own=own, old=nothing, turned=nothing, others=())
         olds = key_texts(rows, table_schema, old=True)
-        old = np.array([holds(key) for key in olds], dtype=bool)
+        old = np.array([holds(row, key) for row, key in enumerate(olds)], dtype=bool)
         ops = pc.struct_field(rows.column(GDDL), "op").to_pylist()
         moved = np.array([op == "U" and a != b for op, a, b in zip(ops, texts, olds, strict=True)], dtype=bool)
         turned = own & ~old & moved
@@ -144,7 +162,7 @@ class DeltaRsEraser:
         added, removed = [], []
         for file in snapshot.files:
             rows = self.tables.read_files(snapshot, [file])
-            met = _Met.of(rows, table_schema, lambda texts: tuple(texts) == key)
+            met = _Met.of(rows, table_schema, lambda _, texts: tuple(texts) == key)
             gone = met.own & ~met.turned
             images = met.old & ~met.own & _named(rows, table_schema)
             if (met.own | images).any():

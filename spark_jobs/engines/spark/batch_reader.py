@@ -100,7 +100,7 @@ class BatchReader:
         context, stored = self.context, self.context.stored_columns()
         schema = plan_batch(context.dialect, [landed for _, landed in raws], stored, self.state)
         stamp = Stamp(self.plan.batch_id, self.plan.planned_at)
-        decoded, erased, passed_over = [], context.erasures.keys(), 0
+        decoded, erased, passed_over = [], context.erasures.keys(self.plan.files), 0
         for (raw, landed), group in zip(raws, schema.groups, strict=True):
             how = _decoding(raw, landed, group, context.dialect)
             ddl = record_ddl(how.raw, how.masks, how.nanos)

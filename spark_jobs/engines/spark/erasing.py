@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from spark_jobs.engines.spark.decode import ERROR
+from spark_jobs.engines.spark.measure import json_of
 from spark_jobs.engines.spark.order import moved, name, old_key
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.maintenance.erased_keys import EXACT_REAL, MIDNIGHT, ErasedKeys
@@ -30,8 +33,10 @@ def without_erased(rows: DataFrame, table_schema: TableSchema, erased: ErasedKey
     if not erased:
         return rows, 0
     bad = F.col(ERROR).isNotNull()
-    own = _held(_texts(table_schema, old=False), erased)
-    old = _held(_texts(table_schema, old=True), erased) if table_schema.before_of_key else F.lit(False)
+    keys = [_texts(table_schema, old=was) for was in ((False, True) if table_schema.before_of_key else (False,))]
+    later = _later(rows, keys, erased)
+    own = _held(keys[0], erased, later)
+    old = _held(keys[1], erased, later) if table_schema.before_of_key else F.lit(False)
     turned = own & ~old & ~bad & F.coalesce(moved(table_schema), F.lit(False))
     gone = (own & ~turned) | (old & bad)  # a bad one's record would hold the before image
     count = rows.where(gone).count()
@@ -80,8 +85,33 @@ def text_of(value: Column, kinds: Sequence[SqlType]) -> Column:
     return text
 
 
-def _held(texts: list[Column], erased: ErasedKeys) -> Column:
-    return F.coalesce(hash_of(texts, erased).isin(*sorted(erased.hashes)), F.lit(False))
+def _held(texts: list[Column], erased: ErasedKeys, later: Sequence[str]) -> Column:
+    """Whether a row is of an erased key, and of before its erasure."""
+    found = hash_of(texts, erased)
+    held = F.coalesce(found.isin(*sorted(erased.hashes)), F.lit(False))
+    return held & ~_facts(found).isin(*later) if later else held
+
+
+def _facts(key_hash: Column) -> Column:
+    """All that tells whether a row is of before the erasure of its key, as text: hash, file, sequence, commit time."""
+    gddl = F.col(GDDL)
+    time = F.date_format(gddl["commit_ts"], "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
+    parts = (key_hash, gddl["source_file"], json_of(gddl["sequence"]), time)
+    return F.to_json(F.array(*(F.coalesce(part, F.lit("")) for part in parts)))
+
+
+def _later(rows: DataFrame, keys: Sequence[list[Column]], erased: ErasedKeys) -> list[str]:
+    """Those facts of rows of erased keys that tell of a time after the erasure."""
+    found: set[str] = set()
+    for texts in keys:
+        mine = rows.where(_held(texts, erased, ()))
+        found.update(row[0] for row in mine.select(_facts(hash_of(texts, erased))).distinct().collect())
+    return sorted(text for text in found if not _is_kept_out(erased, *json.loads(text)))
+
+
+def _is_kept_out(erased: ErasedKeys, key_hash: str, source: str, sequence: str, time: str) -> bool:
+    commit_ts = datetime.fromisoformat(time) if time else None
+    return erased.is_kept_out(key_hash, commit_ts, sequence or None, source)
 
 
 def hash_of(texts: list[Column], erased: ErasedKeys) -> Column:
