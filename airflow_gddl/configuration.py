@@ -81,6 +81,7 @@ def snapshot(metadata: str) -> MetadataSnapshot:
         FatalError: `CACHE_UNUSABLE`.
     """
     cache = text("cache_dir") or str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "gddl")
+    copy = text("metadata_copy") or os.environ.get("GDDL_LAKE", "")
     return MetadataSnapshot.current(
         SnapshotSettings(
             metadata=metadata,
@@ -88,6 +89,8 @@ def snapshot(metadata: str) -> MetadataSnapshot:
             environ=environ_for(metadata),
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
+            copy=copy.rstrip("/") if "://" in copy else str(Path(copy).absolute()) if copy else "",
+            copy_environ=environ_for(copy),
         )
     )
 

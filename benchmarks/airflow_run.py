@@ -21,7 +21,7 @@ from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.stopping import stoppable
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
 
 _TABLES, _PARALLELISM = 200, 4

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import Pipeline, pipelines
 from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
 from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, encode_look, encode_runs, place

@@ -9,15 +9,13 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-import airflow_gddl
 from airflow_gddl.bundle.archives import EPOCH, write_tar
-from airflow_gddl.bundle.wheel import NAME
+from airflow_gddl.bundle.wheel import NAME, project
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.runtime.runners.python_command import module_command
 
@@ -69,13 +67,12 @@ def requirements() -> list[str]:
 
 
 def _required() -> list[str]:
-    """Of the source tree where there is one: an editable install remembers what held when it was made."""
-    tree = Path(airflow_gddl.__file__).parents[1] / "pyproject.toml"
-    if not tree.is_file():
+    """See `wheel.project`."""
+    written = project()
+    if written is None:
         return list(metadata.requires(NAME) or ())
-    project = tomllib.loads(tree.read_text(encoding="utf-8")).get("project", {})
-    extra: list[str] = project.get("optional-dependencies", {}).get("spark", [])
-    return [*project.get("dependencies", []), *extra]
+    extra: list[str] = written.get("optional-dependencies", {}).get("spark", [])
+    return [*written.get("dependencies", []), *extra]
 
 
 def write_environment(path: Path, wheel: Path, target: Target, epoch: int = EPOCH) -> Path:

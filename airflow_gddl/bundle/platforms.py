@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from airflow_gddl.bundle.archives import EPOCH, write_zip
 from airflow_gddl.bundle.code import write_code
 from airflow_gddl.bundle.environment import Target, requirements, write_environment
+from airflow_gddl.bundle.pins import pinned
 from airflow_gddl.bundle.wheel import write_wheel
 
 Platform = Literal["mwaa", "databricks", "emr_serverless", "glue", "spark"]
+Runner = Literal["databricks", "emr_serverless"]
 ENTRY = '"""Where spark-submit starts the job; its code and libraries come beside it."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
 ENTRY_TASK = '"""What EMR Serverless starts: a job that fails says why in the details of its run."""\n\n'
@@ -43,6 +45,9 @@ DAGS = {
     "from airflow_gddl.dags.factory import build_dags\n\nglobals().update(build_dags(beside=__file__))\n",
     "gddl_metadata_problems.py": '"""Wrong metadata rows as one import error in Airflow\'s UI."""\n\n'
     "from airflow_gddl.dags.problems import tell\n\ntell(beside=__file__)\n",
+    "gddl_upkeep.py": '"""Maintenance and verification of all tables, a task for each tier, and reruns."""\n\n'
+    "from airflow_gddl.dags.maintenance import build_upkeep_dags\n\n"
+    "globals().update(build_upkeep_dags(beside=__file__))\n",
     ".airflowignore": "metadata/\n",
 }
 
@@ -55,6 +60,7 @@ class Bundle:
         out: folder, made if need be; files in it are replaced.
         target: the nodes that an environment is for; null: without one.
         airflow: version of Airflow on MWAA. `airflow_python`: its Python, e.g. `3.12`.
+        runner: where MWAA's jobs run; its own files go into a folder `jobs` of `out`. Null: none is prepared.
         epoch: time of every file in archives, seconds UTC.
     """
 
@@ -62,6 +68,7 @@ class Bundle:
     target: Target | None = None
     airflow: str = "3.0.6"
     airflow_python: str = "3.12"
+    runner: Runner | None = None
     epoch: int = EPOCH
 
     def write(self, platform: Platform | None) -> list[Path]:
@@ -84,10 +91,13 @@ class Bundle:
 
 def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
     constraints = _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
-    lines = [f'--constraint "{constraints}"', f"{_PLUGINS}/{wheel.name}[cli]"]
+    extras = ("cli", *([bundle.runner.replace("_", "-")] if bundle.runner else []))
+    # What the constraints leave open has an exact version, too: an environment made anew is the one that was tested.
+    lines = [f'--constraint "{constraints}"', *pinned(extras), f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
     plugins = write_zip(bundle.out / "plugins.zip", {wheel.name: wheel.read_bytes()}, epoch=bundle.epoch)
     dags = [bundle.text(f"dags/{name}", text) for name, text in DAGS.items()]
-    return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in lines)), plugins, *dags]
+    jobs = replace(bundle, out=bundle.out / "jobs").write(bundle.runner) if bundle.runner else []
+    return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in lines)), plugins, *dags, *jobs]
 
 
 def _databricks(bundle: Bundle, wheel: Path) -> list[Path]:

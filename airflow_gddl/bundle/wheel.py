@@ -8,8 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import airflow_gddl
 from airflow_gddl.bundle.archives import EPOCH, write_zip
@@ -74,9 +78,44 @@ def _information(known: metadata.Distribution, folder: str) -> dict[str, bytes]:
         inner = str(path).partition(".dist-info/")[2]
         if inner in ("METADATA", "entry_points.txt") or inner.startswith("licenses/"):
             found[f"{folder}/{inner}"] = Path(str(path.locate())).read_bytes()
-    if f"{folder}/METADATA" not in found:
+    text = found.get(f"{folder}/METADATA")
+    if text is None:
         raise FatalError("CODE_MISSING", f"{NAME} is installed without its METADATA", remedy=_REMEDY)
-    return {**found, f"{folder}/WHEEL": _WHEEL.encode()}
+    return {**found, f"{folder}/METADATA": _as_required(text.decode()).encode(), f"{folder}/WHEEL": _WHEEL.encode()}
+
+
+def project() -> dict[str, Any] | None:
+    """The `[project]` table of the source tree that the code is of; null when it is installed without one.
+
+    An editable install remembers what held when it was made, so where there is a tree, its word counts.
+    """
+    tree = Path(airflow_gddl.__file__).parents[1] / "pyproject.toml"
+    if not tree.is_file():
+        return None
+    found: dict[str, Any] = tomllib.loads(tree.read_text(encoding="utf-8")).get("project", {})
+    return found
+
+
+def _as_required(text: str) -> str:
+    """METADATA with the requirements and extras of the source tree, where there is one."""
+    written = project()
+    if written is None:
+        return text
+    head, blank, body = text.partition("\n\n")
+    kept = [line for line in head.splitlines() if not line.startswith(("Requires-Dist:", "Provides-Extra:"))]
+    return "\n".join([*kept, *_requirement_lines(written)]) + blank + body
+
+
+def _requirement_lines(written: Mapping[str, Any]) -> Iterator[str]:
+    for line in written.get("dependencies", []):
+        yield f"Requires-Dist: {line}"
+    for extra, lines in sorted(written.get("optional-dependencies", {}).items()):
+        name = re.sub(r"[-_.]+", "-", extra).lower()
+        yield f"Provides-Extra: {name}"
+        for line in lines:
+            requirement, _, marker = line.partition(";")
+            condition = f"({marker.strip()}) and extra == '{name}'" if marker else f"extra == '{name}'"
+            yield f"Requires-Dist: {requirement.strip()}; {condition}"
 
 
 def _digest(data: bytes) -> str:

@@ -31,7 +31,7 @@ from airflow_gddl.runtime.runners.java import check_java
 from airflow_gddl.runtime.state.records import read_records
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata import Catalog
+    from airflow_gddl.metadata.loading import Catalog
 
 _LOOK_BACK = 50
 _OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}

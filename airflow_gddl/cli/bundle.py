@@ -25,6 +25,11 @@ class BundleTarget(StrEnum):
     SPARK = "spark"
 
 
+class BundleRunner(StrEnum):
+    DATABRICKS = "databricks"
+    EMR_SERVERLESS = "emr_serverless"
+
+
 class Arch(StrEnum):
     X86 = "x86_64"
     ARM = "aarch64"
@@ -44,6 +49,9 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     no_environment: Annotated[
         bool, typer.Option("--no-environment", metavar="", help="Neither fetch nor pack the libraries.")
     ] = False,
+    runner: Annotated[
+        BundleRunner | None, typer.Option("--runner", help="With --for mwaa: where its jobs run.")
+    ] = None,
     airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
     airflow_python: Annotated[
         str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
@@ -51,12 +59,16 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     """Make the wheel, and what a platform needs beside it; equal code gives equal bytes."""
     around = surroundings.of(ctx)
-    nodes = python or (_EMR_PYTHON if platform is BundleTarget.EMR_SERVERLESS else here())
+    if runner is not None and platform is not BundleTarget.MWAA:
+        raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
+    on_emr = platform is BundleTarget.EMR_SERVERLESS or runner is BundleRunner.EMR_SERVERLESS
+    nodes = python or (_EMR_PYTHON if on_emr else here())
     made = Bundle(
         out=out,
         target=Target(python=nodes, arch=arch.value) if not no_environment else None,
         airflow=airflow,
         airflow_python=airflow_python,
+        runner=runner.value if runner else None,
         epoch=_epoch(around.environ.get("SOURCE_DATE_EPOCH", "")),
     )
     for path in made.write(platform.value if platform else None):

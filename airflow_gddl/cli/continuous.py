@@ -15,7 +15,7 @@ from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.metadata import Catalog
+from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
 from airflow_gddl.runtime.snapshot.signature import sign

@@ -20,7 +20,7 @@ from airflow_gddl.runtime.runners.connections import DatabricksAccess
 from airflow_gddl.runtime.runners.own import settings_of
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata import Catalog
+    from airflow_gddl.metadata.loading import Catalog
 
 if TYPE_CHECKING:
     from airflow_gddl.runtime.runners.changes import JobChange

@@ -14,7 +14,7 @@ from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.inspection.findings import Finding
 from airflow_gddl.onboarding.inspection.reading import look_into
 from airflow_gddl.onboarding.inspection.rules import judge

@@ -21,7 +21,7 @@ from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata import Catalog
+    from airflow_gddl.metadata.loading import Catalog
 
 
 @dataclass(frozen=True, kw_only=True)

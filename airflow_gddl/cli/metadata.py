@@ -13,7 +13,8 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata import Catalog, Problem
+    from airflow_gddl.metadata.loading import Catalog
+    from airflow_gddl.metadata.problems import Problem
 
 
 def read(around: CliContext, folder: str) -> Catalog:
@@ -27,7 +28,7 @@ def read(around: CliContext, folder: str) -> Catalog:
         remedy = "name it with --metadata or GDDL_METADATA; `gddl demo` makes one to look at"
         raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
     # Checking rows takes pydantic, whose import costs more than all that most commands do themselves.
-    from airflow_gddl.metadata import load  # noqa: PLC0415 - as said above
+    from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
 
     return load(folder, around.environ)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata import Problem
+    from airflow_gddl.metadata.problems import Problem
 
 _COLUMNS = (
     ScreenColumn("where"),

@@ -14,12 +14,12 @@ from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import counted
 
 if TYPE_CHECKING:
-    from airflow_gddl.metadata import Problem
+    from airflow_gddl.metadata.problems import Problem
 
 
 def validate(ctx: typer.Context, metadata: options.Metadata = "metadata", json: options.Json = False) -> None:
     """Check every metadata row; exit status 2 when one is wrong."""
-    from airflow_gddl.metadata import SettingsError  # noqa: PLC0415 - see `metadata.read`
+    from airflow_gddl.metadata.settings import SettingsError  # noqa: PLC0415 - see `metadata.read`
 
     around = surroundings.of(ctx)
     try:

@@ -171,6 +171,8 @@ class TierSpec:
     """Airflow pool; null: `gddl_<tier>`."""
     slots: int = 4
     """Slots of that pool."""
+    run_timeout: str = "6h"
+    """Longest time that one Airflow task may take to load its tables; a run may take twice that and an hour."""
     compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Per runner: its own settings."""
 
@@ -186,7 +188,12 @@ DEFAULT_TIERS: Mapping[str, TierSpec] = {
         memory="6g",
     ),
     "large": TierSpec(
-        engine="spark", tables_per_job=1, deletion_vectors=True, max_bytes_per_batch=64 * 1024**3, memory="8g"
+        engine="spark",
+        tables_per_job=1,
+        deletion_vectors=True,
+        max_bytes_per_batch=64 * 1024**3,
+        memory="8g",
+        run_timeout="24h",
     ),
 }
 

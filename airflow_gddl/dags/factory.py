@@ -14,6 +14,7 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.forms import documentation, params
+from airflow_gddl.dags.limits import POLL, of_pipeline
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.continuous import GddlContinuousOperator
@@ -78,6 +79,8 @@ class Shared:
     connection: str | None
     paused: bool
     sensor_pool: str
+    sensor_timeout: timedelta
+    continuous_hours: float
     each_task: Mapping[str, Any]
 
     @classmethod
@@ -96,6 +99,8 @@ class Shared:
             connection=connection,
             paused=configuration.is_on("paused_upon_creation"),
             sensor_pool=configuration.text("sensor_pool"),
+            sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
+            continuous_hours=configuration.number("continuous_hours"),
             each_task=each_task,
         )
 
@@ -106,19 +111,22 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     """
     goes_on = pipeline.timing.kind == "continuous"
     late = None if goes_on else pipeline.freshness  # of a run, which is to be long where it goes on
+    limits = of_pipeline(pipeline, shared.continuous_hours)
     with DAG(
         dag_id=pipeline.dag_id,
         schedule=schedule_of(pipeline.timing),
         start_date=_START,
         catchup=False,
         max_active_runs=1,
+        dagrun_timeout=limits.run,
         is_paused_upon_creation=shared.paused,
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
         **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
     ) as dag:
         # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
-        own = {"pipeline": pipeline.dag_id, "owner": pipeline.owner, "priority_weight": pipeline.weight}
+        own: dict[str, Any] = {"pipeline": pipeline.dag_id, "owner": pipeline.owner, "priority_weight": pipeline.weight}
+        own["execution_timeout"] = limits.task
         common = {**shared.each_task, **own}
         if goes_on:
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **{**common, **_again()})
@@ -143,7 +151,9 @@ def _again() -> dict[str, Any]:
 
 def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     """landed ► initial_load ► incremental_load."""
-    landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, **common)
+    landed = GddlTablesSensor(
+        task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
+    )
     initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
     increments = GddlIncrementalLoadOperator(
         task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common

@@ -12,6 +12,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import schedule_of
 from airflow_gddl.dags.forms import params
+from airflow_gddl.dags.limits import POLL, of_task
 from airflow_gddl.metadata.topology import Pipeline, Timing
 from airflow_gddl.metadata.topology.schedules import timing
 from airflow_gddl.notifications.webhook import GddlNotifier
@@ -31,6 +32,8 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
 }
 """By DAG id: what its tasks do, and its page."""
 WATCH = "gddl_watch"
+_LONGEST = timedelta(hours=24)
+"""That the tables of a tier may be maintained or compared."""
 
 
 def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
@@ -58,13 +61,14 @@ def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | P
 
 def _watch(metadata: str) -> DAG:
     page = "Tells of tables that become late, and of those that are so no more, whether anything loads them or not."
-    with _empty(WATCH, "watch_schedule", page) as dag:
+    with _empty(WATCH, "watch_schedule", page, POLL) as dag:
         GddlWatchOperator(task_id="look", metadata=metadata, pool=configuration.text("sensor_pool"))
     return dag
 
 
-def _empty(dag_id: str, option: str, page: str) -> DAG:
-    """Without tasks; `option` names its schedule."""
+def _empty(dag_id: str, option: str, page: str, longest: timedelta = _LONGEST) -> DAG:
+    """Without tasks; `option` names its schedule, and a task may take `longest`."""
+    limits = of_task(longest)
     connection = configuration.text("notify_connection") or None
     written = configuration.text(option)
     return DAG(
@@ -72,6 +76,7 @@ def _empty(dag_id: str, option: str, page: str) -> DAG:
         schedule=_schedule(timing(written, dag_id) if written else Timing(kind="never")),
         catchup=False,
         max_active_runs=1,
+        dagrun_timeout=limits.run,
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=["gddl", "upkeep"],
         doc_md=page,
@@ -80,6 +85,7 @@ def _empty(dag_id: str, option: str, page: str) -> DAG:
             "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
             "priority_weight": 1,
             "weight_rule": "absolute",
+            "execution_timeout": limits.task,
             **({} if connection is None else {"on_failure_callback": GddlNotifier(connection=connection)}),
         },
     )

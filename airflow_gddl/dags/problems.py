@@ -20,6 +20,7 @@ class MetadataState:
         why: why newer metadata can't be read; empty otherwise.
         unbuilt: a line for each pipeline that can't be made a DAG, as of the last parse.
         carried: tables kept because a file that may hold them can't be read.
+        cache: why the cache folder can't be used, and another one is; empty otherwise.
     """
 
     pipelines: int
@@ -28,16 +29,19 @@ class MetadataState:
     why: str
     carried: tuple[str, ...]
     unbuilt: tuple[str, ...]
+    cache: str = ""
 
     @property
     def is_good(self) -> bool:
-        return not self.problems and not self.unbuilt and self.stale_since is None
+        return not self.problems and not self.unbuilt and not self.cache and self.stale_since is None
 
     def __str__(self) -> str:
         lines = []
         if self.stale_since is not None:
             serves = "the last good copy serves" if self.pipelines else "no table is scheduled"
             lines += [f"The metadata can't be read since {self.stale_since}; {serves}:", f"  {self.why}"]
+        if self.cache:
+            lines += ["A folder for temporary files holds the compiled metadata:", f"  {self.cache}"]
         if self.problems:
             lines += [f"{_count(len(self.problems), 'problem')} in the metadata; every other row is scheduled:"]
             lines += [f"  {problem}" for problem in self.problems]
@@ -73,6 +77,7 @@ def metadata_state(metadata_dir: str | Path | None = None, *, beside: str | Path
         why=state.why,
         carried=state.carried,
         unbuilt=snapshot.unbuilt(),
+        cache=snapshot.cache_trouble,
     )
 
 

@@ -1,21 +1,4 @@
-"""The metadata catalog: YAML, JSON and CSV files to validated table specs, and a problem for whatever is wrong.
+"""Metadata: files to validated rows and a problem for whatever is wrong (`loading`), rows to pipelines (`topology`).
 
-`load(folder, environ)` is the one call; it touches nothing but the folder and raises for nothing but the settings.
+Nothing is imported here: DAG files and tasks, which need `topology` alone, must not pay for pydantic and YAML.
 """
-
-from airflow_gddl.metadata.folder import Folder, LocalFolder, StoreFolder, open_folder
-from airflow_gddl.metadata.loading import Catalog, load, load_folder
-from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.metadata.settings import SettingsError
-
-__all__ = [
-    "Catalog",
-    "Folder",
-    "LocalFolder",
-    "Problem",
-    "SettingsError",
-    "StoreFolder",
-    "load",
-    "load_folder",
-    "open_folder",
-]

@@ -16,6 +16,7 @@ from airflow_gddl.metadata.validation import TIER
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
 AMOUNTS = ("memory", "delta_rs_memory")
+DURATIONS = ("delta_rs_timeout", "run_timeout")
 COUNTS = (
     "tables_per_job",
     "max_files_per_batch",
@@ -62,7 +63,8 @@ def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
             problems.append(
                 spec_problem("FIELD_VALUE", ("tiers", name, field), value, "not an amount of memory", remedy)
             )
-    if not durations.is_duration(tier.delta_rs_timeout):
-        path, remedy = ("tiers", name, "delta_rs_timeout"), "write e.g. 45s, 30m, 2h or 7d"
-        problems.append(spec_problem("DURATION_INVALID", path, tier.delta_rs_timeout, "not a length of time", remedy))
+    for field in DURATIONS:
+        if not durations.is_duration(value := getattr(tier, field)):
+            path, remedy = ("tiers", name, field), "write e.g. 45s, 30m, 2h or 7d"
+            problems.append(spec_problem("DURATION_INVALID", path, value, "not a length of time", remedy))
     return problems

@@ -13,6 +13,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.notifications.alerting import tell
+from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.asset_events import add_events
 from airflow_gddl.operators.continuous_monitor import MonitoredPipeline
 from airflow_gddl.operators.job_ids import job_id
@@ -62,12 +63,22 @@ def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any]
     """
     begun = begun_of(context, resumed)
     try:
-        document = document_of(operator.metadata, operator.pipeline)
-        return _Execution(operator, context, document, configuration.environ_of(document), begun).run()
+        document, work = document_of(operator.metadata, operator.pipeline), _decided(operator, context)
+        if begun is None:  # else its job has its rows already
+            document, work = agreed(operator.metadata, document, work, operator.log)
+        return _Execution(operator, context, document, configuration.environ_of(document), begun, work).run()
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:
         raise AirflowFailException(str(error)) from error
+
+
+def _decided(operator: LoadOperator, context: Context) -> PipelineWork:
+    """What the sensor found."""
+    answer = context["ti"].xcom_pull(task_ids=operator.sensor)
+    if not answer:
+        raise AirflowFailException(f"{operator.sensor} gave no answer; clear it to look again")
+    return decode(PipelineWork, answer)
 
 
 def begun_of(context: Context, resumed: Mapping[str, Any] | None) -> Begun | None:
@@ -143,7 +154,8 @@ class Task:
             begun=plain(begun),
             kept=None if kept is None else replace(kept, job=runner.run_id(run.number)),
         )
-        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed")
+        trigger = GddlRunTrigger(watch=plain(watch))
+        operator.defer(trigger=trigger, method_name="resumed", timeout=operator.execution_timeout)
 
     def job_id(self, part: str) -> str:
         """See `job_ids.job_id`."""
@@ -153,6 +165,7 @@ class Task:
 @dataclass(frozen=True)
 class _Execution(Task):
     operator: LoadOperator
+    work: PipelineWork
 
     def run(self) -> dict[str, Any]:
         operator, context = self.operator, self.context
@@ -204,16 +217,12 @@ class _Execution(Task):
             loading.load(runner, late, marks)
 
     def _order(self) -> LoadRequest:
-        operator, context = self.operator, self.context
-        answer = context["ti"].xcom_pull(task_ids=operator.sensor)
-        if not answer:
-            raise AirflowFailException(f"{operator.sensor} gave no answer; clear it to look again")
         return LoadRequest(
             document=self.document,
-            work=decode(PipelineWork, answer),
-            stage=operator.stage,
-            run=context["run_id"],
-            job_id=self.job_id(operator.task_id),
+            work=self.work,
+            stage=self.operator.stage,
+            run=self.context["run_id"],
+            job_id=self.job_id(self.operator.task_id),
             wait_seconds=configuration.number("claim_wait_seconds"),
             begun=self.begun.tables if self.begun else None,
         )

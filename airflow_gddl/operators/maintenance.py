@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
@@ -39,15 +39,28 @@ class GddlUpkeepOperator(BaseOperator):
         self.stop: Callable[[], None] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """A summary of the results.
+        """A summary of the results. A retry does what is left: tables that had no fault in this run are not done again.
 
         Raises:
             AirflowSkipException: the tier has none of the tables.
             AirflowException: a table failed, or a passing fault.
         """
-        from airflow_gddl.operators import maintenance_execution as upkeep_execution  # noqa: PLC0415 - imported when needed
+        return self._execute(context)
 
-        return upkeep_execution.execute(self, context)
+    def resumed(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Back from the triggerer: the run that it watched has ended, or it could not tell.
+
+        Args:
+            event: see `GddlRunTrigger`.
+        """
+        if "error" in event:
+            self.log.warning("the triggerer could not follow the run: %s", event["error"])
+        return self._execute(context, event["begun"])
+
+    def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        from airflow_gddl.operators import maintenance_execution  # noqa: PLC0415 - only a task that runs needs the rest
+
+        return maintenance_execution.execute(self, context, begun)
 
     def on_kill(self) -> None:
         """The task was stopped: so is its run."""

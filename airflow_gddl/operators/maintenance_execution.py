@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.job_ids import job_id
+from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.operators.reporting import Reporter, explained, summary
 from airflow_gddl.runtime.runners.attempts import TaskKey
+from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import recorded
+from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, connection
 
 if TYPE_CHECKING:
@@ -32,28 +36,47 @@ if TYPE_CHECKING:
 TABLES_PER_JOB = 1000
 
 
-def execute(operator: GddlUpkeepOperator, context: Context) -> dict[str, Any]:
-    """See `GddlUpkeepOperator.execute`."""
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """What a try remembers while it waits in the triggerer.
+
+    Attributes:
+        tables: those of the job that it waits for.
+        since: see `RemoteRunner`.
+        of_try: number of the try. Some Airflow calls a new try as if the one before it went on.
+        failed: results of earlier jobs of the try, without details.
+    """
+
+    tables: tuple[str, ...]
+    since: int
+    of_try: int
+    failed: tuple[JobResult, ...] = ()
+
+
+def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """See `GddlUpkeepOperator.execute`.
+
+    Args:
+        resumed: a `Begun` in plain data: it goes on after a wait.
+
+    Raises:
+        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+    """
+    begun = None if resumed is None else decode(Begun, resumed)
+    if begun is not None and begun.of_try != context["ti"].try_number:
+        begun = None
     documents = list(_documents(operator))
     asked = set(context["params"].get("tables") or ())
-    specs = [spec for document in documents for spec in document.specs if not asked or spec.table in asked]
-    if not specs:
+    specs = {spec.table: spec for document in documents for spec in document.specs}
+    wanted = {name: spec for name, spec in sorted(specs.items()) if not asked or name in asked}
+    if not wanted:
         raise AirflowSkipException(f"tier {operator.tier} has none of the tables")
-    run_id = job_id(operator.task_id, context)
-    results: list[JobResult] = []
     try:
-        for start in range(0, len(specs), TABLES_PER_JOB):
-            some, number = tuple(specs[start : start + TABLES_PER_JOB]), start // TABLES_PER_JOB
-            share = _Share(document=documents[0], specs=some, number=number, run_id=f"{run_id}{start:06d}")
-            results += _job(operator, context, share)
+        return _Execution(operator, context, documents[0], wanted).run(begun)
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:
         raise AirflowFailException(str(error)) from error
-    failed = [result for result in results if result.status == "failed"]
-    if failed:
-        raise AirflowException(explained(failed, len(results)))
-    return summary(results)
 
 
 def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
@@ -64,42 +87,104 @@ def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
             yield document
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Share:
-    """A part of the tables, small enough for one job; `number` counts from 0."""
+@dataclass(frozen=True)
+class _Execution:
+    """One try: a job for each so many of the tables that are left.
 
+    Attributes:
+        specs: rows of the tables that the run is about.
+    """
+
+    operator: GddlUpkeepOperator
+    context: Context
     document: PipelineDocument
-    specs: tuple[TableSpec, ...]
-    number: int
-    run_id: str
+    specs: Mapping[str, TableSpec]
+
+    def run(self, begun: Begun | None) -> dict[str, Any]:
+        roots, key = self.document.roots, self._key(self.operator.task_id)
+        file = ProgressFile(roots.lake, key, configuration.environ_of(self.document))
+        progress = file.read(int(getattr(self.context["dag_run"], "clear_number", 0) or 0))
+        failed = {result.table: result for result in (begun.failed if begun else ())}
+        results: list[JobResult] = []
+        while True:
+            left = [name for name in self.specs if name not in progress.done and name not in failed]
+            share = [name for name in (begun.tables if begun else left[:TABLES_PER_JOB]) if name in left]
+            if not share:
+                break
+            share_begun = replace(self._begun(share), failed=tuple(failed.values()))
+            done = self._job(share, progress.shares, share_begun if begun is None else begun)
+            begun = None
+            results += done
+            failed |= {result.table: _short(result) for result in done if result.status == "failed"}
+            progress = progress.after(result.table for result in done if result.status != "failed")
+            file.write(progress)
+        if failed:
+            raise AirflowException(explained(list(failed.values()), len(self.specs)))
+        return summary(results)
+
+    def _begun(self, tables: Sequence[str]) -> Begun:
+        return Begun(tables=tuple(tables), since=-1, of_try=self.context["ti"].try_number)
+
+    def _job(self, tables: Sequence[str], number: int, begun: Begun) -> tuple[JobResult, ...]:
+        operator, document = self.operator, self.document
+        specs = tuple(self.specs[name] for name in tables)
+        origin = (operator.dag_id, self.context["run_id"], operator.task_id)
+        wait = configuration.number("claim_wait_seconds")
+        options = JobOptions(action=operator.action, wait_seconds=wait, origin=origin)
+        run_id = f"{job_id(operator.task_id, self.context)}{number:06d}"
+        job = JobSpec(run_id=run_id, roots=document.roots, tables=specs, tiers=document.tiers, options=options)
+        reached = configuration.environ_of(document)
+        environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
+        runner = self._runner(number, environ, begun.since if begun.since >= 0 else None)
+        outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in specs}))
+        operator.job_log = outcome.log
+        if outcome.cancelled_by is not None:
+            raise RetriableError("JOB_CANCELLED", "the job was told to stop", remedy="the next try does what is left")
+        if isinstance(runner, RemoteRunner):
+            if outcome.waiting is not None:
+                self._wait(replace(begun, since=runner.since or 0), runner, outcome.waiting)
+            runner.settle()
+        asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
+        return tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
+
+    def _runner(self, number: int, environ: Mapping[str, str], since: int | None) -> Runner:
+        operator, document = self.operator, self.document
+        key = self._key(f"{operator.task_id} {number}")
+        settings = RunnerSettings(
+            command=configuration.job_command(),
+            environ=environ,
+            own=document.runner_settings,
+            errand=SubmissionContext(task=key, roots=document.roots, patient=False, since=since),
+            connections=FromAirflow(),
+            pace=PollInterval.of_runs(configuration.number("run_poll_seconds")),
+        )
+        runner = make_runner(operator.runner or document.runner, settings)
+        operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
+        return runner
+
+    def _wait(self, begun: Begun, runner: RemoteRunner, run: WaitPolicy) -> None:
+        """Leave the run to the triggerer: no worker waits for another machine."""
+        operator, document = self.operator, self.document
+        watch = Watch(
+            runner=operator.runner or document.runner,
+            settings=document.runner_settings,
+            lake=document.roots.lake,
+            aws_conn_id=document.aws_conn_id or "",
+            task=runner.attempts.key,
+            run=run,
+            begun=plain(begun),
+        )
+        trigger = GddlRunTrigger(watch=plain(watch))
+        operator.defer(trigger=trigger, method_name="resumed", timeout=operator.execution_timeout)
+
+    def _key(self, task: str) -> TaskKey:
+        return TaskKey(pipeline=self.operator.dag_id, run=self.context["run_id"], task=task)
 
 
-def _job(operator: GddlUpkeepOperator, context: Context, share: _Share) -> tuple[JobResult, ...]:
-    document, specs = share.document, share.specs
-    origin = (operator.dag_id, context["run_id"], operator.task_id)
-    options = JobOptions(action=operator.action, wait_seconds=configuration.number("claim_wait_seconds"), origin=origin)
-    job = JobSpec(run_id=share.run_id, roots=document.roots, tables=specs, tiers=document.tiers, options=options)
-    reached = configuration.environ_of(document)
-    environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
-    key = TaskKey(pipeline=operator.dag_id, run=context["run_id"], task=f"{operator.task_id} {share.number}")
-    settings = RunnerSettings(
-        command=configuration.job_command(),
-        environ=environ,
-        own=document.runner_settings,
-        errand=SubmissionContext(task=key, roots=document.roots),
-        connections=FromAirflow(),
-        pace=PollInterval.of_runs(configuration.number("run_poll_seconds")),
-    )
-    runner = make_runner(operator.runner or document.runner, settings)
-    operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
-    outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in specs}))
-    operator.job_log = outcome.log
-    if outcome.cancelled_by is not None:
-        raise RetriableError("JOB_CANCELLED", "the job was told to stop", remedy="the next try begins again")
-    if isinstance(runner, RemoteRunner):
-        runner.settle()
-    asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
-    return tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
+def _short(result: JobResult) -> JobResult:
+    """As much as a task that waits remembers of it."""
+    error = result.error and replace(result.error, message=result.error.message[:300])
+    return JobResult(table=result.table, status=result.status, error=error)
 
 
 def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> dict[str, str]:

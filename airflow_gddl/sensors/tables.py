@@ -40,7 +40,10 @@ class GddlTablesSensor(BaseSensorOperator):
         self.run_id = "{{ run_id }}"
         self.start_from_trigger = STARTS_FROM_TRIGGER
         self.start_trigger_args = StartTriggerArgs(
-            trigger_cls=_TRIGGER, trigger_kwargs=self._arguments(), next_method="looked"
+            trigger_cls=_TRIGGER,
+            trigger_kwargs=self._arguments(),
+            next_method="looked",
+            timeout=self.execution_timeout,
         )
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
@@ -51,7 +54,8 @@ class GddlTablesSensor(BaseSensorOperator):
         """
         from airflow_gddl.triggers.tables import GddlTablesTrigger  # noqa: PLC0415 - see the class
 
-        self.defer(trigger=GddlTablesTrigger(**self._arguments()), method_name="looked")
+        trigger = GddlTablesTrigger(**self._arguments())
+        self.defer(trigger=trigger, method_name="looked", timeout=self.execution_timeout)
 
     def looked(self, context: Context, event: Mapping[str, Any] | str) -> None:
         """Back from the triggerer.

@@ -134,11 +134,12 @@ def test_a01_three_tasks_and_no_list_of_tables(stage: Stage) -> None:
 
 
 def test_a01_a_changed_row_makes_no_new_dag_version(stage: Stage) -> None:
-    stage.rows("{table: shop.a, keys: [id]}")
+    """But for the one figure of its rows that a pack's DAG holds: the tightest freshness, its deadline."""
+    stage.rows("{table: shop.a, keys: [id], freshness: 5m}")
     before = serialised(build_dags()[PACK])
     stage.rows(
         "{table: shop.a, keys: [id, n], history: true, freshness: 5m, owner: me, tags: {a: b}}",
-        "{table: shop.b, keys: [id], depends_on: [shop.a]}",
+        "{table: shop.b, keys: [id], freshness: 10m, depends_on: [shop.a]}",
     )
     assert serialised(build_dags()[PACK]) == before
 

@@ -197,7 +197,7 @@ def test_a09_freshness_is_a_deadline_where_airflow_has_them(stage: Stage, monkey
     if hasattr(airflow.sdk, "DeadlineAlert"):
         assert deadlines[0].interval.total_seconds() == 1800
         assert deadlines[0].callback.path.endswith("GddlNotifier")
-        assert not dags[PACK].deadline
+        assert dags[PACK].deadline[0].interval.total_seconds() == 300
     else:
         assert deadlines is None
     assert dags["gddl.shop.a"].get_task("initial_load").on_failure_callback in (None, [])

@@ -21,6 +21,8 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
+from airflow.sdk.exceptions import TaskDeferred
+
 from airflow_gddl import configuration
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain
@@ -126,17 +128,27 @@ def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:
     assert fake.requests == []
 
 
-def test_upkeep_runs_there_too(stage: Stage, fake: FakeServer) -> None:
+def test_maintenance_runs_there_too_and_holds_no_worker(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a", "b")
     task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
-    context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
-    told = task.execute(context)
+
+    def waited(cleared: int) -> dict[str, Any]:
+        """The summary; its worker is free while the run goes on."""
+        context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+        context["dag_run"] = SimpleNamespace(clear_number=cleared)
+        with pytest.raises(TaskDeferred) as deferred:
+            task.execute(context)
+        assert deferred.value.timeout == timedelta(hours=24)
+        event = asyncio.run(anext(deferred.value.trigger.run()))
+        return task.resumed(context, event.payload)
+
+    told = waited(cleared=0)
     assert (told["tables"], told["succeeded"], stage.loaded) == (2, 2, [["shop.a", "shop.b"]])
     assert stage.jobs[0]["options"]["action"] == "maintain"
     (made,) = fake.workspace.runs.values()
     assert task.job_log == made.page
     # A person who clears it has all of it done once more.
-    task.execute(context)
+    assert waited(cleared=1)["succeeded"] == 2
     assert len(fake.workspace.runs) == 2
 
 

@@ -95,8 +95,9 @@ def test_an_environment_variable_changes_the_snapshot(place: Place) -> None:
 def test_reading_needs_no_pydantic_and_no_yaml(place: Place) -> None:
     place.current()
     code = (
-        "import sys, pathlib; from airflow_gddl.runtime.snapshot import Snapshot, SnapshotSettings as S\n"
-        f"s = Snapshot.current(S(metadata={str(place.metadata)!r}, cache=pathlib.Path({str(place.root / 'cache')!r}),"
+        "import sys, pathlib; from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings as S\n"
+        f"cache = pathlib.Path({str(place.root / 'cache')!r})\n"
+        f"s = MetadataSnapshot.current(S(metadata={str(place.metadata)!r}, cache=cache,"
         f" environ={{}}, clock=lambda: {place.now}))\n"
         "print(len(s.pipelines()), s.entry('gddl_pack.shop.small.hourly.normal.all') is not None,"
         " sorted({'pydantic', 'yaml', 'obstore', 'airflow'} & set(sys.modules)))"

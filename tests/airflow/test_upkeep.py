@@ -12,6 +12,7 @@ import pytest
 from airflow.timetables.base import TimeRestriction
 
 from airflow_gddl.dags.maintenance import build_upkeep_dags
+from airflow_gddl.operators import maintenance_execution
 from airflow_gddl.operators.maintenance import GddlUpkeepOperator
 from airflow_gddl.version_compat import AirflowException, AirflowSkipException
 from tests.airflow.bag import kept, serialised
@@ -29,10 +30,11 @@ def shop(stage: Stage) -> Stage:
     return stage
 
 
-def execute(dag_id: str, task_id: str, tables: tuple[str, ...] = ()) -> dict[str, Any]:
+def execute(dag_id: str, task_id: str, tables: tuple[str, ...] = (), cleared: int = 0) -> dict[str, Any]:
     task = build_upkeep_dags()[dag_id].get_task(task_id)
     assert isinstance(task, GddlUpkeepOperator)
     context: Any = {"params": {"tables": list(tables)}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    context["dag_run"] = SimpleNamespace(clear_number=cleared)
     return task.execute(context)
 
 
@@ -87,6 +89,27 @@ def test_a_failed_table_fails_the_task_by_name(shop: Stage) -> None:
     shop.order(fail={"shop.b": ["VERIFY_DIFFERENT", "3 of 256 buckets differ"]})
     with pytest.raises(AirflowException, match=r"1 of 2 tables failed(.|\n)*shop\.b: \[VERIFY_DIFFERENT\]"):
         execute("gddl_verify", "verify_small")
+
+
+def test_a_retry_takes_what_is_left_and_clearing_all(shop: Stage) -> None:
+    shop.order(fail={"shop.b": ["VERIFY_DIFFERENT", "3 of 256 buckets differ"]})
+    for _ in range(2):
+        with pytest.raises(AirflowException, match=r"1 of 2 tables failed(.|\n)*shop\.b: \[VERIFY_DIFFERENT\]"):
+            execute("gddl_verify", "verify_small")
+    shop.order()
+    assert execute("gddl_verify", "verify_small")["succeeded"] == 1
+    assert shop.loaded == [["shop.a", "shop.b"], ["shop.b"], ["shop.b"]]
+    execute("gddl_verify", "verify_small", cleared=1)
+    assert shop.loaded[3:] == [["shop.a", "shop.b"]]
+
+
+def test_a_job_for_each_so_many_tables(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance_execution, "TABLES_PER_JOB", 1)
+    shop.order(fail={"shop.a": ["VERIFY_DIFFERENT", "no"]})
+    with pytest.raises(AirflowException, match=r"1 of 2 tables failed"):
+        execute("gddl_verify", "verify_small")
+    assert shop.loaded == [["shop.a"], ["shop.b"]]
+    assert len({job["run_id"] for job in shop.jobs}) == 2
 
 
 def test_airflow_s_connection_reaches_the_job_s_environment_and_nothing_else(

@@ -14,7 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from tests.compose.arrangement import ROOT, SECRETS, MissingError, example, interpolated, services, written
 from tests.s3.gateway import BIN
 

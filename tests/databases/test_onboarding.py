@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.database_statistics import Statistics, with_rows
 from airflow_gddl.onboarding.facts import SourceFacts, TableFacts

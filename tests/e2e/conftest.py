@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.supervisor import Standalone
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
 from tests.e2e.site import Site, order
 from tests.e2e.webhook import Webhook, listening

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -118,34 +117,3 @@ def test_a_wheel_of_another_contract_refuses_its_order_before_anything_is_writte
     assert "[CONTRACT_VERSION]" in done.stderr
     assert "same airflow-gddl on both sides" in done.stderr
     assert not (tmp_path / "lake").exists()
-
-
-@pytest.mark.timeout(1800)
-def test_airflow_without_spark_parses_a_thousand_dags(tmp_path: Path) -> None:
-    """Installed from MWAA's files, with the versions that the tests run with in the place of Airflow's constraints."""
-    pytest.importorskip("airflow")
-    Bundle(out=tmp_path / "dist").write("mwaa")
-    plugins = tmp_path / "plugins"
-    zipfile.ZipFile(tmp_path / "dist" / "plugins.zip").extractall(plugins)  # noqa: S202 - as above
-    versions = {dist.name: dist.version for dist in importlib.metadata.distributions() if dist.name != "airflow-gddl"}
-    (tmp_path / "constraints.txt").write_text("".join(f"{name}=={version}\n" for name, version in versions.items()))
-    _, wheel = (tmp_path / "dist" / "requirements.txt").read_text().splitlines()
-    lines = [f"--constraint {tmp_path}/constraints.txt", wheel.replace("/usr/local/airflow/plugins", str(plugins))]
-    (tmp_path / "requirements.txt").write_text("\n".join([*lines, "apache-airflow", ""]))
-    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
-    python = tmp_path / "venv" / "bin" / "python"
-    run(python, *PIP, "-r", tmp_path / "requirements.txt", cwd=tmp_path)
-    assert run(python, "-c", LACKS, "pyspark", "delta", "pyarrow", "deltalake", cwd=tmp_path).split() == []
-
-    dags = tmp_path / "dist" / "dags"
-    (dags / "metadata" / "tables").mkdir(parents=True)
-    (dags / "metadata" / "gddl.yaml").write_text("landing: /landing\nlake: /lake\n")
-    rows = [{"table": f"s.t{n}", "keys": ["id"], "size": "large"} for n in range(DAGS)]
-    (dags / "metadata" / "tables" / "s.json").write_text(json.dumps({"source": "s", "tables": rows}))
-    said = run(
-        python, "-W", "ignore", "-c", PARSE, dags, cwd=tmp_path,
-        AIRFLOW_HOME=str(tmp_path / "home"), AIRFLOW__CORE__LOAD_EXAMPLES="False",
-    )  # fmt: skip
-    found = json.loads(said.splitlines()[-1])
-    print(found)
-    assert (found["dags"], found["errors"]) == (DAGS, {})

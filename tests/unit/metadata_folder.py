@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.metadata import Catalog, Problem, load
+from airflow_gddl.metadata.loading import Catalog, load
+from airflow_gddl.metadata.problems import Problem
 
 SETTINGS = "landing: landing\nlake: lake\n"
 

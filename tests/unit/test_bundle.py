@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import csv
+import email
 import hashlib
 import json
 import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +22,8 @@ import airflow_gddl
 from airflow_gddl.bundle import environment
 from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target
-from airflow_gddl.bundle.platforms import DAGS, Bundle, Platform
+from airflow_gddl.bundle.pins import PINS
+from airflow_gddl.bundle.platforms import DAGS, Bundle, Platform, Runner
 from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
@@ -102,16 +105,48 @@ def test_a_job_runs_from_the_archive_of_the_code(tmp_path: Path) -> None:
 
 def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
     Bundle(out=tmp_path, airflow="3.1.0", airflow_python="3.13").write("mwaa")
-    constraint, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
+    constraint, obstore, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
     assert constraint.startswith('--constraint "https://')
     assert constraint.endswith('/constraints-3.1.0/constraints-3.13.txt"')
+    assert obstore == f"obstore=={PINS['obstore']}"
     assert wheel == f"/usr/local/airflow/plugins/{WHEEL}[cli]"
     assert zipfile.ZipFile(tmp_path / "plugins.zip").namelist() == [WHEEL]
+    assert {path.name for path in (ROOT / "dags").glob("*.py")} == {n for n in DAGS if n.endswith(".py")}
     for path in (tmp_path / "dags").glob("*.py"):
         code = [line for line in path.read_text().splitlines() if not line.startswith('"""')]
         own = [line for line in (ROOT / "dags" / path.name).read_text().splitlines() if not line.startswith('"""')]
         assert [line.partition("  #")[0] for line in code] == [line.partition("  #")[0] for line in own]
     assert (tmp_path / "dags" / ".airflowignore").read_text().split() == ["metadata/"]
+
+
+@pytest.mark.parametrize(
+    ("runner", "pins", "extras", "files"),
+    [
+        ("databricks", ["databricks-sdk", "obstore"], "cli,databricks", {WHEEL, "requirements.txt"}),
+        ("emr_serverless", ["obstore"], "cli,emr-serverless", {WHEEL, "gddl_task.py"}),
+    ],
+)
+def test_mwaa_gets_what_its_runner_needs(
+    runner: Runner, pins: list[str], extras: str, files: set[str], tmp_path: Path
+) -> None:
+    Bundle(out=tmp_path, runner=runner).write("mwaa")
+    _, *pinned, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
+    assert pinned == [f"{name}=={PINS[name]}" for name in pins]
+    assert wheel.endswith(f"{WHEEL}[{extras}]")
+    assert {path.name for path in (tmp_path / "jobs").iterdir()} == files
+
+
+def test_the_wheel_asks_for_what_the_source_tree_asks_for(tmp_path: Path) -> None:
+    """An editable install remembers the requirements of the day when it was made."""
+    (wheel,) = Bundle(out=tmp_path).write(None)
+    (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
+    found = email.message_from_bytes(zipfile.ZipFile(wheel).read(name))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(found.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
+    asked = sum(map(len, project["optional-dependencies"].values())) + len(project["dependencies"])
+    assert len(found.get_all("Requires-Dist", [])) == asked
+    assert "databricks-sdk>=0.150; extra == 'databricks'" in found.get_all("Requires-Dist", [])
+    assert found.get_payload().strip().startswith("# airflow-gddl")
 
 
 def test_clusters_bring_spark_themselves() -> None:
@@ -140,6 +175,8 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
         (["--for", "spark", "--no-environment"], {"SOURCE_DATE_EPOCH": "1700000000"}, 0, "gddl-job-code.zip"),
         (["--for", "spark", "--python", "python3"], {}, 2, "[PYTHON_INVALID]"),
         ([], {"SOURCE_DATE_EPOCH": "today"}, 2, "[OPTION_INVALID]"),
+        (["--for", "mwaa", "--runner", "databricks"], {}, 0, "jobs"),
+        (["--for", "spark", "--runner", "databricks"], {}, 2, "[OPTION_INVALID]"),
     ],
 )
 def test_the_command(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.spec import SchemaEvolution, TableSpec
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from tests.unit.metadata_folder import loaded, only_problem, row_file, write
 
 GOOD = "{table: shop.good, keys: [id]}"

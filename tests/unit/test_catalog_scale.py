@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from tests.unit.metadata_folder import write
 
 MANY = 10_000

@@ -8,7 +8,8 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.metadata import SettingsError, load
+from airflow_gddl.metadata.loading import load
+from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import SETTINGS, loaded, row_file, write
 
 

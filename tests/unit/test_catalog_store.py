@@ -10,8 +10,9 @@ import pytest
 from obstore.store import HTTPStore, MemoryStore
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.metadata import LocalFolder, SettingsError, StoreFolder, load_folder, open_folder
-from airflow_gddl.metadata.folder import MAX_BYTES
+from airflow_gddl.metadata.folder import MAX_BYTES, LocalFolder, StoreFolder, open_folder
+from airflow_gddl.metadata.loading import load_folder
+from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import SETTINGS, row_file, write
 
 FILES: dict[str, str | bytes] = {

@@ -18,7 +18,7 @@ from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.devtools.simulate import Delivery, OpMix, SchemaEvent, Troubles
-from airflow_gddl.metadata import load
+from airflow_gddl.metadata.loading import load
 from tests.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata import load, yaml_file
+from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.folder import LocalFolder
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import read_settings
 from airflow_gddl.onboarding.facts import KeyFact, SourceFacts, TableFacts
 from airflow_gddl.onboarding.plan import OnboardingPlan, make_plan

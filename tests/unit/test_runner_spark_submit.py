@@ -17,7 +17,7 @@ import pytest
 from airflow_gddl.bundle.code import write_code
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.metadata import SettingsError
+from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
 from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
 from airflow_gddl.runtime.runners.spark_submit_arguments import arguments, size_of

@@ -28,7 +28,8 @@ class Pipeline:
         tables: sorted; never empty.
         pool: Airflow pool of its loads; the tier gives it `slots` slots.
         weight: Airflow's absolute priority weight.
-        freshness: seconds; a table's own longest lag. Null in a pack, whose tables differ.
+        freshness: seconds; the shortest of its tables' longest lags; null when none has one.
+        run_timeout: seconds that one of its tasks may take.
     """
 
     dag_id: str
@@ -44,6 +45,7 @@ class Pipeline:
     tags: tuple[str, ...]
     tables: tuple[str, ...]
     freshness: int | None = None
+    run_timeout: int = 6 * 3600
 
 
 def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> tuple[Pipeline, ...]:
@@ -75,7 +77,8 @@ def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
         owner=table.owner or PACK_OWNER,
         tags=_tags(table, *labels),
         tables=(table.table,),
-        freshness=None if table.freshness is None else durations.seconds(table.freshness),
+        freshness=_tightest([table]),
+        run_timeout=durations.seconds(tier.run_timeout),
     )
 
 
@@ -84,7 +87,7 @@ def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
     for table in tables:
         groups[_group(table)].append(table)
     for group, members in groups.items():
-        like, tier = members[0], tiers[members[0].size]
+        like, tier, by_name = members[0], tiers[members[0].size], {table.table: table for table in members}
         for leaf, names in pack((table.table for table in members), tier.tables_per_job).items():
             dag_id = _legal(f"gddl_pack.{group}.{leaf or 'all'}")
             yield Pipeline(
@@ -100,7 +103,13 @@ def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
                 owner=PACK_OWNER,
                 tags=_tags(like),
                 tables=names,
+                freshness=_tightest(by_name[name] for name in names),
+                run_timeout=durations.seconds(tier.run_timeout),
             )
+
+
+def _tightest(tables: Iterable[TableSpec]) -> int | None:
+    return min((durations.seconds(table.freshness) for table in tables if table.freshness is not None), default=None)
 
 
 def _group(table: TableSpec) -> str:

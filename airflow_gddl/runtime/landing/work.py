@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.spec import TableSpec
@@ -25,6 +25,8 @@ class PipelineWork:
         held: table to the tables that it waits for.
         unmet: table to tables that it depends on and that nothing loads; it does not wait for them.
         pending: whether asset events of an earlier run are still to be sent.
+        metadata_at: when the newest file of the metadata that it was decided by was last modified, seconds since the
+            epoch.
     """
 
     looked_at: str
@@ -34,6 +36,7 @@ class PipelineWork:
     unmet: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     asked: RunRequestForm = field(default_factory=RunRequestForm)
     pending: bool = False
+    metadata_at: float = 0.0
 
     @property
     def is_some(self) -> bool:
@@ -62,7 +65,48 @@ class ListingSnapshot:
 
 def mark(spec: TableSpec, seen: Poll) -> str:
     """Changes with the table's files and with its row: a new row is for the job to judge, even without new files."""
-    return hashlib.blake2b(f"{seen.digest}\n{to_json(spec)}".encode(), digest_size=8).hexdigest()
+    return f"{seen.digest}.{row_digest(spec)}"
+
+
+def row_digest(spec: TableSpec) -> str:
+    return hashlib.blake2b(to_json(spec).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class RowComparison:
+    """The rows that a run's sensor decided by, against those of the machine that is to load.
+
+    Attributes:
+        other: tables whose row is another one, sorted. `gone`: those without a row here, sorted.
+    """
+
+    other: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    @property
+    def are_equal(self) -> bool:
+        return not self.other and not self.gone
+
+
+def compare_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> RowComparison:
+    """Of the tables that have work."""
+    here = {spec.table: spec for spec in specs}
+    decided = {**work.initial, **work.increments}
+    known = {name: mark_ for name, mark_ in decided.items() if name in here}
+    return RowComparison(
+        other=tuple(sorted(name for name, one in known.items() if one.rpartition(".")[2] != row_digest(here[name]))),
+        gone=tuple(sorted(decided.keys() - known.keys())),
+    )
+
+
+def by_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> PipelineWork:
+    """The work with marks of these rows, which are newer than those that it was decided by; without what has no row."""
+    here = {spec.table: row_digest(spec) for spec in specs}
+
+    def marks(decided: Mapping[str, str]) -> dict[str, str]:
+        return {name: f"{one.rpartition('.')[0]}.{here[name]}" for name, one in decided.items() if name in here}
+
+    return replace(work, initial=marks(work.initial), increments=marks(work.increments))
 
 
 def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
@@ -92,6 +136,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         unmet=unmet,
         asked=asked,
         pending=bool(seen.hints.pending),
+        metadata_at=document.metadata_at,
     )
 
 

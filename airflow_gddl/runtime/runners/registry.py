@@ -111,7 +111,7 @@ def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str],
     try:
         make: Callable[..., Platform] = importlib.import_module(module).make
     except ModuleNotFoundError as error:
-        remedy = f"pip install 'airflow-gddl[{name}]'"
+        remedy = f"pip install 'airflow-gddl[{name.replace('_', '-')}]'"
         what = f"runner {name} needs {package}: {error}"
         raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=remedy) from error
     return make(own, environ, connections)

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata import Catalog, Problem
+from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.topology import Pipeline, pipelines
 from airflow_gddl.metadata.topology.rows import table_rows
 from airflow_gddl.runtime.snapshot.documents import Compiled, Dependency, Directory, PipelineDocument

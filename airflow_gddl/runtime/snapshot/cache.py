@@ -75,6 +75,15 @@ class Cache:
         _write(generation / _INDEX, {"pipelines": entries})
         return generation
 
+    def restore(self, files: Mapping[str, str]) -> Path:
+        """A generation of files as they were written elsewhere, by their names in it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        generation = Path(tempfile.mkdtemp(prefix="gen-", dir=self.folder))
+        (generation / "pipelines").mkdir()
+        for name, text in files.items():
+            (generation / name).write_text(text, encoding="utf-8")
+        return generation
+
     def clean(self, serving: Path) -> None:
         """Remove old generations; the last few stay for those who are reading them."""
         found = sorted(self.folder.glob("gen-*"), key=lambda path: path.stat().st_mtime, reverse=True)

@@ -38,6 +38,7 @@ class PipelineDocument:
         runner_settings: what `gddl.yaml` says under `runners` for this runner.
         dependencies: tables of other pipelines that its tables depend on, sorted.
         aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
+        metadata_at: when the newest file of the metadata was last modified, seconds since the epoch.
     """
 
     pipeline: Pipeline
@@ -48,6 +49,7 @@ class PipelineDocument:
     runner_settings: Mapping[str, Any] = field(default_factory=dict)
     dependencies: tuple[Dependency, ...] = ()
     aws_conn_id: str | None = None
+    metadata_at: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +83,13 @@ class State:
         why: what stops it from being read; empty otherwise.
         tried: signature of the metadata that could not be read.
         carried: tables kept from the snapshot before, because a file that may hold them can't be read.
+        newest: when the newest file that it was made of was last modified, seconds since the epoch.
     """
 
     signature: str
     built_at: str
     checked_at: float = 0.0
+    newest: float = 0.0
     stale_since: str | None = None
     why: str = ""
     tried: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.snapshot import cache
 from airflow_gddl.runtime.snapshot.bounded import bounded
 from airflow_gddl.runtime.snapshot.cache import Cache
+from airflow_gddl.runtime.snapshot.copies import Copies
 from airflow_gddl.runtime.snapshot.documents import Compiled, State
 from airflow_gddl.runtime.snapshot.settings import SnapshotSettings
 from airflow_gddl.runtime.snapshot.signature import Signature, is_remote, sign
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Keeper:
         try:
             signature = self._bounded(lambda: sign(self.settings.metadata, self.settings.environ))
         except (GddlError, OSError) as error:
-            return self._stale(state, generation, "", error)
+            return self._unreadable(state, generation, error)
         if state is not None and not afresh and self._may_stay(state, generation, signature):
             return self._seen(state, generation, signature)
         with self.cache.building(wait=generation is None or afresh) as mine:
@@ -79,17 +82,48 @@ class Keeper:
         except MetadataError as error:
             return self._stale(state, generation, signature.text, error)
         except (GddlError, OSError) as error:
-            return self._stale(state, generation, "", error)
+            return self._unreadable(state, generation, error)
         made = self.cache.add(compiled)
         state = State(
             signature=signature.text,
             built_at=self.settings.now(),
             checked_at=self.settings.clock(),
             carried=compiled.carried,
+            newest=signature.newest,
         )
         self.cache.write_state(state, made)
         self.cache.clean(made)
+        self._keep_copy(state, made)
         return state, made
+
+    def _keep_copy(self, state: State, generation: Path) -> None:
+        """In the lake; whatever is wrong with that, this machine has its own."""
+        if self._copies is None:
+            return
+        copies = self._copies
+        try:
+            self._bounded(lambda: copies.keep(state.signature, state.built_at, generation))
+        except (GddlError, OSError) as error:
+            _LOG.warning("the metadata's copy could not be written to %s: %s", self.settings.copy, error)
+
+    @property
+    def _copies(self) -> Copies | None:
+        settings = self.settings
+        return Copies(settings.copy, settings.metadata, settings.copy_environ) if settings.copy else None
+
+    def _unreadable(self, state: State | None, generation: Path | None, error: Exception) -> tuple[State, Path | None]:
+        """What serves while the metadata does not answer: what this machine has; where it has nothing, the copy."""
+        copies = None if generation is not None else self._copies
+        if copies is not None:
+            try:
+                found = self._bounded(copies.newest)
+            except (GddlError, OSError) as other:
+                _LOG.warning("the metadata's copy could not be read from %s: %s", self.settings.copy, other)
+                found = None
+            if found is not None:
+                generation = self.cache.restore(found.files)
+                state = State(signature="", built_at=found.built_at)
+        return self._stale(state, generation, "", error)
 
     def _stale(
         self, state: State | None, generation: Path | None, tried: str, error: Exception
@@ -109,7 +143,7 @@ class Keeper:
 
 def _compile(settings: SnapshotSettings, before: Iterable[TableSpec]) -> Compiled:
     # pydantic and the checks of every row are needed only when the metadata has changed.
-    from airflow_gddl.metadata import load  # noqa: PLC0415 - as said above
+    from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
     from airflow_gddl.runtime.snapshot.building import compile_catalog  # noqa: PLC0415 - as said above
 
     return compile_catalog(load(settings.metadata, settings.environ), before)

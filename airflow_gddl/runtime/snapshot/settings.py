@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,8 @@ class SnapshotSettings:
         refresh_seconds: a remote folder is listed no more often.
         time_limit: seconds that reading may take.
         settle_seconds: a file younger than that may still be being written; while there is a good snapshot, it waits.
+        copy: lake in which the last good copy is kept, too; empty: in the cache alone.
+        copy_environ: tells how that lake is reached.
     """
 
     metadata: str
@@ -29,6 +31,8 @@ class SnapshotSettings:
     refresh_seconds: float = 30.0
     time_limit: float = 60.0
     settle_seconds: float = 1.0
+    copy: str = ""
+    copy_environ: Mapping[str, str] = field(default_factory=dict)
 
     def now(self) -> str:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="seconds")

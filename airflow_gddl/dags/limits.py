@@ -1,0 +1,36 @@
+"""How long tasks and runs may take: nothing in Airflow waits for ever, or holds a pool's slot for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from airflow_gddl.metadata.topology import Pipeline
+
+POLL = timedelta(hours=1)
+"""A look at landing folders or at the state of all tables, without what a sensor waits for others."""
+_QUEUED = timedelta(hours=1)
+"""What a run may wait for slots beyond its two loads."""
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """Null: none, of a job without an end that somebody asked for (`continuous_hours` = 0)."""
+
+    task: timedelta | None
+    run: timedelta | None
+
+
+def of_task(longest: timedelta) -> TimeLimits:
+    """Of DAGs whose tasks may each take so long."""
+    return TimeLimits(task=longest, run=2 * longest + _QUEUED)
+
+
+def of_pipeline(pipeline: Pipeline, continuous_hours: float) -> TimeLimits:
+    """As its tier's `run_timeout` says; a job that goes on has its hours, and that time for its last batch."""
+    longest = timedelta(seconds=pipeline.run_timeout)
+    if pipeline.timing.kind != "continuous":
+        return of_task(longest)
+    if continuous_hours <= 0:
+        return TimeLimits(task=None, run=None)
+    return of_task(timedelta(hours=continuous_hours) + longest)

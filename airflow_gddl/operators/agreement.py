@@ -1,0 +1,44 @@
+"""A load works by the rows that its sensor decided by, or by newer ones; never by older ones."""
+
+from __future__ import annotations
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.operators.reporting import Logger
+from airflow_gddl.runtime.landing.work import PipelineWork, RowComparison, by_rows, compare_rows
+from airflow_gddl.runtime.snapshot import PipelineDocument
+
+_SHOWN = 5
+
+
+def agreed(
+    metadata: str, document: PipelineDocument, work: PipelineWork, log: Logger
+) -> tuple[PipelineDocument, PipelineWork]:
+    """The pipeline and the work, of the same rows; the metadata is read once more where they are not.
+
+    Args:
+        metadata: folder or `s3://` URL.
+        document: the pipeline as this machine has it.
+        work: as the sensor decided it, maybe on another machine.
+
+    Raises:
+        RetriableError: `METADATA_OUTDATED`: this machine has older rows than the sensor had.
+    """
+    if compare_rows(work, document.specs).are_equal:
+        return document, work
+    document = configuration.snapshot(metadata).renewed().pipeline(document.pipeline.dag_id) or document
+    found = compare_rows(work, document.specs)
+    if found.are_equal:
+        return document, work
+    if document.metadata_at < work.metadata_at:
+        remedy = "it is tried again; if that does not help, see how changes of the metadata reach this machine"
+        what = f"the metadata on this machine is older than what the sensor decided by: {_named(found)}"
+        raise RetriableError("METADATA_OUTDATED", what, where=metadata, remedy=remedy)
+    log.warning("the metadata changed after the sensor had decided; the newer rows hold: %s", _named(found))
+    return document, by_rows(work, document.specs)
+
+
+def _named(found: RowComparison) -> str:
+    names = (*found.other, *(f"{name} (no row)" for name in found.gone))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

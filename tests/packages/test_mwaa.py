@@ -1,0 +1,172 @@
+"""The bundle in environments with the versions of Amazon's own images of MWAA, on the Python that they have.
+
+`mwaa/` holds what those images pin (aws/amazon-mwaa-docker-images, August 2026): `constraints-VERSION.txt` constrains
+what users ask for, `essential-VERSION.txt` is what the image itself needs. GDDL_TEST_VENVS names a folder that keeps
+the environments for the next time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.bundle.pins import PINS
+from airflow_gddl.bundle.platforms import Bundle
+from tests.unit.pages import ROOT
+
+VERSIONS = ("3.0.6", "3.2.1", "3.3.1")
+EXTRAS = "airflow,cli,databricks,emr-serverless,events,s3,source"
+"""Of the Airflow side."""
+FILES = Path(__file__).with_name("mwaa")
+PACK = "gddl_pack.s.small.hourly.normal.all"
+SETTINGS = """
+landing: s3://bucket/landing
+lake: s3://bucket/lake
+runner: databricks
+runners: {databricks: {databricks_conn_id: dbx, wheel: /Volumes/main/gddl/gddl.whl}}
+"""
+PARSE = """
+import json, sys
+from airflow.serialization import serialized_objects as so
+try:
+    from airflow.dag_processing.dagbag import DagBag
+except ImportError:
+    from airflow.models.dagbag import DagBag
+bag = DagBag(sys.argv[1])
+codec = getattr(so, "DagSerialization", None) or so.SerializedDAG
+kept = [dag_id for dag_id, dag in bag.dags.items() if codec.to_dict(dag)]
+print(json.dumps({"dags": sorted(kept), "errors": bag.import_errors}))
+"""
+CONNECT = """
+import json
+from airflow_gddl.hooks.platforms import FromAirflow
+access, session = FromAirflow().databricks("dbx"), FromAirflow().aws("prod", "eu-west-1")
+keys = session.get_credentials()
+client = session.client("emr-serverless", region_name="eu-west-1")
+runs = client.meta.service_model.operation_model("StartJobRun").input_shape.members
+headers, key = dict(access.headers()), keys.access_key
+print(json.dumps({"host": access.host, "headers": headers, "key": key, "runs": sorted(runs)}))
+"""
+CONNECTIONS = {
+    "AIRFLOW_CONN_DBX": json.dumps(
+        {"conn_type": "databricks", "host": "adb-1.azuredatabricks.net", "password": "s3cr3t-token"}
+    ),
+    "AIRFLOW_CONN_PROD": json.dumps({"conn_type": "aws", "login": "AKIDEXAMPLE", "password": "s3cr3t-key"}),
+}
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(3600)]
+
+
+def python312() -> str:
+    """MWAA's Python; a shim with nothing behind it is passed over."""
+    found = [*Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.12*/bin/python3.12")]
+    for candidate in (shutil.which("python3.12"), *map(str, found)):
+        if (
+            candidate
+            and subprocess.run([candidate, "-c", "import venv"], capture_output=True, check=False).returncode == 0
+        ):
+            return candidate
+    raise FileNotFoundError("no Python 3.12, which MWAA has: install it, so that `python3.12` is found")
+
+
+@dataclass(frozen=True)
+class Image:
+    """An environment as Amazon's image has it."""
+
+    version: str
+    root: Path
+    home: Path
+
+    @property
+    def constraints(self) -> Path:
+        return FILES / f"constraints-{self.version}.txt"
+
+    def python(self, *arguments: str | Path, **environ: str) -> str:
+        """Standard output of the environment's Python, which knows nothing of this checkout."""
+        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        own = {"AIRFLOW_HOME": str(self.home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PYTHONWARNINGS": "ignore"}
+        done = subprocess.run(
+            [self.root / "bin" / "python", *arguments],
+            env={**kept, **own, **environ}, capture_output=True, text=True, check=False, cwd=self.home,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        return done.stdout
+
+    def pip(self, *arguments: str | Path) -> str:
+        return self.python("-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
+
+    def last_line(self, code: str, *arguments: str | Path, **environ: str) -> Any:
+        return json.loads(self.python("-c", code, *arguments, **environ).splitlines()[-1])
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """With every extra of the Airflow side, from the files that `gddl bundle` makes."""
+    home = tmp_path_factory.mktemp("mwaa")
+    kept = os.environ.get("GDDL_TEST_VENVS")
+    made = Image(request.param, (Path(kept) if kept else home) / request.param, home)
+    if not (made.root / "bin" / "python").exists():
+        subprocess.run([python312(), "-m", "venv", made.root], check=True)
+    Bundle(out=home / "dist", airflow=request.param, runner="databricks").write("mwaa")
+    plugins = home / "plugins"
+    zipfile.ZipFile(home / "dist" / "plugins.zip").extractall(plugins)
+    lines = (home / "dist" / "requirements.txt").read_text().splitlines()
+    assert lines[0].startswith("--constraint ")
+    text = "\n".join([f"--constraint {made.constraints}", *lines[1:], ""])
+    text = text.replace("/usr/local/airflow/plugins", str(plugins)).replace("[cli,databricks]", f"[{EXTRAS}]")
+    assert EXTRAS in text
+    (home / "requirements.txt").write_text(text)
+    image_brings = ["apache-airflow-providers-amazon", "apache-airflow-providers-standard"]
+    made.pip("install", "-c", made.constraints, f"apache-airflow=={request.param}", *image_brings)
+    made.pip("install", "--force-reinstall", "--no-deps", *plugins.glob("*.whl"))
+    made.pip("install", "-r", home / "requirements.txt")
+    return made
+
+
+def test_every_extra_installs_and_nothing_is_left_to_chance(image: Image) -> None:
+    image.pip("check")
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS.split(",")) <= set(extra)
+    allowed = {line.partition("==")[0].lower() for line in image.constraints.read_text().splitlines() if "==" in line}
+    listed = json.loads(image.python("-m", "pip", "--disable-pip-version-check", "list", "--format", "json"))
+    have = {one["name"].lower().replace("_", "-"): one["version"] for one in listed}
+    essential = (FILES / f"essential-{image.version}.txt").read_text()
+    assert f"apache-airflow=={image.version}" in essential
+    assert have["apache-airflow"] == image.version
+    allowed = {name.replace("_", "-") for name in allowed} | {"pip", "setuptools", "airflow-gddl"}
+    free = {name for name in have if name not in allowed and not name.startswith("apache-airflow")}
+    assert free == set(PINS), "neither Amazon's pins nor the bundle's own say which version it is"
+    assert {name: have[name] for name in PINS} == dict(PINS)
+    assert not {"pyspark", "delta-spark", "deltalake"} & set(have)
+
+
+def test_it_parses_there(image: Image) -> None:
+    dags = image.home / "dist" / "dags"
+    (dags / "metadata" / "tables").mkdir(parents=True, exist_ok=True)
+    (dags / "metadata" / "gddl.yaml").write_text(SETTINGS)
+    rows = [{"table": f"s.t{n}", "keys": ["id"], "size": ("small", "large")[n % 2]} for n in range(20)]
+    (dags / "metadata" / "tables" / "s.json").write_text(json.dumps({"source": "s", "tables": rows}))
+    found = image.last_line(PARSE, dags)
+    assert found["errors"] == {}
+    own = [dag_id for dag_id in found["dags"] if not dag_id.startswith("gddl.")]
+    assert {PACK, "gddl_maintenance", "gddl_verify"} <= set(own)
+    assert [f"gddl.s.t{n}" for n in sorted(range(1, 20, 2), key=str)] == sorted(set(found["dags"]) - set(own))
+
+
+def test_the_members_of_its_providers_that_are_used_are_there(image: Image) -> None:
+    """Some of them are private, so that only a try can tell."""
+    found = image.last_line(CONNECT, **CONNECTIONS)
+    assert (found["host"], found["headers"]) == (
+        "https://adb-1.azuredatabricks.net",
+        {"Authorization": "Bearer s3cr3t-token"},
+    )
+    assert found["key"] == "AKIDEXAMPLE"
+    assert {"applicationId", "clientToken", "executionRoleArn", "jobDriver", "retryPolicy"} <= set(found["runs"])
