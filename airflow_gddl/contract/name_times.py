@@ -20,6 +20,12 @@ def change_time(path: str) -> str | None:
     return None if match is None else time_digits(match)
 
 
+def timed_order(path: str) -> str | None:
+    """What sorts change files that tell a time in the order of their changes; None for other files."""
+    time = change_time(path)
+    return None if time is None else f"{time}/{path}"
+
+
 def moment(digits: str) -> datetime | None:
     """The time that `change_time` digits stand for, without zone; None when there is no such time."""
     try:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
 from airflow_gddl.contract.file_names import Names, is_temporary
+from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.window import EVERYTHING, Window
@@ -91,6 +92,10 @@ class Dialect(ABC):
     def times(self) -> FileTimes:
         """What the paths of change files tell of time."""
         return BY_NAME
+
+    def file_order(self, path: str) -> str | None:
+        """What sorts change files, by path, in the order of their changes of a key; None: the path tells none."""
+        return timed_order(path)
 
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - others need it
         """Listings that find every change file whose path tells (`times`) a time from `since` on, or more.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import ScalarType, parse_type
+from spark_jobs.rules.history import END, START
 from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
-START, END = "__start_at", "__end_at"
 _FORCED = f"{GDDL}__forced"
 _INDEXABLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string")
 

@@ -1,123 +1,135 @@
-"""The state of a key = the fold of its changes, as SQL (docs/semantics.md, section 5).
+"""The state of a key = the fold of its changes (docs/semantics.md, section 5).
 
-`net` is the short cut for changes that carry whole rows; `fold` is the definition. Both give one row a key: the
-replica's columns, `_gddl` of the last change (with its effective sequence), and the columns named below.
+Needs all events of a key together; holds for any partition of the keys.
 """
 
 from __future__ import annotations
 
-from spark_jobs.plan.types import ArrayType
-from spark_jobs.rules.order import FORCED, MOVED, OP, ORDER, SEQUENCE, struct_of
-from spark_jobs.rules.sql import listed, packed, quoted, text
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
-FIRST, FRESH, LOWEST, HAS_FORCED, HAD_ROW = (f"{GDDL}__{n}" for n in ("first", "fresh", "lowest", "has_forced", "had"))
-_SEGMENT = f"{GDDL}__segment"
+FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, FRESH, HAD_ROW = (
+    f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "fresh", "had_row")
+)
+"""Columns of net changes, see `net_changes`."""
 UNSEEN = "U"
-"""`FIRST` of a key whose lowest change is an update that didn't change its key."""
+"""`FIRST` of a key whose lowest event is an update that did not change its key."""
 
 
 def carried_name(index: int) -> str:
-    """Flag of the fold's output: some change carried the column of that index (in `TableSchema.columns`)."""
+    """Column of net changes: an event carries the column of that index in `TableSchema.columns`."""
     return f"{GDDL}__carried_{index}"
 
 
-def net(events: str, table_schema: TableSchema) -> str:
-    """One row a key: its highest change."""
-    row = packed([*table_schema.columns, GDDL, OP, SEQUENCE, ORDER])
-    first = f"arg_min(CASE WHEN {MOVED} THEN 'M' ELSE {OP} END, {ORDER})"
-    picked = (
-        f"SELECT arg_max({row}, {ORDER}) AS r, {first} AS {FIRST}, min({ORDER}) AS {LOWEST}, "
-        f"bool_or({FORCED}) AS {HAS_FORCED} FROM ({events}) GROUP BY {listed(table_schema.keys)}"
-    )
-    columns = ", ".join(f"r.{quoted(c)} AS {quoted(c)}" for c in table_schema.columns)
-    struct = struct_of(table_schema, f"r.{GDDL}", sequence=f"r.{SEQUENCE}")
-    return (
-        f"SELECT {columns}, {struct} AS {GDDL}, r.{OP} AS {OP}, r.{SEQUENCE} AS {SEQUENCE}, r.{ORDER} AS {ORDER}, "
-        f"{FIRST}, {LOWEST}, {HAS_FORCED}, true AS {FRESH} FROM ({picked})"
-    )
+def refolds(schema: TableSchema) -> bool:
+    """Whether late or forced keys are folded anew from all their changes: an overlay would not be the fold."""
+    return schema.partial or schema.spec.force_update is not None
 
 
-def single(events: str, table_schema: TableSchema) -> str:
-    """The same where every key is known to have just one change."""
-    struct = struct_of(table_schema, GDDL, sequence=SEQUENCE)
-    return (
-        f"SELECT {listed(table_schema.columns)}, {struct} AS {GDDL}, {OP}, {SEQUENCE}, {ORDER}, "
-        f"CASE WHEN {MOVED} THEN 'M' ELSE {OP} END AS {FIRST}, {ORDER} AS {LOWEST}, {FORCED} AS {HAS_FORCED}, "
-        f"true AS {FRESH} FROM ({events})"
-    )
+def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa.Table:
+    """One row a key: the state that its events lead to.
 
+    Args:
+        happened: see `order.events`; all events of each key, of one generation.
+        partial: changes may carry a part of the row.
 
-def fold(events: str, table_schema: TableSchema) -> str:
-    """One row a key for changes that may carry a part of the row.
-
-    `FRESH` tells that the row stands by itself; otherwise columns whose carried flag is false keep what is stored.
-    `HAD_ROW` tells, of a deleted row, that its columns are those of the row that was deleted.
+    Returns:
+        the replica's columns, `_gddl` of the last event with its effective sequence, and
+        `FIRST`: operation of the lowest event, `M` for an update that changed its key;
+        where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
+        (its `_gddl`) and `LOWEST_FORCED`;
+        where `partial`, `carried_name` for each column that is no key: columns that no event carries keep what is
+        stored, unless the row stands by itself (`FRESH`); and `HAD_ROW`: the columns of a deleted row are those of the
+        row that was deleted.
     """
-    columns, out = [], []
-    for index, column in enumerate(table_schema.columns):
-        if column in table_schema.keys:
-            out.append(quoted(column))
+    found = ordered(happened, schema)
+    columns = _partial_rows(found, schema) if partial else _whole_rows(found, schema)
+    return pa.table(columns | _spans(found, schema))
+
+
+def _whole_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
+    last = pa.array(found.at[found.ends])
+    return {name: flat(found.rows.column(name)).take(last) for name in (*schema.columns, GDDL)}
+
+
+def _spans(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
+    starts, ends = found.starts, found.ends
+    first = np.where(found.moved[starts], "M", found.op[starts])
+    columns = {FIRST: pa.array(first, pa.string())}
+    if refolds(schema):
+        some = np.logical_or.reduceat(found.forced, starts) if len(starts) else found.forced
+        columns |= {
+            FORCED: pa.array(found.forced[ends]), HAS_FORCED: pa.array(some),
+            LOWEST: flat(found.rows.column(GDDL)).take(pa.array(found.at[starts])),
+            LOWEST_FORCED: pa.array(found.forced[starts]),
+        }  # fmt: skip
+    return columns
+
+
+def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
+    starts, ends = found.starts, found.ends
+    opens, begun = segments(found)
+    last = np.repeat(begun[ends], ends - starts + 1)  # where the last segment of the event's key began
+    counted = (np.arange(len(found.at)) >= last) & (found.op != "D")
+    columns: dict[str, pa.Array] = {}
+    for index, name in enumerate(schema.columns):
+        if name in schema.keys:
+            columns[name] = flat(found.rows.column(name)).take(pa.array(found.at[ends]))
             continue
-        flag = f"({carries(table_schema, column)} AND {OP} <> 'D')"
-        value = f"CASE WHEN {flag} THEN {{v: {quoted(column)}}} END"
-        columns.append(f"arg_max({value}, {ORDER}) AS {quoted(f'v_{index}')}")
-        columns.append(f"bool_or({flag}) AS {carried_name(index)}")
-        out.append(f"{quoted(f'v_{index}')}.v AS {quoted(column)}, coalesce({carried_name(index)}, false) "
-                   f"AS {carried_name(index)}")  # fmt: skip
-    last = f"arg_max({packed([GDDL, OP, SEQUENCE, ORDER, _SEGMENT])}, {ORDER}) AS l"
-    spans = f"first({FIRST}) AS {FIRST}, first({LOWEST}) AS {LOWEST}, bool_or({HAS_FORCED}) AS {HAS_FORCED}"
-    grouped = (
-        f"SELECT {', '.join([listed(table_schema.keys), *columns, last])}, bool_or({OP} <> 'D') AS {HAD_ROW}, {spans} "
-        f"FROM ({_segmented(events, table_schema)}) GROUP BY {listed(table_schema.keys)}"
-    )
-    struct = struct_of(table_schema, f"l.{GDDL}", sequence=f"l.{SEQUENCE}")
-    return (
-        f"SELECT {', '.join(out)}, {struct} AS {GDDL}, l.{OP} AS {OP}, l.{SEQUENCE} AS {SEQUENCE}, "
-        f"l.{ORDER} AS {ORDER}, {FIRST}, {LOWEST}, {HAS_FORCED}, {HAD_ROW}, l.{_SEGMENT} > 0 AS {FRESH} "
-        f"FROM ({grouped})"
-    )
+        held = np.where(counted & carries(found, schema, name), np.arange(len(found.at)), -1)
+        greatest = np.maximum.reduceat(held, starts) if len(starts) else held
+        columns[name] = picked(found, name, greatest)
+        columns[carried_name(index)] = pa.array(greatest >= 0)
+    columns[GDDL] = flat(found.rows.column(GDDL)).take(pa.array(found.at[ends]))
+    columns[FRESH] = pa.array(opens[begun[ends]])
+    columns[HAD_ROW] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
+    return columns
 
 
-def carries(table_schema: TableSchema, column: str) -> str:
-    """Whether a change carries a column; `R` and `I` carry all."""
-    if column in table_schema.keys:
-        return "true"
-    conditions = []
-    if column in table_schema.lacking:
-        ids = ", ".join(map(str, table_schema.lacking[column]))
-        conditions.append(f"NOT coalesce({GDDL}.schema IN ({ids}), false)")
-    listing = table_schema.spelled(table_schema.spec.columns_to_update)
-    if listing is not None and column not in (listing, RESCUED):
-        conditions.append(f"coalesce(list_contains({_names(table_schema, listing)}, {text(column.lower())}), true)")
-    if table_schema.spec.ignore_null_updates:
-        conditions.append(f"{quoted(column)} IS NOT NULL")
-    return f"({OP} IN ('R', 'I') OR ({' AND '.join(conditions)}))" if conditions else "true"
+def picked(found: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
+    """A column's values at these events; -1: null."""
+    nothing = events < 0
+    at = found.at[np.where(nothing, 0, events)] if len(found.at) else events
+    return flat(found.rows.column(name)).take(pa.array(at, pa.int64(), mask=nothing))
 
 
-def _names(table_schema: TableSchema, listing: str) -> str:
-    """Lower-case names out of a comma-separated text or an array."""
-    kind = next(c.type for c in table_schema.data if c.name == listing)
-    value = f"array_to_string({quoted(listing)}, ',')" if isinstance(kind, ArrayType) else quoted(listing)
-    bare = rf"""regexp_replace(CAST({value} AS VARCHAR), '[\[\]"\s]', '', 'g')"""
-    return f"string_split(lower({bare}), ',')"
+def segments(found: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each event opens a segment of its key, and the event at which its segment began.
+
+    A full-load row or an insert opens one, and so does what follows a delete, but another delete.
+    """
+    after_delete = np.zeros(len(found.at), dtype=bool)
+    after_delete[1:] = (found.op[:-1] == "D") & ~found.begins[1:]
+    opens = np.isin(found.op.astype(str), ("R", "I")) | ((found.op != "D") & after_delete)
+    return opens, np.maximum.accumulate(np.where(opens | found.begins, np.arange(len(found.at)), 0))
 
 
-def _segmented(events: str, table_schema: TableSchema) -> str:
-    """Changes of each key's last segment: a reset starts one, a delete ends one (soft deletes keep its columns)."""
-    keys = listed(table_schema.keys)
-    spans = (
-        f"SELECT *, first_value(CASE WHEN {MOVED} THEN 'M' ELSE {OP} END) OVER (PARTITION BY {keys} ORDER BY {ORDER}) "
-        f"AS {FIRST}, min({ORDER}) OVER (PARTITION BY {keys}) AS {LOWEST}, bool_or({FORCED}) OVER "
-        f"(PARTITION BY {keys}) AS {HAS_FORCED} FROM ({with_segment(events, table_schema, _SEGMENT)})"
-    )
-    return f"SELECT * FROM ({spans}) QUALIFY {_SEGMENT} = max({_SEGMENT}) OVER (PARTITION BY {keys})"
+def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
+    """Whether each event carries a column; `R` and `I` carry all."""
+    carried = np.ones(len(found.at), dtype=bool)
+    if column in schema.lacking:
+        lacking = pa.array(schema.lacking[column], pa.int32())
+        carried &= ~np.asarray(pc.is_in(gddl_fields(found.rows)["schema"], value_set=lacking))[found.at]
+    listing = schema.spelled(schema.spec.columns_to_update)
+    if listing is not None and column not in (listing, RESCUED) and not schema.is_technical(column):
+        carried &= _listed(flat(found.rows.column(listing)), column.lower())[found.at]
+    if schema.spec.ignore_null_updates:
+        carried &= np.asarray(flat(found.rows.column(column)).is_valid())[found.at]
+    return carried | np.isin(found.op.astype(str), ("R", "I"))
 
 
-def with_segment(events: str, table_schema: TableSchema, column: str) -> str:
-    """Number the segments of each key: a reset starts one, and so does what follows a delete, but another delete."""
-    ordered = f"PARTITION BY {listed(table_schema.keys)} ORDER BY {ORDER}"
-    revived = f"({OP} <> 'D' AND coalesce(lag({OP}) OVER ({ordered}) = 'D', false))"
-    starts = f"SELECT *, CAST({OP} IN ('R', 'I') OR {revived} AS INT) AS {column}__starts FROM ({events})"
-    total = f"sum({column}__starts) OVER ({ordered} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-    return f"SELECT * EXCLUDE ({column}__starts), {total} AS {column} FROM ({starts})"
+def _listed(lists: pa.Array, column: str) -> np.ndarray:
+    """Whether lists of columns, texts with commas or arrays, have a column in lower case; a null list has all."""
+    if pt.is_list(lists.type) or pt.is_large_list(lists.type):
+        lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
+    encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
+    bare = str.maketrans("", "", '[]" \t\r\n\f\v')
+    texts = encoded.dictionary.to_pylist()
+    named = [text is None or column in text.translate(bare).lower().split(",") for text in texts]
+    return np.array(named, dtype=bool)[np.asarray(encoded.indices)] if named else np.zeros(len(lists), dtype=bool)

@@ -1,126 +1,166 @@
-"""SCD type 2: the versions of a key from all its changes, as SQL (docs/semantics.md, section 9)."""
+"""SCD type 2: the versions of a key from all its changes (docs/semantics.md, section 9).
+
+Needs all events of a key together, of all generations; holds for any partition of the keys.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 
-from spark_jobs.engines.table_columns import END, START
 from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.fold import carries, with_segment
-from spark_jobs.rules.order import OP, ORDER, SEQUENCE, events, order_of, struct_of, types_of
-from spark_jobs.rules.sql import listed, null, packed, query, quoted
+from spark_jobs.rules.codes import changes, codes, ranks, shared_codes, sortable
+from spark_jobs.rules.fold import carries, picked, segments
+from spark_jobs.rules.merge import ACTION
+from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.value_text import read_json
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
-_RUN, _SEG = f"{GDDL}__run", f"{GDDL}__segment"
-_UNBOUNDED = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+START, END = "__start_at", "__end_at"
 
 
-def versions(changes: pa.Table, table_schema: TableSchema, generation_low_watermarks: Sequence[str | None]) -> pa.Table:
-    """All versions of all keys in `changes`: the replica's columns, `_gddl`, `__start_at`, `__end_at`.
+def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str | None]) -> pa.Table:
+    """All versions of all keys: the replica's columns, `_gddl`, `__start_at`, `__end_at`.
 
     Args:
-        changes: every change of each key concerned.
-        generation_low_watermarks: greatest sequence ingested before each generation, JSON text.
+        happened: see `order.events`; every event of each key concerned.
+        watermarks: greatest sequence ingested before each generation, JSON text.
     """
-    kind = parse_type(table_schema.sequence_type)
-    values = [
-        None if f is None else read_json(json.loads(f, parse_float=Decimal), kind) for f in generation_low_watermarks
-    ]
-    table = pa.table({
-        "generation": pa.array(range(1, len(generation_low_watermarks) + 1), pa.int32()),
-        "floor": pa.array(values, arrow_type(kind)),
-    })  # fmt: skip
-    return query(_versions(table_schema, len(generation_low_watermarks)), {"changes": changes, "floors": table})
+    timeline = _timeline(ordered(happened, schema), schema, watermarks)
+    return _runs(timeline, schema)
 
 
-def _versions(table_schema: TableSchema, generations: int) -> str:
-    keys, by_key = listed(table_schema.keys), f"PARTITION BY {listed(table_schema.keys)} ORDER BY {ORDER}"
-    tracked = "{" + ", ".join(["one: 1", *(f"{quoted(c)}: {quoted(c)}" for c in tracked_columns(table_schema))]) + "}"
-    state = f"CASE WHEN {OP} <> 'D' THEN {tracked} END"
-    others = [c for c in table_schema.columns if c not in table_schema.keys]
-    numbered = (
-        f"SELECT *, sum(CAST(differs AS INT)) OVER ({by_key} {_UNBOUNDED}) AS {_RUN} FROM ("
-        f"SELECT *, lag({state}) OVER ({by_key}) IS DISTINCT FROM {state} AS differs "
-        f"FROM ({_states(table_schema, generations)}))"
-    )
-    runs = (
-        f"SELECT {keys}, {_RUN}, arg_max({packed([*others, GDDL, OP])}, {ORDER}) AS l, "
-        f"arg_min({{v: {SEQUENCE}}}, {ORDER}) AS s FROM ({numbered}) GROUP BY {keys}, {_RUN}"
-    )
-    ended = f"SELECT *, lead(s) OVER (PARTITION BY {keys} ORDER BY {_RUN}) AS e FROM ({runs})"
-    columns = [quoted(c) if c in table_schema.keys else f"l.{quoted(c)} AS {quoted(c)}" for c in table_schema.columns]
-    return (
-        f"SELECT {', '.join(columns)}, l.{GDDL} AS {GDDL}, s.v AS {START}, e.v AS {END} FROM ({ended}) "
-        f"WHERE l.{OP} <> 'D'"
-    )
+def tracked_columns(schema: TableSchema) -> list[str]:
+    """Columns whose change opens a version."""
+    untracked = {name.lower() for name in (*schema.spec.track_history_except, *schema.keys)}
+    return [c for c in schema.columns if c.lower() not in untracked and not schema.is_technical(c)]
 
 
-def tracked_columns(table_schema: TableSchema) -> list[str]:
-    untracked = {
-        c.lower()
-        for c in (
-            *table_schema.sequence,
-            *table_schema.technical,
-            *table_schema.spec.track_history_except,
-            *table_schema.keys,
-        )
-    }
-    return [c for c in table_schema.columns if c.lower() not in untracked and not c.lower().startswith("ar_h_")]
+@dataclass(frozen=True, kw_only=True)
+class _Timeline:
+    """States of keys one after the other; arrays have an entry for each.
+
+    Attributes:
+        event: number of the event in `found`; -1: the key ended because a later generation lacks it.
+        key: number of the key; `dead`: there is no row.
+        sequence: row in `sequences`; `rank` compares them.
+    """
+
+    found: OrderedEvents
+    event: np.ndarray
+    key: np.ndarray
+    dead: np.ndarray
+    sequence: np.ndarray
+    sequences: pa.Array
+    rank: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> _Timeline:
+        parts = {name: getattr(self, name)[chosen] for name in ("event", "key", "dead", "sequence", "rank")}
+        return replace(self, **parts)
 
 
-def _with_vanishing(table_schema: TableSchema, generations: int) -> str:
-    """Give every change its effective sequence, and end each key at every later generation until it comes again."""
-    columns = f"{listed(table_schema.columns)}, {GDDL}, {OP}, {ORDER}"
-    floor = f"greatest(h.{SEQUENCE}, f.floor)"
-    happened = (
-        f"SELECT h.* EXCLUDE ({SEQUENCE}), {floor} AS {SEQUENCE} FROM ({events('changes', table_schema)}) h "
-        f"LEFT JOIN floors f ON f.generation = h.{GDDL}.generation"
-    )
-    rows = f"SELECT {columns}, {SEQUENCE} FROM happened"
-    if generations < 2:
-        return f"WITH happened AS ({happened}) {rows}"
-    kinds = types_of(table_schema)
-    others = [f"{null(kinds[c])} AS {quoted(c)}" for c in table_schema.columns if c not in table_schema.keys]
-    sequence = null(parse_type(table_schema.sequence_type))
-    gddl = struct_of(table_schema, "g", generation="f.generation", sequence=sequence, op="'D'")
-    ended = (
-        f"SELECT {', '.join([listed(table_schema.keys), *others])}, {gddl} AS {GDDL}, 'D' AS {OP}, "
-        f"{_lowest(table_schema)} AS {ORDER}, f.floor AS {SEQUENCE} FROM floors f JOIN ("
-        f"SELECT {listed(table_schema.keys)}, f.generation AS ended_at, arg_max({GDDL}, {ORDER}) AS g "
-        f"FROM happened, floors f "
-        f"WHERE {GDDL}.generation < f.generation AND f.generation > 1 GROUP BY ALL) o ON o.ended_at = f.generation"
-    )
-    return f"WITH happened AS ({happened}) {rows} UNION ALL BY NAME {ended}"
+def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None]) -> _Timeline:
+    """States in order, one for each key and effective sequence: the last at it."""
+    count = len(found.at)
+    kind = parse_type(schema.sequence_type)
+    values = [None if w is None else read_json(json.loads(w, parse_float=Decimal), kind) for w in watermarks]
+    gddl = gddl_fields(found.rows)
+    lows = pa.array([None, *values], arrow_type(kind))
+    sequences = pa.concat_arrays([gddl["sequence"].cast(lows.type), lows])
+    rank = ranks(sortable(sequences), len(sequences))
+    low_at = found.rows.num_rows + np.arange(len(lows))  # of generation n at n
+    generation = np.asarray(gddl["generation"])[found.at].astype(np.int64)
+    low = low_at[np.minimum(generation, len(watermarks))]
+    sequence = np.where(rank[found.at] >= rank[low], found.at, low)
+    key = np.cumsum(found.begins)
+    ended_key, ended_generation = _endings(key, generation, len(watermarks))
+    nothing = np.full(len(ended_key), -1)
+    event = np.concatenate([np.arange(count), nothing])
+    sequence = np.concatenate([sequence, low_at[ended_generation]])
+    key = np.concatenate([key, ended_key])
+    dead = np.concatenate([found.op == "D", np.ones(len(ended_key), dtype=bool)])
+    order = np.lexsort((event, np.concatenate([generation, ended_generation]), key))
+    whole = _Timeline(found=found, event=event, key=key, dead=dead, sequence=sequence, sequences=sequences,
+                      rank=rank[sequence]).where(order)  # fmt: skip
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = (whole.key[1:] != whole.key[:-1]) | (whole.rank[1:] != whole.rank[:-1])
+    return whole.where(last)
 
 
-def _lowest(table_schema: TableSchema) -> str:
-    """An order below every change of the generation, its full-load rows included: they know no sequence either."""
-    nothing = struct_of(table_schema, "g", generation="f.generation", op="'R'", source_file="''", position="-1",
-                        batch_id="''")  # fmt: skip
-    return order_of(table_schema, f"({nothing})", null(parse_type(table_schema.sequence_type)))
+def _endings(key: np.ndarray, generation: np.ndarray, generations: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each later generation ends each key of an older one, until it comes again: keys, and generations."""
+    if generations < 2 or not len(key):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    begins = changes(key)
+    first = np.minimum.reduceat(generation, np.flatnonzero(begins))
+    numbers, later = np.meshgrid(key[begins], np.arange(2, generations + 1), indexing="ij")
+    chosen = later > first[:, None]
+    return numbers[chosen], later[chosen]
 
 
-def _states(table_schema: TableSchema, generations: int) -> str:
-    """The row after each change, one per key and effective sequence (the last at it)."""
-    keys = listed(table_schema.keys)
-    rows = _with_vanishing(table_schema, generations)
-    if table_schema.partial:
-        running = f"PARTITION BY {keys}, {_SEG} ORDER BY {ORDER} {_UNBOUNDED}"
-        columns = []
-        for column in table_schema.columns:
-            flag = f"({carries(table_schema, column)} AND {OP} <> 'D')"
-            carried = f"last_value(CASE WHEN {flag} THEN {{v: {quoted(column)}}} END IGNORE NULLS) OVER ({running})"
-            columns.append(quoted(column) if column in table_schema.keys else f"({carried}).v AS {quoted(column)}")
-        rows = (
-            f"SELECT {', '.join(columns)}, {GDDL}, {OP}, {SEQUENCE}, {ORDER} "
-            f"FROM ({with_segment(f'SELECT * FROM ({rows})', table_schema, _SEG)})"
-        )
-    following = f"lead({{v: {SEQUENCE}}}) OVER (PARTITION BY {keys} ORDER BY {ORDER})"
-    same = f"({following} IS NOT NULL AND ({following}).v IS NOT DISTINCT FROM {SEQUENCE})"
-    return f"SELECT * FROM ({rows}) QUALIFY NOT {same}"
+def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
+    """Runs of states that are the same in all tracked columns; each is a version of its key, unless there is no row."""
+    held = _held(line, schema)
+    begins = changes(line.key)
+    differs = begins | changes(line.dead)
+    alive = ~line.dead & ~begins
+    for name in tracked_columns(schema):
+        values = codes(picked(line.found, name, held[name]))
+        differs |= alive & changes(values)
+    starts = np.flatnonzero(differs)
+    ends = np.append(starts[1:], len(line.key)) - 1 if len(starts) else starts
+    following = np.append(starts[1:], -1) if len(starts) else starts
+    has_next = (following >= 0) & (line.key[following] == line.key[starts]) if len(starts) else following >= 0
+    live = ~line.dead[starts]
+    starts, ends, following, has_next = starts[live], ends[live], following[live], has_next[live]
+    columns = {name: picked(line.found, name, held[name][ends]) for name in schema.columns}
+    columns[GDDL] = flat(line.found.rows.column(GDDL)).take(pa.array(line.found.at[line.event[ends]], pa.int64()))
+    columns[START] = line.sequences.take(pa.array(line.sequence[starts], pa.int64()))
+    columns[END] = line.sequences.take(pa.array(line.sequence[following], pa.int64(), mask=~has_next))
+    return pa.table(columns)
+
+
+def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
+    """For each column the events whose values the states hold; -1: null."""
+    if not schema.partial:
+        return dict.fromkeys(schema.columns, line.event)
+    found, numbers = line.found, np.arange(len(line.found.at))
+    begun = segments(found)[1]
+    at = {}
+    for name in schema.columns:
+        if name in schema.keys:
+            at[name] = line.event
+            continue
+        flag = carries(found, schema, name) & (found.op != "D")
+        latest = np.maximum.accumulate(np.where(flag, numbers, -1)) if len(numbers) else numbers
+        latest = np.where(latest >= begun, latest, -1)
+        at[name] = np.where(line.event < 0, -1, latest[line.event] if len(latest) else -1)
+    return at
+
+
+def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tuple[pa.Table, np.ndarray]:
+    """Versions that the history lacks, and row numbers of stored ones that are no versions any more."""
+    names = [*schema.columns, GDDL, START, END]
+    stored = pa.table({n: flat(stored.column(n)).cast(derived.schema.field(n).type) for n in names})
+    mine, theirs = shared_codes([[t.column(n) for n in names] for t in (derived, stored)],
+                                [derived.num_rows, stored.num_rows])  # fmt: skip
+    missing = ~np.isin(mine, theirs)
+    return derived.filter(pa.array(missing)), np.flatnonzero(~np.isin(theirs, mine))
+
+
+def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:
+    """What makes stored versions the derived ones, by key and start: versions with `ACTION` `put` or `delete`."""
+    missing, extra = differences(derived, stored, schema)
+    gone = by_name(stored.take(pa.array(extra)), missing.schema)
+    starts = [[table.column(name) for name in (*schema.keys, START)] for table in (missing, gone)]
+    new, old = shared_codes(starts, [missing.num_rows, gone.num_rows])
+    gone = gone.filter(pa.array(~np.isin(old, new)))
+    action = pa.array(["put"] * missing.num_rows + ["delete"] * gone.num_rows, pa.string())
+    return pa.concat_tables([missing, gone]).append_column(ACTION, action)

@@ -1,185 +1,256 @@
-"""From a batch's net changes to what becomes of the replica's rows, as SQL (docs/semantics.md, sections 3 to 8).
+"""From a batch's net changes to what becomes of the replica's rows (docs/semantics.md, sections 3 to 8).
 
-Relations: `net` (one row a key, see `fold`), `stored` (rows of the replica that may match, with `AT`, their number),
-`tombstones` (tombstones that may match).
+Needs what the tables hold of each key together with its net change; holds for any partition of the keys.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.rules.fold import FIRST, FRESH, HAD_ROW, HAS_FORCED, LOWEST, UNSEEN, carried_name
-from spark_jobs.rules.order import FORCED, OP, ORDER, is_forced, order_of, rank_of, struct_of
-from spark_jobs.rules.sql import listed, query, quoted
+from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.codes import compare_rows, shared_codes, sortable, sorted_rows
+from spark_jobs.rules.fold import (
+    FIRST,
+    FORCED,
+    FRESH,
+    HAD_ROW,
+    HAS_FORCED,
+    LOWEST,
+    LOWEST_FORCED,
+    UNSEEN,
+    carried_name,
+    refolds,
+)
+from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, with_gddl
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
-REFOLDED, AT, ACTION = f"{GDDL}__reworked", f"{GDDL}__at", f"{GDDL}__action"
-_PRIOR = f"{GDDL}__prior"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Net:
-    """A batch's net changes.
-
-    Attributes:
-        rows: one row a key, see `fold`.
-        partial: rows may leave columns to what is stored.
-    """
-
-    rows: pa.Table
-    partial: bool
+ACTION, AT, LATE, IGNORED, UNKNOWN_KEY = (f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredState:
-    """What is stored of the keys of a batch, and perhaps some others.
+    """What is stored of the keys of a batch, and perhaps of some others.
 
     Attributes:
-        stored: rows of the replica with `AT`.
-        tombstones: tombstones; null: there is no table of them.
+        replica: rows with the keys, `_gddl`, and the column of `force_update`; other columns may be missing.
+        tombstones: keys, `_gddl`, and `FORCED` under `force_update`; null: there is no table of them.
     """
 
-    stored: pa.Table
-    tombstones: pa.Table | None
+    replica: pa.Table
+    tombstones: pa.Table | None = None
+
+
+def decide(
+    net: pa.Table, stored: StoredState, schema: TableSchema, *, partial: bool, refolded: bool = False
+) -> pa.Table:
+    """What becomes of each net change.
+
+    Args:
+        net: see `fold.net_changes`.
+        partial: as for `fold.net_changes`.
+        refolded: the rows are what all changes of their keys fold to, and replace whatever is stored.
+
+    Returns:
+        the replica's columns and `_gddl` as the replica has it;
+        `ACTION`: `insert`, `update`, `delete`, or null where nothing is to be done; `AT`: row in `stored.replica`;
+        `LATE`: the key is to be folded anew from all its changes, so that the action doesn't count yet;
+        `IGNORED`: what is known of the key is of a later generation or sequence, see `Applied.late`;
+        `UNKNOWN_KEY`: the key begins with an update though nothing is known of it (`UPDATE_WITHOUT_PRIOR`);
+        where `partial`, `carried_name` for each column that is no key: the row's value replaces the stored one.
+    """
+    meeting = _Meeting(net, stored, schema, partial=partial, refolded=refolded)
+    rows = meeting.rows()
+    late = meeting.late
+    flags = {
+        ACTION: meeting.actions(),
+        AT: pa.array(meeting.at, pa.int64(), mask=~meeting.met),
+        LATE: pa.array(late),
+        IGNORED: pa.array(meeting.ignored()),
+        UNKNOWN_KEY: pa.array(np.asarray(pc.equal(net.column(FIRST), UNSEEN)) & ~(meeting.met | meeting.dead)),
+    }
+    if partial:
+        flags |= meeting.replaced()
+    return pa.table({name: rows.column(name) for name in (*schema.columns, GDDL)} | flags)
+
+
+def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, partial: bool) -> pa.Table:
+    """Decided rows with stored values in the columns that their changes don't carry."""
+    if not partial or not decided.num_rows:
+        return decided
+    for index, name in enumerate(schema.columns):
+        if name not in schema.keys:
+            new = flat(decided.column(name))
+            old = flat(replica.column(name)).cast(new.type).take(flat(decided.column(AT)))
+            chosen = pc.if_else(flat(decided.column(carried_name(index))), new, old)
+            decided = decided.set_column(decided.schema.get_field_index(name), name, chosen)
+    return decided
+
+
+class _Meeting:
+    """Net changes beside what is stored of their keys."""
+
+    def __init__(
+        self, net: pa.Table, stored: StoredState, schema: TableSchema, *, partial: bool, refolded: bool
+    ) -> None:
+        self.net, self.schema, self.partial, self.refolded = net, schema, partial, refolded
+        self.replica = _heads(stored.replica, net, schema)
+        self.tombstones = _heads(net.slice(0, 0) if stored.tombstones is None else stored.tombstones, net, schema)
+        self.op = np.asarray(gddl_fields(net)["op"].to_numpy(zero_copy_only=False), dtype=object)
+        orders = self._orders(stored)
+        self._match(orders[2])
+        self.after_stored = self._sign((orders[0], None), (orders[1], self.at))
+        self.after_dead = self._sign((orders[0], None), (orders[2], self.dead_at))
+        self._dead_after_stored = self._sign((orders[2], self.dead_at), (orders[1], self.at))
+        parts = 1 + len(sortable(gddl_fields(self.net)["sequence"]))  # generation and sequence
+        ranks = [order[:parts] for order in orders]
+        self._outranked = self._sign((ranks[0], None), (ranks[1], self.at)) < 0
+        self._outranked |= self._sign((ranks[0], None), (ranks[2], self.dead_at)) < 0
+        self._overtaken = np.zeros(len(self.op), dtype=bool)
+        if len(orders) > 3:
+            for stored_order, at in ((orders[1], self.at), (orders[2], self.dead_at)):
+                self._overtaken |= (at >= 0) & (self._sign((orders[3], None), (stored_order, at)) <= 0)
+
+    def _orders(self, stored: StoredState) -> list[list[pa.Array]]:
+        """Orders of net changes, stored rows, tombstones, and where they are there the lowest events."""
+        own, graves = self.net.column_names, stored.tombstones
+        parts = [
+            (gddl_fields(self.net), _flags(self.net, FORCED)),
+            (gddl_fields(self.replica), forced_rows(stored.replica, self.schema)),
+            (gddl_fields(self.tombstones), _flags(self.tombstones if graves is None else graves, FORCED)),
+        ]
+        if LOWEST in own and refolds(self.schema):
+            lowest = self.net.select([LOWEST]).rename_columns([GDDL])
+            parts.append((gddl_fields(lowest), _flags(self.net, LOWEST_FORCED)))
+        return orders_of(parts, self.schema)
+
+    def _match(self, graves: list[pa.Array]) -> None:
+        """The stored row and the greatest tombstone of each key; -1: there is none."""
+        tables = (self.net, self.replica, self.tombstones)
+        keys = [[table.column(k) for k in self.schema.keys] for table in tables]
+        key, stored, buried = shared_codes(keys, [table.num_rows for table in tables])
+        size = max(int(part.max(initial=0)) for part in (key, stored, buried)) + 1
+        place, grave = np.full(size, -1), np.full(size, -1)
+        place[stored] = np.arange(len(stored))
+        rising = sorted_rows([pa.array(buried), *graves])
+        grave[buried[rising]] = rising  # of several the last assignment stays
+        self.at, self.dead_at = place[key], grave[key]
+        self.met, self.dead = self.at >= 0, self.dead_at >= 0
+
+    def _sign(
+        self, first: tuple[list[pa.Array], np.ndarray | None], second: tuple[list[pa.Array], np.ndarray | None]
+    ) -> np.ndarray:
+        """Whether the first is lower (-1), equal or higher (1) in order; 1 where one of them isn't there."""
+        found = np.ones(len(self.op), np.int8)
+        there = np.ones(len(self.op), dtype=bool)
+        for _, at in (first, second):
+            there &= True if at is None else at >= 0
+        if not there.any():
+            return found
+        sides = []
+        for columns, at in (first, second):
+            rows = pa.array(np.flatnonzero(there) if at is None else at[there])
+            sides.append([column.take(rows) for column in columns])
+        found[there] = compare_rows(*sides)
+        return found
 
     @property
-    def relations(self) -> dict[str, pa.Table]:
-        return {"stored": self.stored, **({} if self.tombstones is None else {"tombstones": self.tombstones})}
+    def beaten(self) -> np.ndarray:
+        """A tombstone is newer."""
+        result: np.ndarray = self.dead & (self.after_dead < 0) & (not self.refolded)
+        return result
+
+    @property
+    def soft(self) -> bool:
+        return self.schema.spec.delete == "soft"
+
+    @property
+    def gone(self) -> np.ndarray:
+        """The row is deleted after it; under soft deletes a beaten change becomes the deleted row that it would be."""
+        result: np.ndarray = (self.op == "D") | (self.beaten & self.soft)
+        return result
+
+    @property
+    def newer(self) -> np.ndarray:
+        """What becomes of the key is newer than the stored row."""
+        after = np.where(self.beaten, self._dead_after_stored, self.after_stored) if self.soft else self.after_stored
+        return (after > 0) | self.refolded
+
+    @property
+    def had_row(self) -> np.ndarray:
+        return _flags(self.net, HAD_ROW) if self.partial else np.zeros(len(self.op), dtype=bool)
+
+    @property
+    def late(self) -> np.ndarray:
+        if self.refolded or not refolds(self.schema):
+            return np.zeros(len(self.op), dtype=bool)
+        forced = _flags(self.net, HAS_FORCED)
+        return forced | self._overtaken if self.schema.partial else forced
+
+    def actions(self) -> pa.Array:
+        met, gone, newer = self.met, self.gone, self.newer
+        if self.soft:
+            puts = ~met & (~gone | self.had_row)
+            found = np.select([met & newer, puts], ["update", "insert"], "")
+        else:
+            live = ~self.beaten
+            choices = [live & met & newer & gone, live & met & newer, live & ~met & ~gone]
+            found = np.select(choices, ["delete", "update", "insert"], "")
+        return pa.array(found, pa.string(), mask=found == "")
+
+    def ignored(self) -> np.ndarray:
+        """What is known of the key is of a later generation or sequence; see `Applied.late`."""
+        if self.refolded:
+            return np.zeros(len(self.op), dtype=bool)
+        result: np.ndarray = self._outranked & (self.op != "R") & ~_flags(self.net, HAS_FORCED)
+        return result
+
+    def rows(self) -> pa.Table:
+        """Net changes with `_gddl` as the replica has it."""
+        rows = self.net
+        if not self.soft:
+            return rows
+        if self.beaten.any():
+            beaten = pa.array(self.beaten)
+            graves = flat(self.tombstones.column(GDDL)).take(pa.array(np.where(self.beaten, self.dead_at, 0)))
+            chosen = pc.if_else(beaten, graves, flat(rows.column(GDDL)))
+            rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, chosen)
+        return with_gddl(rows, deleted=pa.array(self.gone))
+
+    def replaced(self) -> dict[str, pa.Array]:
+        """Columns whose stored value the change replaces; of a new row all."""
+        before = gddl_fields(self.replica)
+        generation, own = np.asarray(before["generation"]), np.asarray(gddl_fields(self.net)["generation"])
+        outlived = self.met.copy()
+        if len(generation):
+            outlived &= generation[self.at] < own
+            if "deleted" in before:
+                outlived |= self.met & _mask(before["deleted"])[self.at]
+        whole = _flags(self.net, FRESH) & (~self.gone | self.had_row)
+        every = ~self.met | whole | (outlived & ~self.gone)
+        found = {}
+        for index, name in enumerate(self.schema.columns):
+            if name not in self.schema.keys:
+                found[carried_name(index)] = pa.array(every | _flags(self.net, carried_name(index)))
+        return found
 
 
-def never_seen(net: Net, known: StoredState, table_schema: TableSchema) -> pa.Table:
-    """Keys whose lowest change in the batch is an update though nothing of them was known: `UPDATE_WITHOUT_PRIOR`."""
-    keys = listed(table_schema.keys)
-    parts = [f"SELECT {keys} FROM {name}" for name in known.relations]
-    statement = (
-        f"SELECT {listed(table_schema.keys, 'n')} FROM net n ANTI JOIN ({' UNION ALL '.join(parts)}) k USING ({keys}) "
-        f"WHERE n.{FIRST} = '{UNSEEN}'"
-    )
-    return query(statement, {"net": net.rows, **known.relations})
+def _flags(rows: pa.Table, name: str) -> np.ndarray:
+    """A column of booleans, null as false; all false where it is missing."""
+    return _mask(flat(rows.column(name))) if name in rows.column_names else np.zeros(rows.num_rows, dtype=bool)
 
 
-def to_rework(net: Net, known: StoredState, table_schema: TableSchema) -> pa.Table:
-    """Late and forced keys, whose overlay on the stored row would not be the fold."""
-    if not table_schema.partial:
-        return query(f"SELECT {listed(table_schema.keys)} FROM net WHERE {HAS_FORCED}", {"net": net.rows})
-    priors = [
-        f"SELECT {listed(table_schema.keys)}, {_order(table_schema, is_forced(table_schema))} AS {_PRIOR} FROM stored"
-    ]
-    if known.tombstones is not None:
-        priors.append(
-            f"SELECT {listed(table_schema.keys)}, {_order(table_schema, _tombstone_forced(table_schema))} AS {_PRIOR} "
-            "FROM tombstones"
-        )
-    keys = listed(table_schema.keys)
-    greatest = f"SELECT {keys}, max({_PRIOR}) AS {_PRIOR} FROM ({' UNION ALL '.join(priors)}) GROUP BY ALL"
-    statement = (
-        f"SELECT {listed(table_schema.keys, 'n')} FROM net n LEFT JOIN ({greatest}) k USING ({keys}) "
-        f"WHERE coalesce(n.{HAS_FORCED}, false) OR coalesce(k.{_PRIOR} >= n.{LOWEST}, false)"
-    )
-    return query(statement, {"net": net.rows, **known.relations})
+def _mask(values: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(values, False))
 
 
-def _order(table_schema: TableSchema, forced: str) -> str:
-    return order_of(table_schema, GDDL, f"{GDDL}.sequence", forced)
-
-
-def _tombstone_forced(table_schema: TableSchema) -> str:
-    return FORCED if table_schema.spec.force_update else "false"
-
-
-def late(net: Net, known: StoredState, table_schema: TableSchema) -> int:
-    """See `Applied.late`."""
-    keys, rank = listed(table_schema.keys), rank_of(GDDL)
-    priors = " UNION ALL ".join(f"SELECT {keys}, {rank} AS {_PRIOR} FROM {name}" for name in known.relations)
-    statement = (
-        f"SELECT count(*) AS late FROM net n JOIN (SELECT {keys}, max({_PRIOR}) AS {_PRIOR} FROM ({priors}) "
-        f"GROUP BY ALL) k USING ({keys}) WHERE n.{OP} <> 'R' AND NOT coalesce(n.{HAS_FORCED}, false) "
-        f"AND k.{_PRIOR} > {rank_of(f'n.{GDDL}')}"
-    )
-    return int(query(statement, {"net": net.rows, **known.relations}).column("late")[0].as_py())
-
-
-def replaced(net: Net, keys: pa.Table, again: pa.Table, table_schema: TableSchema) -> Net:
-    """Net changes with those of some keys (`keys`) replaced by what all their changes fold to (`again`)."""
-    on = listed(table_schema.keys)
-    statement = (
-        f"SELECT *, false AS {REFOLDED} FROM net ANTI JOIN redo USING ({on}) UNION ALL BY NAME "
-        f"SELECT * REPLACE (true AS {FRESH}), true AS {REFOLDED} FROM again"
-    )
-    return Net(rows=query(statement, {"net": net.rows, "redo": keys, "again": again}), partial=net.partial)
-
-
-def decided(net: Net, known: StoredState, table_schema: TableSchema) -> pa.Table:
-    """What becomes of rows: `ACTION` (insert, update, delete), `AT` of the stored row, the replica's columns, `_gddl`.
-
-    Net changes that change nothing are left out.
-    """
-    names = set(net.rows.column_names)
-    rows = "SELECT * FROM net" if REFOLDED in names else f"SELECT *, false AS {REFOLDED} FROM net"
-    rows = rows if HAD_ROW in names else f"SELECT *, false AS {HAD_ROW} FROM ({rows})"
-    if known.tombstones is not None:
-        rows = _alive(rows, table_schema)
-    stored = order_of(table_schema, f"t.{GDDL}", f"t.{GDDL}.sequence", is_forced(table_schema, "t"))
-    newer = f"(s.{REFOLDED} OR s.{ORDER} > {stored})"
-    gone, met = f"s.{OP} = 'D'", f"t.{AT} IS NOT NULL"
-    if table_schema.spec.delete == "hard":
-        action = (
-            f"CASE WHEN {met} AND {newer} AND {gone} THEN 'delete' WHEN {met} AND {newer} THEN 'update' "
-            f"WHEN NOT ({met}) AND NOT ({gone}) THEN 'insert' END"
-        )
-    else:
-        action = (
-            f"CASE WHEN {met} AND {newer} THEN 'update' "
-            f"WHEN NOT ({met}) AND (NOT ({gone}) OR coalesce(s.{HAD_ROW}, false)) THEN 'insert' END"
-        )
-    columns = [
-        f"{_value(table_schema, i, c, net.partial, met)} AS {quoted(c)}" for i, c in enumerate(table_schema.columns)
-    ]
-    statement = (
-        f"SELECT {action} AS {ACTION}, t.{AT}, {', '.join(columns)}, {_struct(table_schema, gone)} AS {GDDL} "
-        f"FROM ({rows}) s LEFT JOIN stored t ON {_same(table_schema, 't', 's')}"
-    )
-    return query(f"SELECT * FROM ({statement}) WHERE {ACTION} IS NOT NULL", {"net": net.rows, **known.relations})
-
-
-def _same(table_schema: TableSchema, a: str, b: str) -> str:
-    return " AND ".join(f"{a}.{quoted(k)} = {b}.{quoted(k)}" for k in table_schema.keys)
-
-
-def _alive(rows: str, table_schema: TableSchema) -> str:
-    """Drop net changes that a tombstone beats; an equal one is the same delete, or decided by the tie policy.
-
-    Under soft deletes a beaten change becomes the deleted row that it would be, had it come in time.
-    """
-    order = _order(table_schema, _tombstone_forced(table_schema))
-    dead = (
-        f"SELECT {listed(table_schema.keys)}, max({order}) AS dead, arg_max({GDDL}, {order}) AS tombstone "
-        "FROM tombstones GROUP BY ALL"
-    )
-    beaten = f"(coalesce(d.dead > n.{ORDER}, false) AND NOT n.{REFOLDED})"
-    joined = f"FROM ({rows}) n LEFT JOIN ({dead}) d ON {_same(table_schema, 'd', 'n')}"
-    if table_schema.spec.delete == "hard":
-        return f"SELECT n.* {joined} WHERE NOT {beaten}"
-    changed = {GDDL: "d.tombstone", ORDER: "d.dead", OP: "'D'"}
-    swapped = ", ".join(f"CASE WHEN {beaten} THEN {v} ELSE n.{c} END AS {c}" for c, v in changed.items())
-    return f"SELECT n.* EXCLUDE ({', '.join(changed)}), {swapped} {joined}"
-
-
-def _value(table_schema: TableSchema, index: int, column: str, partial: bool, met: str) -> str:
-    """What a matched row's column becomes; of a new row its own."""
-    new, old = f"s.{quoted(column)}", f"t.{quoted(column)}"
-    if not partial or column in table_schema.keys:
-        return new
-    outlived = f"t.{GDDL}.generation < s.{GDDL}.generation"
-    if table_schema.spec.delete == "soft":
-        outlived = f"({outlived} OR coalesce(t.{GDDL}.deleted, false))"
-    whole = f"(s.{FRESH} AND (s.{OP} <> 'D' OR coalesce(s.{HAD_ROW}, false)))"
-    taken = f"{whole} OR coalesce(s.{carried_name(index)}, false) OR ({outlived} AND s.{OP} <> 'D')"
-    return f"CASE WHEN NOT ({met}) OR {taken} THEN {new} ELSE {old} END"
-
-
-def _struct(table_schema: TableSchema, gone: str) -> str:
-    struct = struct_of(table_schema, f"s.{GDDL}")
-    return struct if table_schema.spec.delete == "hard" else f"{struct[:-1]}, deleted: {gone}}}"
+def _heads(rows: pa.Table, net: pa.Table, schema: TableSchema) -> pa.Table:
+    """Stored rows with keys and `_gddl` in the types of the net changes, and what other columns they have."""
+    kind = net.schema.field(GDDL).type
+    if rows.schema.field(GDDL).type.get_field_index("deleted") >= 0:
+        kind = pa.struct([*kind, pa.field("deleted", pa.bool_())])
+    fields = [pa.field(n, net.schema.field(n).type) for n in schema.columns if n in rows.column_names]
+    return by_name(rows, pa.schema([*fields, pa.field(GDDL, kind)]))

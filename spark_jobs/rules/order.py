@@ -1,107 +1,235 @@
-"""The order of a key's changes as a comparable struct, as SQL (docs/semantics.md, sections 3 and 6)."""
+"""The order of a key's changes (docs/semantics.md, sections 3, 6 and 7).
+
+`events` holds row by row. `ordered` needs all events of a key together, and holds for any partition of the keys.
+"""
 
 from __future__ import annotations
 
-from spark_jobs.plan.types import ScalarType, SqlType, parse_type
-from spark_jobs.rules.sql import listed, null, quoted
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.codes import changes as differs
+from spark_jobs.rules.codes import ranks, row_codes, shared_codes, sortable, sorted_rows
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
-OP, ORDER, FORCED, MOVED, SEQUENCE = (f"{GDDL}__{n}" for n in ("op", "order", "forced", "moved", "sequence"))
+MOVED = f"{GDDL}__moved"
+"""Column of events: the update changed its key."""
+_TRUE = pa.array(["t", "true", "y", "yes", "1"])
 
 
-def order_of(table_schema: TableSchema, gddl: str, sequence: str, forced: str = "false") -> str:
-    """Struct that grows with the order of changes.
-
-    A missing sequence is lowest; inside structs DuckDB sorts nulls last, so a flag before it says whether there is one.
-
-    Args:
-        gddl: SQL of a row's `_gddl`; `sequence`, `forced` of what counts as its sequence and as forced.
-    """
-    parts = [f"generation: {gddl}.generation", f"known: {sequence} IS NOT NULL", f"sequence: {sequence}"]
-    parts += [f"forced: coalesce({forced}, false)"] if table_schema.spec.force_update is not None else []
-    if table_schema.spec.tie_break == "delete_wins":
-        parts += [f"is_delete: {gddl}.op = 'D'", f"file: {gddl}.source_file", f'place: {gddl}."position"']
-    else:
-        parts += [f"batch: {gddl}.batch_id", f'place: {gddl}."position"']
-    return "{" + ", ".join(parts) + "}"
+def gddl_fields(rows: pa.Table) -> dict[str, pa.Array]:
+    """Fields of the `_gddl` of rows."""
+    struct = flat(rows.column(GDDL))
+    return dict(zip((field.name for field in struct.type), struct.flatten(), strict=True))
 
 
-def rank_of(gddl: str) -> str:
-    """The part of `order_of` that the source decides: generation and sequence. Changes of one rank are tied."""
-    return f"{{generation: {gddl}.generation, known: {gddl}.sequence IS NOT NULL, sequence: {gddl}.sequence}}"
+def with_gddl(rows: pa.Table, **changed: pa.Array) -> pa.Table:
+    """The rows with fields of `_gddl` replaced, or added at its end."""
+    at = rows.schema.get_field_index(GDDL)
+    struct = flat(rows.column(at))
+    parts = gddl_fields(rows) | changed
+    fields = [*struct.type, *(pa.field(n, v.type) for n, v in changed.items() if struct.type.get_field_index(n) < 0)]
+    return rows.set_column(at, GDDL, pa.StructArray.from_arrays(list(parts.values()), fields=fields))
 
 
-def is_forced(table_schema: TableSchema, of: str = "") -> str:
-    """Whether a change is to be applied whatever its sequence: a boolean that may come as text."""
-    column = table_schema.spelled(table_schema.spec.force_update)
-    return "false" if column is None else truth(f"{of}.{quoted(column)}" if of else quoted(column))
-
-
-def truth(value: str) -> str:
-    return f"coalesce(lower(trim(CAST({value} AS VARCHAR))) IN ('t', 'true', 'y', 'yes', '1'), false)"
-
-
-def struct_of(table_schema: TableSchema, gddl: str, **changed: str) -> str:
-    """`_gddl` with some fields replaced."""
-    fields = (f"{quoted(n)}: {changed.get(n, f'{gddl}.{quoted(n)}')}" for n, _ in table_schema.gddl_fields)
-    return "{" + ", ".join(fields) + "}"
-
-
-def types_of(table_schema: TableSchema) -> dict[str, SqlType]:
-    """Columns of the replica and `_gddl` to their types."""
-    kinds = {c.name: c.type for c in table_schema.data}
-    return {
-        **{c: kinds.get(c, ScalarType("string")) for c in table_schema.columns},
-        GDDL: parse_type(table_schema.gddl_type),
-    }
-
-
-def events(changes: str, table_schema: TableSchema) -> str:
-    """Changes with their working columns, and a delete of the old key for each update of a key.
+def events(changes: pa.Table, schema: TableSchema) -> pa.Table:
+    """Changes as events of their keys, and a delete of the old key for each update that changed its key.
 
     Args:
-        changes: a relation with the columns of the change table.
+        changes: rows with the columns of the change table.
 
     Returns:
-        a query: the replica's columns, `_gddl`, op, moved (the update changed its key), sequence (effective), forced,
-        order.
+        the replica's columns, `_gddl` and `MOVED`.
     """
-    kept = f"{listed(table_schema.columns)}, {GDDL}, {GDDL}.op AS {OP}"
-    if not table_schema.before_of_key:
-        return _ordered(f"SELECT {kept}, false AS {MOVED} FROM {changes}", table_schema)
-    pairs = [(quoted(k), quoted(b)) for k, b in table_schema.before_of_key.items()]
-    differs = " OR ".join(f"coalesce({before}, {key}) <> {key}" for key, before in pairs)
-    moved = f"({GDDL}.op = 'U' AND ({differs}))"
-    rows = f"SELECT {kept}, {moved} AS {MOVED} FROM {changes}"
-    return _ordered(
-        f"{rows} UNION ALL BY NAME SELECT {_old_key(table_schema)} FROM {changes} WHERE {moved}", table_schema
-    )
+    rows = changes.select([*schema.columns, GDDL])
+    moved = moved_rows(changes, schema)
+    happened = rows.append_column(MOVED, pa.array(moved, pa.bool_()))
+    if not moved.any():
+        return happened
+    return pa.concat_tables([happened, _old_key_deletes(changes.filter(pa.array(moved)), schema)])
 
 
-def _old_key(table_schema: TableSchema) -> str:
+def old_keys(changes: pa.Table, schema: TableSchema) -> dict[str, pa.Array]:
+    """Key columns before each change: the before image where there is one."""
+    found = {}
+    for key in schema.keys:
+        own, before = flat(changes.column(key)), schema.before_of_key.get(key)
+        has = before is not None and before in changes.column_names
+        found[key] = pc.coalesce(flat(changes.column(before)).cast(own.type), own) if has else own
+    return found
+
+
+def moved_rows(changes: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Whether each change is an update that changed its key."""
+    count = changes.num_rows
+    if not schema.before_of_key or not count:
+        return np.zeros(count, dtype=bool)
+    before = list(old_keys(changes, schema).values())
+    old, new = shared_codes([before, [changes.column(k) for k in schema.keys]], [count, count])
+    result: np.ndarray = np.asarray(pc.equal(gddl_fields(changes)["op"], "U")) & (old != new)
+    return result
+
+
+def _old_key_deletes(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """The delete of the old key that each update of a key implies, at the same sequence."""
-    columns, kinds = [], types_of(table_schema)
-    for column in table_schema.columns:
-        own = quoted(column)
-        if column in table_schema.before_of_key:
-            columns.append(f"coalesce({quoted(table_schema.before_of_key[column])}, {own}) AS {own}")
-        elif column in table_schema.keys or column == table_schema.spelled(table_schema.spec.force_update):
-            columns.append(own)
-        else:
-            columns.append(f"{null(kinds[column])} AS {own}")
-    struct = struct_of(table_schema, GDDL, op="'D'")
-    return f"{', '.join(columns)}, {struct} AS {GDDL}, 'D' AS {OP}, false AS {MOVED}"
+    before, columns = old_keys(changes, schema), {}
+    for name in schema.columns:
+        kind = changes.schema.field(name).type
+        own = changes.column(name) if name == schema.spelled(schema.spec.force_update) else None
+        columns[name] = before.get(name, own if own is not None else pa.nulls(changes.num_rows, kind))
+    columns |= {GDDL: changes.column(GDDL), MOVED: pa.repeat(False, changes.num_rows)}
+    return with_gddl(pa.table(columns), op=pa.repeat("D", changes.num_rows))
 
 
-def _ordered(rows: str, table_schema: TableSchema) -> str:
-    if table_schema.spec.force_update is None:
-        order = order_of(table_schema, GDDL, f"{GDDL}.sequence")
-        return f"SELECT *, false AS {FORCED}, {GDDL}.sequence AS {SEQUENCE}, {order} AS {ORDER} FROM ({rows})"
-    window = (
-        f"PARTITION BY {listed(table_schema.keys)}, {GDDL}.generation ORDER BY {GDDL}.batch_id, {GDDL}.position "
-        "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-    )
-    flagged = f"SELECT *, {is_forced(table_schema)} AND {OP} <> 'R' AS {FORCED} FROM ({rows})"
-    sequence = f"CASE WHEN {FORCED} THEN max({GDDL}.sequence) OVER ({window}) ELSE {GDDL}.sequence END"
-    order = order_of(table_schema, GDDL, SEQUENCE, FORCED)
-    return f"SELECT *, {order} AS {ORDER} FROM (SELECT *, {sequence} AS {SEQUENCE} FROM ({flagged}))"
+def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Whether rows are to be applied whatever their sequence: a boolean that may come as text."""
+    column = schema.spelled(schema.spec.force_update)
+    if column is None:
+        return np.zeros(rows.num_rows, dtype=bool)
+    values = flat(rows.column(column))
+    if not pt.is_boolean(values.type):
+        values = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string()))), value_set=_TRUE)
+    loads = pc.equal(gddl_fields(rows)["op"], "R")
+    result: np.ndarray = np.asarray(pc.fill_null(values, False)) & ~np.asarray(pc.fill_null(loads, False))
+    return result
+
+
+def order_columns(
+    gddl: dict[str, pa.Array], schema: TableSchema, *, forced: np.ndarray, ends_in_delete: np.ndarray | None = None
+) -> list[pa.Array]:
+    """Columns that sort as changes of one key do, left to right.
+
+    Where sequences are equal, the order that file names tell decides, then the row of the file. Between files whose
+    names tell none the tie policy does.
+
+    Args:
+        forced: see `forced_rows`.
+        ends_in_delete: whether the last change of the key and sequence in the same file is a delete; null: each
+            change is that last one.
+    """
+    columns = [gddl["generation"], *sortable(gddl["sequence"])]
+    columns += [pa.array(forced)] if schema.spec.force_update is not None else []
+    places = file_places(gddl["source_file"], schema)
+    columns.append(pa.array(places))
+    if schema.spec.tie_break == "delete_wins":
+        last = np.asarray(pc.equal(gddl["op"], "D")) if ends_in_delete is None else ends_in_delete
+        columns += [pa.array(last & (places == 0)), gddl["source_file"]]
+    return [*columns, gddl["batch_id"], gddl["position"]]
+
+
+def file_places(paths: pa.Array, schema: TableSchema) -> np.ndarray:
+    """The place of files in the order that their names tell, from 1 on; 0 where they tell none."""
+    encoded = pc.dictionary_encode(paths, null_encoding="encode")
+    orders = [None if path is None else schema.file_order(path) for path in encoded.dictionary.to_pylist()]
+    places = {order: at for at, order in enumerate(sorted({o for o in orders if o is not None}), start=1)}
+    found = np.array([0 if order is None else places[order] for order in orders], np.int64)
+    result: np.ndarray = found[np.asarray(encoded.indices)]
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedEvents:
+    """Events sorted by key and, within a key, by their order; arrays have one entry for each event, so sorted.
+
+    Attributes:
+        rows: the events as given, with effective sequences.
+        at: row number in `rows`.
+        begins: whether the event is the first of its key.
+        op: operations; `moved`: see `MOVED`; `forced`: see `forced_rows`.
+    """
+
+    rows: pa.Table
+    at: np.ndarray
+    begins: np.ndarray
+    op: np.ndarray
+    moved: np.ndarray
+    forced: np.ndarray
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Numbers of the first event of each key."""
+        return np.flatnonzero(self.begins)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Numbers of the last event of each key."""
+        return np.append(self.starts[1:], len(self.at)) - 1 if len(self.at) else self.starts
+
+
+def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
+    """
+    Args:
+        happened: see `events`; all events of each key that is among them.
+    """
+    count = happened.num_rows
+    key = row_codes([happened.column(k) for k in schema.keys], count)
+    forced = forced_rows(happened, schema)
+    if forced.any():
+        happened = _with_effective_sequences(happened, key, forced)
+    at = _sorted(happened, schema, key, forced)
+    op = np.asarray(gddl_fields(happened)["op"].to_numpy(zero_copy_only=False), dtype=object)
+    moved = np.asarray(flat(happened.column(MOVED)))
+    return OrderedEvents(
+        rows=happened, at=at, begins=differs(key[at]), op=op[at], moved=moved[at], forced=forced[at],
+    )  # fmt: skip
+
+
+def _sorted(happened: pa.Table, schema: TableSchema, key: np.ndarray, forced: np.ndarray) -> np.ndarray:
+    """Row numbers by key and order; keys of one event need no sort."""
+    several = np.bincount(key, minlength=1)[key] > 1 if len(key) else np.zeros(0, dtype=bool)
+    if not several.any():
+        return np.arange(len(key))
+    rows = np.flatnonzero(several)
+    gddl = {name: part.take(pa.array(rows)) for name, part in gddl_fields(happened).items()}
+    lasts = _ends_in_delete(gddl, schema, key[rows], forced[rows])
+    columns = order_columns(gddl, schema, forced=forced[rows], ends_in_delete=lasts)
+    found = rows[sorted_rows([pa.array(key[rows]), *columns])]
+    return np.concatenate([np.flatnonzero(~several), found])
+
+
+def _ends_in_delete(gddl: dict[str, pa.Array], schema: TableSchema, key: np.ndarray, forced: np.ndarray) -> np.ndarray:
+    """Whether the last change of the same key, sequence and file is a delete."""
+    deletes = np.asarray(pc.equal(gddl["op"], "D"))
+    if schema.spec.tie_break != "delete_wins" or not (deletes & (file_places(gddl["source_file"], schema) == 0)).any():
+        return np.zeros(len(key), dtype=bool)
+    same = [pa.array(key), gddl["generation"], gddl["sequence"], pa.array(forced), gddl["source_file"]]
+    group = row_codes(same, len(key))
+    at = sorted_rows([pa.array(group), gddl["batch_id"], gddl["position"]])
+    last = np.zeros(int(group.max()) + 1, dtype=bool)
+    last[group[at]] = deletes[at]  # of several the last assignment stays
+    result: np.ndarray = last[group]
+    return result
+
+
+def _with_effective_sequences(happened: pa.Table, key: np.ndarray, forced: np.ndarray) -> pa.Table:
+    """Forced changes with the greatest sequence of their key and generation that came before them, or their own."""
+    gddl = gddl_fields(happened)
+    rank = ranks(sortable(gddl["sequence"]), len(key))
+    group = row_codes([pa.array(key), gddl["generation"]], len(key))
+    at = sorted_rows([pa.array(group), gddl["batch_id"], gddl["position"]])
+    base = group[at] * (len(key) + 1)
+    greatest = np.maximum.accumulate(rank[at] + base) - base
+    holder = np.zeros(len(key) + 1, np.int64)
+    holder[rank] = np.arange(len(key))
+    picked = np.arange(len(key))
+    picked[at] = np.where(forced[at], holder[greatest], picked[at])
+    return with_gddl(happened, sequence=gddl["sequence"].take(pa.array(picked)))
+
+
+def orders_of(parts: Sequence[tuple[dict[str, pa.Array], np.ndarray]], schema: TableSchema) -> list[list[pa.Array]]:
+    """`order_columns` of changes of several tables, each the last of its key and sequence in its file.
+
+    Args:
+        parts: fields of `_gddl`, and which rows are forced.
+    """
+    names = ("generation", "sequence", "op", "source_file", "batch_id", "position")
+    gddl = {name: pa.concat_arrays([fields[name] for fields, _ in parts]) for name in names}
+    columns = order_columns(gddl, schema, forced=np.concatenate([found for _, found in parts]))
+    ends = np.cumsum([len(found) for _, found in parts]).tolist()
+    return [[c.slice(end - len(f), len(f)) for c in columns] for end, (_, f) in zip(ends, parts, strict=True)]

@@ -1,73 +1,126 @@
-"""Changes that arrived before, and ties (docs/semantics.md, section 4)."""
+"""Changes that arrived before, and ties (docs/semantics.md, section 4).
+
+Needs all changes of an identity (key, sequence, operation) together; holds for any partition of the keys.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.rules.order import types_of
-from spark_jobs.rules.sql import listed, packed, query, quoted
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.codes import row_codes, sorted_rows
+from spark_jobs.rules.order import file_places, gddl_fields
 from spark_jobs.rules.value_text import MILLIS, json_writer, object_json
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 SAMPLE = 5
+TIED = f"{GDDL}__tied"
+"""Column of new changes: the tie policy decides between it and another change of its key and sequence."""
 
 
-@dataclass(frozen=True)
-class Ties:
-    """Changes that share key and sequence with a different one: how many, and some keys."""
+def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -> pa.Table:
+    """Changes of a batch that did not arrive before, with `TIED`.
 
-    count: int
-    sample: tuple[str, ...]
+    The n-th of equal changes in a file is a re-delivery where n equal ones are known from other files: rows of one
+    file are never one row. Of several in a batch the first is kept. Full-load rows of a keyless table all are.
 
-
-def _identity(table_schema: TableSchema, of: str) -> str:
-    """What two deliveries of one change share, their content included."""
-    gddl = f"{of}.{GDDL}"
-    load = f"CASE WHEN {gddl}.op = 'R' THEN {gddl}.generation END"
-    return f"{{g: {load}, s: {gddl}.sequence, o: {gddl}.op, c: {packed(table_schema.content, of)}}}"
-
-
-def distinct_in_batch(rows: pa.Table, table_schema: TableSchema) -> pa.Table:
-    """The batch with each change once, its first delivery. Full-load rows of a keyless table are all kept."""
-    window = f"PARTITION BY {_identity(table_schema, 'a')} ORDER BY a.{GDDL}.position"
-    every = "" if table_schema.keys else f" OR a.{GDDL}.op = 'R'"
-    return query(f"SELECT * FROM a QUALIFY row_number() OVER ({window}) = 1{every}", {"a": rows})
+    Args:
+        stored: rows of the change table that may equal some, of other batches; null: there are none.
+    """
+    count = batch.num_rows
+    joined = batch if stored is None else pa.concat_tables([batch, stored.select(batch.column_names)])
+    gddl = gddl_fields(joined)
+    group = _groups(joined, gddl, schema)
+    kept = _first_deliveries(joined, gddl, group, schema, count)
+    rows = batch.filter(pa.array(kept))
+    tied = _tied(gddl, group, np.concatenate([kept, np.ones(joined.num_rows - count, dtype=bool)]), schema)
+    return rows.append_column(TIED, pa.array(tied[:count][kept], pa.bool_()))
 
 
-def not_yet_stored(rows: pa.Table, changes: pa.Table, table_schema: TableSchema) -> pa.Table:
-    """The batch without changes that the change table holds already (`changes`: narrowed to what can match)."""
-    if not changes.num_rows or not rows.num_rows:
-        return rows
-    same = [f"{_identity(table_schema, 'a')} IS NOT DISTINCT FROM {_identity(table_schema, 'b')}"]
-    same += [f"a.{quoted(k)} = b.{quoted(k)}" for k in table_schema.keys]
-    same += [] if table_schema.keys else [f"a.{GDDL}.op <> 'R'"]
-    where = " AND ".join(same)
-    return query(f"SELECT * FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE {where})", {"a": rows, "b": changes})
+def _groups(rows: pa.Table, gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
+    """Changes that share key and sequence; full-load rows only within their generation."""
+    columns = [rows.column(k) for k in schema.keys]
+    return row_codes([*columns, _load_generation(gddl), gddl["sequence"]], rows.num_rows)
 
 
-def ties(fresh: pa.Table, changes: pa.Table | None, table_schema: TableSchema) -> Ties:
-    """Ties among `fresh` changes, and between them and stored ones (`changes`; null: none can match)."""
-    keys = listed(table_schema.keys)
-    column = f"{keys}, {GDDL}.sequence AS s, CASE WHEN {GDDL}.op = 'R' THEN {GDDL}.generation END AS g"
-    rows = f"SELECT {column}, 1 AS n FROM a"
-    relations = {"a": fresh}
-    if changes is not None:
-        rows += f" UNION ALL SELECT {column}, 0 AS n FROM b"
-        relations["b"] = changes
-    groups = f"SELECT {keys}, sum(n) AS mine, count(*) AS total FROM ({rows}) GROUP BY {keys}, s, g"
-    tied = query(f"SELECT * FROM ({groups}) WHERE mine > 0 AND total > 1", relations)
-    return (
-        Ties(int(sum(tied.column("mine").to_pylist())), sample_keys(tied, table_schema))
-        if tied.num_rows
-        else Ties(0, ())
+def _load_generation(gddl: dict[str, pa.Array]) -> pa.Array:
+    return pc.if_else(pc.equal(gddl["op"], "R"), gddl["generation"], pa.scalar(None, gddl["generation"].type))
+
+
+def _first_deliveries(
+    rows: pa.Table, gddl: dict[str, pa.Array], group: np.ndarray, schema: TableSchema, count: int
+) -> np.ndarray:
+    """Which of the first `count` rows are no re-deliveries; the others are stored."""
+    content = [rows.column(name) for name in schema.content if name not in schema.keys]
+    same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
+    known = np.bincount(same[count:], minlength=rows.num_rows)
+    same, mine = same[:count], {name: part.slice(0, count) for name, part in gddl.items()}
+    nth = _number_in_file(same, mine)
+    at = sorted_rows([pa.array(same), pa.array(nth), mine["position"]])
+    first = np.zeros(count, dtype=bool)
+    first[at] = np.append([True], (same[at][1:] != same[at][:-1]) | (nth[at][1:] != nth[at][:-1]))[:count]
+    kept = first & (nth >= known[same])
+    result: np.ndarray = kept if schema.keys else kept | np.asarray(pc.equal(mine["op"], "R"))
+    return result
+
+
+def _number_in_file(same: np.ndarray, gddl: dict[str, pa.Array]) -> np.ndarray:
+    """How many equal changes come before each one in its file."""
+    file = row_codes([pa.array(same), gddl["source_file"], gddl["batch_id"]], len(same))
+    at = sorted_rows([pa.array(file), gddl["position"]])
+    begins = np.append([True], file[at][1:] != file[at][:-1])[: len(at)]
+    numbers = np.arange(len(at))
+    found = np.empty(len(at), np.int64)
+    found[at] = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))
+    return found
+
+
+def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:
+    """Changes of keys and sequences that came in several files, some of them of unknown order."""
+    if not schema.keys or not len(group):
+        return np.zeros(len(group), dtype=bool)
+    chosen = np.flatnonzero(among)
+    size = int(group.max()) + 1
+    pairs = np.unique(np.stack([group[chosen], row_codes([gddl["source_file"]], len(group))[chosen]]), axis=1)
+    several = np.bincount(pairs[0], minlength=size) > 1
+    unordered = np.zeros(size, dtype=bool)
+    unordered[group[chosen][file_places(gddl["source_file"], schema)[chosen] == 0]] = True
+    result: np.ndarray = (several & unordered)[group]
+    return result
+
+
+def tie_warnings(rows: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
+    """`SEQUENCE_TIE` where there are ties.
+
+    Args:
+        rows: see `new_changes`.
+    """
+    tied = rows.filter(flat(rows.column(TIED)))
+    return sequence_tie(tied.num_rows, sample_keys(tied, schema), schema) if tied.num_rows else ()
+
+
+def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tuple[RunWarning, ...]:
+    message = (
+        "different changes, in files whose names tell no order, share key and sequence; decided by tie_break "
+        f"{schema.spec.tie_break}"
     )
+    return (RunWarning(code="SEQUENCE_TIE", message=message, count=count, sample=sample),)
 
 
-def sample_keys(rows: pa.Table, table_schema: TableSchema) -> tuple[str, ...]:
-    """A few keys as JSON objects, least first."""
-    keys = rows.select(table_schema.keys).sort_by([(k, "ascending") for k in table_schema.keys]).slice(0, SAMPLE)
-    kinds = types_of(table_schema)
-    writers = {k: json_writer(kinds[k], times=MILLIS) for k in table_schema.keys}
-    return tuple(object_json(((k, row[k], w) for k, w in writers.items()), nulls=False) for row in keys.to_pylist())
+def sample_keys(rows: pa.Table, schema: TableSchema) -> tuple[str, ...]:
+    """A few keys as JSON objects, least first, each once."""
+    keys = rows.select(schema.keys)
+    at = np.unique(row_codes(keys.columns, rows.num_rows), return_index=True)[1]
+    keys = keys.take(pa.array(at)).sort_by([(k, "ascending") for k in schema.keys]).slice(0, SAMPLE)
+    return tuple(keys_json(keys, schema))
+
+
+def keys_json(rows: pa.Table, schema: TableSchema) -> list[str]:
+    """Keys as JSON objects."""
+    kinds = {column.name: column.type for column in schema.data}
+    writers = {k: json_writer(kinds[k], times=MILLIS) for k in schema.keys}
+    keys = rows.select(schema.keys).to_pylist()
+    return [object_json(((k, row[k], w) for k, w in writers.items()), nulls=False) for row in keys]

@@ -1,68 +1,96 @@
-"""Does the replica hold what its change table folds to? Compared value by value."""
+"""Does the replica hold what its change table folds to? Compared value by value (docs/semantics.md, section 14).
+
+Needs all rows and events of a key together; holds for any partition of the keys, or of whole rows without keys.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines.delta_rs.batch_reader import change_schema
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.codes import row_codes, shared_codes
 from spark_jobs.rules.figures import BUCKETS, Verdict
-from spark_jobs.rules.fold import fold, net
-from spark_jobs.rules.order import OP, events, types_of
-from spark_jobs.rules.sql import listed, packed, query, quoted
-from spark_jobs.rules.value_text import MILLIS, json_writer, object_json
-from spark_jobs.table.table_schema import GDDL, TableSchema
+from spark_jobs.rules.fold import net_changes
+from spark_jobs.rules.order import gddl_fields
+from spark_jobs.rules.redelivery import keys_json
+from spark_jobs.table.table_schema import TableSchema
 
 
-def verify(replica: pa.Table, changes: pa.Table, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
-    """
+def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
+    """Rows that the replica should have: each key's fold in its highest generation, deleted ones left out.
+
     Args:
+        happened: see `order.events`; all events of each key. Of a table without keys, its changes.
         swept: rows of generations before this one have vanished.
     """
-    live = replica
-    if table_schema.spec.delete == "soft" and table_schema.keys:
-        gone = pc.fill_null(pc.struct_field(replica.column(GDDL), "deleted"), False)
-        live = replica.filter(pc.invert(gone))
-    changes = by_name(changes, change_schema(table_schema))
-    changes = changes.filter(pc.greater_equal(pc.struct_field(changes.column(GDDL), "generation"), swept))
-    wanted = expected_state(changes, table_schema) if table_schema.keys else changes.select(table_schema.columns)
-    different, keys = _compare(live.select(table_schema.columns), wanted, table_schema, limit)
-    return Verdict(rows=live.num_rows, expected_rows=wanted.num_rows, buckets_different=different, keys=keys)
+    generation = np.asarray(gddl_fields(happened)["generation"]).astype(np.int64)
+    if not schema.keys:
+        return happened.filter(pa.array(generation >= swept)).select(schema.columns)
+    key = row_codes([happened.column(k) for k in schema.keys], happened.num_rows)
+    latest = np.zeros(happened.num_rows, np.int64)
+    np.maximum.at(latest, key, generation)
+    chosen = happened.filter(pa.array((generation >= swept) & (generation == latest[key])))
+    rows = net_changes(chosen, schema, partial=schema.partial)
+    return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select(schema.columns)
 
 
-def expected_state(changes: pa.Table, table_schema: TableSchema) -> pa.Table:
-    """Rows that the replica should have: each key's fold in its highest generation, deleted ones left out."""
-    latest = f"max({GDDL}.generation) OVER (PARTITION BY {listed(table_schema.keys)})"
-    happened = f"SELECT * FROM ({events('changes', table_schema)}) QUALIFY {GDDL}.generation = {latest}"
-    folded = fold(happened, table_schema) if table_schema.partial else net(happened, table_schema)
-    return query(f"SELECT {listed(table_schema.columns)} FROM ({folded}) WHERE {OP} <> 'D'", {"changes": changes})
+def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows that are not marked deleted."""
+    if schema.spec.delete == "hard" or not schema.keys:
+        return replica.select(schema.columns)
+    gone = pc.fill_null(gddl_fields(replica)["deleted"], False)
+    return replica.filter(pc.invert(gone)).select(schema.columns)
 
 
-def _compare(
-    live: pa.Table, wanted: pa.Table, table_schema: TableSchema, limit: int
-) -> tuple[int, tuple[dict[str, str], ...]]:
-    """Buckets of keys that differ, and some of these keys."""
-    by = table_schema.keys or table_schema.columns
-    row = packed(table_schema.columns)
-    counted = "SELECT {keys}, {row} AS w, count(*) AS n FROM {side} GROUP BY ALL"
-    a, b = (counted.format(keys=listed(by), row=row, side=side) for side in ("live", "wanted"))
-    same = " AND ".join(f"a.{quoted(c)} IS NOT DISTINCT FROM b.{quoted(c)}" for c in by)
-    picked = ", ".join(f"coalesce(a.{quoted(c)}, b.{quoted(c)}) AS {quoted(c)}" for c in by)
-    bucket = f"hash({packed(by)}) % {BUCKETS}"
-    state = "CASE WHEN a.n IS NULL THEN 'missing' WHEN b.n IS NULL THEN 'extra' ELSE 'different' END"
-    statement = (
-        f"SELECT *, {bucket} AS bucket FROM (SELECT {picked}, {state} AS state FROM ({a}) a FULL JOIN ({b}) b "
-        f"ON {same} WHERE a.n IS DISTINCT FROM b.n OR a.w IS DISTINCT FROM b.w)"
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Of some keys; see `Verdict`.
+
+    Attributes:
+        buckets: those, by the key's hash, that hold keys that differ.
+    """
+
+    rows: int
+    expected_rows: int
+    buckets: frozenset[int]
+    keys: tuple[dict[str, str], ...]
+
+
+def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int) -> Comparison:
+    """What differs."""
+    by = schema.keys or schema.columns
+    live = by_name(live, expected.schema)
+    counts = [live.num_rows, expected.num_rows]
+    mine, theirs = shared_codes([[t.column(c) for c in schema.columns] for t in (live, expected)], counts)
+    size = max(int(mine.max(initial=0)), int(theirs.max(initial=0))) + 1
+    odd = np.bincount(mine, minlength=size) != np.bincount(theirs, minlength=size)
+    rows = pa.concat_tables([live.filter(pa.array(odd[mine])), expected.filter(pa.array(odd[theirs]))])
+    here = np.concatenate([np.ones(int(odd[mine].sum()), bool), np.zeros(int(odd[theirs].sum()), bool)])
+    key = row_codes([rows.column(c) for c in by], rows.num_rows)
+    first = np.unique(key, return_index=True)[1]
+    has, wants = np.bincount(key, weights=here), np.bincount(key, weights=~here)
+    keyed, samples = bool(schema.keys), rows.take(pa.array(first))
+    texts = keys_json(samples, schema) if keyed else [repr(row) for row in samples.to_pylist()]
+    buckets = frozenset(zlib.crc32(text.encode("utf-8", "surrogatepass")) % BUCKETS for text in texts)
+    states = np.where(has == 0, "missing", np.where(wants == 0, "extra", "different"))
+    named = sorted(zip(texts, states.tolist(), strict=True))[:limit] if keyed else []
+    return Comparison(rows=counts[0], expected_rows=counts[1], buckets=buckets,
+                      keys=tuple({"key": text, "state": state} for text, state in named))  # fmt: skip
+
+
+def verdict_of(comparisons: Iterable[Comparison], limit: int) -> Verdict:
+    """The verdict on a whole table, from comparisons of all its keys."""
+    found = list(comparisons)
+    keys = sorted((key for one in found for key in one.keys), key=lambda key: key["key"])[:limit]
+    return Verdict(
+        rows=sum(v.rows for v in found),
+        expected_rows=sum(v.expected_rows for v in found),
+        buckets_different=len(frozenset[int]().union(*(v.buckets for v in found))),
+        keys=tuple(keys),
     )
-    found = query(statement, {"live": live, "wanted": wanted})
-    different = len(set(found.column("bucket").to_pylist()))
-    if not table_schema.keys:
-        return different, ()
-    kinds = types_of(table_schema)
-    writers = {k: json_writer(kinds[k], times=MILLIS) for k in table_schema.keys}
-    told = sorted(
-        (object_json(((k, r[k], w) for k, w in writers.items()), nulls=False), r["state"])
-        for r in found.select([*table_schema.keys, "state"]).to_pylist()
-    )
-    return different, tuple({"key": key, "state": state} for key, state in told[:limit])

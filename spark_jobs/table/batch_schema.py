@@ -151,6 +151,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
         technical=technical,
         told_of_files=(dialect.carried,) if dialect.carried is not None else (),
         lacking=_lacking(spec, plan.target, schemas, technical),
+        file_order=dialect.file_order,
     )
     warnings = list(unknown_columns([[n for n, _ in d.selectable] for d in delivered], SelectionRules.of(spec)))
     if not total and any(g.kind == "change" for g in groups):

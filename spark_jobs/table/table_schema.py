@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import ScalarType, StructType, parse_type
@@ -30,6 +31,7 @@ class TableSchema:
             opens no version of the history.
         told_of_files: data columns that tell of the file that a change came in, and so may differ in another delivery.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
+        file_order: what sorts change files, by path, in the order of their changes; null: the path tells none.
     """
 
     spec: TableSpec
@@ -43,6 +45,12 @@ class TableSchema:
     technical: tuple[str, ...] = ()
     told_of_files: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    file_order: Callable[[str], str | None] = timed_order
+
+    def is_technical(self, column: str) -> bool:
+        """Whether the CDC service adds the column to each change: it tells of the change, not of the source's row."""
+        name = column.lower()
+        return name.startswith("ar_h_") or name in {c.lower() for c in (*self.technical, *self.sequence)}
 
     @property
     def text_sequence(self) -> tuple[str, ...]:

@@ -138,7 +138,7 @@ def _carried(table_schema: Shape, values: Mapping[str, Value], row: Mapping[str,
         columns &= set(row) | table_schema.technical
     listed = _listed(table_schema, values)
     if listed is not None:
-        columns &= listed
+        columns &= listed | table_schema.technical
     if table_schema.spec.ignore_null_updates:
         columns -= {column for column in columns if row.get(column) is None}
     return frozenset(columns | set(table_schema.keys))

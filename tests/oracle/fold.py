@@ -50,12 +50,15 @@ def _arrive(earlier: list[Event], change: Change, op: Op) -> None:
 
 
 def _order(event: Event, tie_break: TieBreak) -> tuple[Value, ...]:
-    """A forced change wins a tie with one that isn't; among forced ones the tie policy decides."""
+    """A forced change wins a tie with one that isn't. Names of change files tell their order, others nothing.
+
+    Only full-load rows are tied, so that `delete_wins` never has a delete to choose here.
+    """
     change = event.change
     first = (change.generation, rank(event.sequence), change.forced)
-    if tie_break == "last_arrival":
-        return (*first, *event.arrival)
-    return (*first, event.op == "D", change.source_file, change.position, change.run)
+    if change.op != "R":
+        return (*first, 1, change.source_file.rsplit("/", 1)[-1], change.source_file, *event.arrival)
+    return (*first, 0, "", change.source_file if tie_break == "delete_wins" else "", *event.arrival)
 
 
 def states(table_schema: Shape, events: Listing[Event]) -> list[State]:

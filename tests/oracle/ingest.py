@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class Ledger:
     seen: dict[str, DeliveredFile] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
     changes: list[Change] = field(default_factory=list)
-    identities: set[Hashable] = field(default_factory=set)
+    identities: Counter[Hashable] = field(default_factory=Counter)
     quarantined: list[Quarantined] = field(default_factory=list)
     counts: list[Counts] = field(default_factory=list)
 
@@ -107,11 +108,14 @@ def _waits(ledger: Ledger, file: DeliveredFile) -> bool:
 
 
 def _append(table_schema: Shape, ledger: Ledger, changes: list[Change]) -> None:
+    """Of equal changes the n-th in a file is a re-delivery of the n-th that came in other files."""
+    before, here = Counter(ledger.identities), Counter[Hashable]()
     for change in changes:
         identity = _identity(table_schema, change)
-        if identity is None or identity not in ledger.identities:
+        if identity is None or here[identity] >= before[identity]:
             ledger.changes.append(change)
-            ledger.identities.add(identity)
+            ledger.identities[identity] += 1
+        here[identity] += 1
 
 
 def _identity(table_schema: Shape, change: Change) -> Hashable | None:

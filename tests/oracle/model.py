@@ -118,7 +118,7 @@ class Outcome:
     Attributes:
         columns: the replica's columns without `_gddl`, in the order they came.
         changes: the change table.
-        ties: each (key, sequence) that several different changes share.
+        ties: each (key, sequence) that changes of several files of unknown order share.
         counts: one for each run.
         late: changes ignored as late, of each run; a run that is cut into more batches may have others.
     """

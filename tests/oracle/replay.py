@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence as Listing
 
 from airflow_gddl.contract.spec import TableSpec
@@ -37,8 +37,11 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
 
 
 def _ties(table_schema: Shape, ledger: Ledger) -> frozenset[tuple[Key, Sequence]]:
-    """Full-load rows are compared inside their generation only; rows without a key are never tied."""
+    """Full-load rows of several files, within a generation: names of change files tell which is later."""
     if not table_schema.keys:
         return frozenset()
-    met = Counter((c.key, c.sequence, c.generation if c.op == "R" else 0) for c in ledger.changes)
-    return frozenset((key, sequence) for (key, sequence, _), times in met.items() if times > 1)
+    files = defaultdict(set)
+    for change in ledger.changes:
+        if change.op == "R":
+            files[(change.key, change.sequence, change.generation)].add(change.source_file)
+    return frozenset((key, sequence) for (key, sequence, _), names in files.items() if len(names) > 1)

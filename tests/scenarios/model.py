@@ -78,7 +78,7 @@ class Expected:
             a row has `_gddl`, all have it with the same fields, and only those are compared. `changes` may be a count.
         columns: names of the replica's columns in order, without `_gddl`.
         types: some columns of the replica and their SQL types.
-        unchecked: columns left out of every comparison of rows.
+        unchecked: columns left out of every comparison of rows, and why.
         not_by_oracle: tables that the oracle can't be asked about, for it knows no types.
         replica_has, changes_lack: texts that some value of the table holds, and that none holds.
         warnings: all warnings of the run.
@@ -93,7 +93,7 @@ class Expected:
     warnings: tuple[ExpectedWarning, ...] | None = None
     columns: tuple[str, ...] | None = None
     types: Mapping[str, str] | None = None
-    unchecked: tuple[str, ...] = ()
+    unchecked: Mapping[str, str] = field(default_factory=dict)
     not_by_oracle: tuple[Literal["replica", "changes", "history"], ...] = ()
     replica_has: tuple[str, ...] = ()
     changes_lack: tuple[str, ...] = ()

@@ -153,7 +153,7 @@ def _transactions(count: int, most: int, rng: random.Random) -> Iterator[int]:
 
 
 def with_ties(maker: Maker, changes: list[SimulatedChange], count: int, rng: random.Random) -> list[SimulatedChange]:
-    """`count` of the changes (fewer if fewer can) with a rival that loses to them under `delete_wins`."""
+    """`count` of the changes (fewer if fewer can) with a rival that loses to them, for it comes before."""
     fit = [i for i, c in enumerate(changes) if c.op == "D" or (c.op == "U" and not c.moved)]
     rivals = {}
     for i in rng.sample(fit, min(count, len(fit))):

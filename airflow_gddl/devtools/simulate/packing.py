@@ -67,7 +67,7 @@ class Packer:
         for row in bad:
             share = rng.choice(mixed)
             share.insert(rng.randint(0, len(share)), row)
-        return [Packet(name, _flat(share, rng), columns) for name, share in zip(names, mixed, strict=True)]
+        return [Packet(name, _flat(share), columns) for name, share in zip(names, mixed, strict=True)]
 
     def _mixed(self, shares: list[list[SimulatedChange]], rng: random.Random) -> list[list[SimulatedChange]]:
         if not self.shuffled:
@@ -78,12 +78,6 @@ class Packer:
         return [[next(taken) for _ in share] for share in shares]
 
 
-def _flat(share: Sequence[SimulatedChange], rng: random.Random) -> tuple[SimulatedChange, ...]:
-    """Rivals beside their winners: before an update, for the later row wins; on either side of a delete."""
-    rows: list[SimulatedChange] = []
-    for change in share:
-        pair = [change] if change.rival is None else [change.rival, change]
-        if change.op == "D" and rng.random() < 0.5:
-            pair.reverse()
-        rows += pair
-    return tuple(rows)
+def _flat(share: Sequence[SimulatedChange]) -> tuple[SimulatedChange, ...]:
+    """Rivals before their winners: the later row of a file wins."""
+    return tuple(row for change in share for row in (change.rival, change) if row is not None)

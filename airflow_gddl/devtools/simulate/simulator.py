@@ -60,8 +60,8 @@ class Simulator:
     def truth(self, table: str, *, phantoms: bool = True) -> pa.Table:
         """Rows that a correct replica holds once it took in all that was written, sorted by key.
 
-        They are the source's rows under the default policies: a dropped column keeps its values, a tie goes to
-        `delete_wins`, rows for the quarantine have no effect. Columns have the source's names and types; `Op`, the
+        They are the source's rows under the default policies: a dropped column keeps its values, of a tie the later row
+        of the file counts, rows for the quarantine have no effect. Columns have the source's names and types; `Op`, the
         service's columns and before images are not among them. While `report()` counts pending files, the source is
         ahead of what was written. Times are UTC, in microseconds.
 

@@ -106,7 +106,7 @@ class Troubles:
         torn: share of a round's files that are cut off at first and whole a round later.
         repeated: share of the files of this and the last round that come again under a new name, whole or in part.
         out_of_order: rows are shuffled within and across the files of a round.
-        ties: changes that share their sequence with a different one of the same key, which `delete_wins` decides.
+        ties: changes that share their sequence with a different one of the same key, which comes before them.
         key_updates: share of updates that change the key; without before images the old row stays in the replica.
         tricky_keys: new text keys differ from old ones only by case, trailing space or Unicode form.
         unknown_op, null_key, null_sequence, unparsable_sequence, bad_value: rows for the quarantine.

@@ -63,6 +63,9 @@ class DebeziumDialect(Dialect):
     def times(self) -> FileTimes:
         return BY_NAME if self._format is None else ByFolder(self._format)
 
+    def file_order(self, path: str) -> str | None:
+        return names.offset_order(path)
+
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - the port's
         """Folders of time from one on, and what lies beside them: all names but those of earlier folders."""
         if self._format is None:

@@ -33,6 +33,12 @@ def classify(relative_path: str) -> Names | None:
     return "change", "parquet" if ".parquet" in name.lower() else "json", order
 
 
+def offset_order(path: str) -> str | None:
+    """What sorts files by the Kafka offset in their names; None for other files."""
+    found = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return None if found is None else f"{found['offset'].zfill(20)}/{(found['partition'] or '').zfill(10)}/{path}"
+
+
 def is_beside(relative_path: str) -> bool:
     """Hidden and unfinished files, and the keys and headers of records, which sinks write into files of their own."""
     return is_temporary(relative_path) or _BESIDE.fullmatch(relative_path.rpartition("/")[2]) is not None

@@ -27,7 +27,8 @@ from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.types import StructType, parse_type
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Appended, Overlap
-from spark_jobs.rules.redelivery import distinct_in_batch, not_yet_stored, ties
+from spark_jobs.rules.history import END, START
+from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 from spark_jobs.table.table_schema import GDDL
 
 PLAIN = {"delta.enableDeletionVectors": "false"}
@@ -54,7 +55,7 @@ class ChangeTableWriter:
         if any(not site.tables.exists(d.path) for d in definitions):
             require_creatable(spec, site.tier)
         for definition in definitions:
-            extra = (table_columns.START, table_columns.END) if definition.path == site.layout.history else ()
+            extra = (START, END) if definition.path == site.layout.history else ()
             evolve.retype_sequence(site.tables, definition.path, site.table_schema, extra)
             evolve.ensure(site.tables, definition)
 
@@ -74,20 +75,11 @@ class ChangeTableWriter:
         site, figures = self.site, self.decoded.decoded_batch.figures
         table_schema, good = site.table_schema, self.decoded.good
         stored = self._stored(overlap)
-        keyed = bool(table_schema.keys)
-        repeats = (figures.identities if keyed else figures.loads) < figures.good
-        if repeats:
-            good = distinct_in_batch(good, table_schema)
-        if stored is not None:
-            good = not_yet_stored(good, stored, table_schema)
+        repeats = (figures.identities if table_schema.keys else figures.loads) < figures.good
         warnings: tuple[RunWarning, ...] = ()
-        if keyed and (repeats or stored is not None):
-            found = ties(good, stored, table_schema)
-            if found.count:
-                message = (
-                    f"different changes share key and sequence; decided by tie_break {table_schema.spec.tie_break}"
-                )
-                warnings = (RunWarning(code="SEQUENCE_TIE", message=message, count=found.count, sample=found.sample),)
+        if repeats or stored is not None:
+            found = new_changes(good, stored, table_schema)
+            good, warnings = found.drop_columns([TIED]), tie_warnings(found, table_schema)
         written = self._write(good)
         redelivered = figures.good - good.num_rows
         if figures.rows != written + redelivered + figures.quarantined:

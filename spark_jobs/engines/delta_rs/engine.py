@@ -15,7 +15,7 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildRequest
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
-from spark_jobs.engines.delta_rs.batch_reader import BatchReader, Decoded
+from spark_jobs.engines.delta_rs.batch_reader import BatchReader, Decoded, change_schema
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
 from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
@@ -25,8 +25,10 @@ from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Appended, Applied, Overlap, Rebuilt, Verdict
-from spark_jobs.rules.verify import verify
+from spark_jobs.rules.order import events
+from spark_jobs.rules.verify import compare, expected_state, live_rows, verdict_of
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decoded_batch import DecodedBatch
 from spark_jobs.table.table_schema import GDDL, TableSchema
@@ -183,7 +185,10 @@ class DeltaRsEngine:
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)
         replica, changes = self.tables.read(context.layout.replica), self.tables.read(context.layout.changes)
-        return verify(replica, changes, table_schema, swept, limit)
+        changes = by_name(changes, change_schema(table_schema))
+        happened = events(changes, table_schema) if table_schema.keys else changes
+        expected = expected_state(happened, table_schema, swept)
+        return verdict_of([compare(live_rows(replica, table_schema), expected, table_schema, limit)], limit)
 
     def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         snapshot = self.tables.existing(path)

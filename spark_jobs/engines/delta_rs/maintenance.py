@@ -20,13 +20,10 @@ from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.maintenance.retention import own_hours
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Compacted
-from spark_jobs.rules.fold import with_segment
-from spark_jobs.rules.order import ORDER, events
-from spark_jobs.rules.sql import listed, query
+from spark_jobs.rules.order import events
+from spark_jobs.rules.superseded import events_that_matter
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.table_schema import GDDL, TableSchema
-
-_SEGMENT = f"{GDDL}__segment"
 
 
 @dataclass(frozen=True)
@@ -96,17 +93,7 @@ def _superseded(rows: pa.Table, table_schema: TableSchema, swept: int) -> set[Pl
     vanished = _places(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
     if not table_schema.keys:
         return vanished
-    key = listed(table_schema.keys)
-    happened = (
-        with_segment(events("changes", table_schema), table_schema, _SEGMENT)
-        if table_schema.partial
-        else events("changes", table_schema)
-    )
-    by = _SEGMENT if table_schema.partial else ORDER
-    matters = f"{by} IS NOT DISTINCT FROM max({by}) OVER (PARTITION BY {key})"
-    chosen = f'SELECT {GDDL}.batch_id AS b, {GDDL}."position" AS p FROM ({happened}) QUALIFY {matters}'
-    found = query(chosen, {"changes": rows})
-    needed = set(zip(found.column("b").to_pylist(), found.column("p").to_pylist(), strict=True))
+    needed = _places(events_that_matter(events(rows, table_schema), table_schema))
     if table_schema.spec.delete == "hard":
         needed -= vanished
     return _places(rows) - needed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +15,8 @@ from spark_jobs.engines.delta_rs.batch_reader import change_schema
 from spark_jobs.engines.delta_rs.change_table import PLAIN
 from spark_jobs.engines.delta_rs.evolve import TableDefinition
 from spark_jobs.engines.delta_rs.features import require_creatable
-from spark_jobs.engines.delta_rs.replica import tombstones_of, undeleted
+from spark_jobs.engines.delta_rs.replica import undeleted
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.errors_table import ROW_BITS
 from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
@@ -26,16 +24,11 @@ from spark_jobs.plan.types import StructType
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.figures import Rebuilt
-from spark_jobs.rules.fold import fold, net
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.order import OP, events
-from spark_jobs.rules.redelivery import not_yet_stored
-from spark_jobs.rules.sql import listed, packed, query
+from spark_jobs.rules.order import events
+from spark_jobs.rules.outcome import tombstones_of
+from spark_jobs.rules.rebuild import lacking, rebuilt_rows, rebuilt_state, restamped
 from spark_jobs.table.table_schema import GDDL, TableSchema
-
-# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
-_BATCH_BITS, _FILE_BITS = 47, 33
-_SEEN = f"{GDDL}__seen"
 
 
 @dataclass(frozen=True)
@@ -72,8 +65,8 @@ class Rebuild:
         source = self._source(self._fresh(), self._gone())
         if not self.table_schema.keys:
             return source.filter(pc.equal(pc.struct_field(source.column(GDDL), "generation"), self.order.generation))
-        rows = self._state(source)
-        return rows.filter(pc.not_equal(rows.column(OP), "D"))
+        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.generation)
+        return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "op"), "D"))
 
     def _write(self, step: str, added: pa.Table, removed: tuple[()] | None = (), schema: DeltaSchema | None = None,
                metrics: dict[str, int] | None = None) -> Write:  # fmt: skip
@@ -83,19 +76,9 @@ class Rebuild:
         )  # fmt: skip
 
     def _fresh(self) -> pa.Table:
-        """Changes built beside, stamped as of this batch; positions keep arrival order over its many small batches."""
-        plan = self.order.plan
+        """Changes built beside, stamped as of this batch."""
         rows = by_name(self.tables.read(self.order.beside.changes), change_schema(self.table_schema))
-        gddl = rows.column(GDDL).combine_chunks()
-        parts = dict(zip((f.name for f in gddl.type), gddl.flatten(), strict=True))
-        batch = pc.shift_left(parts["batch_id"].cast(pa.int64()), _BATCH_BITS)
-        file = pc.shift_left(pc.shift_right(parts["position"], ROW_BITS), _FILE_BITS)
-        applied = pa.scalar(datetime.fromisoformat(plan.planned_at), parts["applied_at"].type)
-        parts["position"] = pc.add(pc.add(batch, file), _row_in_file(gddl))
-        parts["batch_id"] = pa.repeat(plan.batch_id, rows.num_rows)
-        parts["applied_at"] = pa.repeat(applied, rows.num_rows)
-        struct = pa.StructArray.from_arrays(list(parts.values()), fields=list(gddl.type))
-        return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, struct)
+        return restamped(rows, self.order.plan.batch_id, self.order.plan.planned_at)
 
     def _stored(self) -> pa.Table | None:
         """Living changes but those that this refresh has added."""
@@ -148,23 +131,11 @@ class Rebuild:
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
             return self.tables.metrics(path, app, version).get("numOutputRows", 0)
-        stored = self._stored()
-        lacking = fresh if stored is None else self._lacking(fresh, by_name(stored, change_schema(self.table_schema)))
-        self.tables.commit(path, self._write("changes", lacking, metrics={"numOutputRows": lacking.num_rows}))
-        return int(lacking.num_rows)
-
-    def _lacking(self, fresh: pa.Table, stored: pa.Table) -> pa.Table:
-        """Rebuilt changes that the living table lacks; a change is known by place in its file, else by its content."""
-        row = "row_at: {of}.row_at, file: {of}._gddl.source_file, g: {of}._gddl.generation, o: {of}._gddl.op, "
-        place = "{{" + row + "s: {of}._gddl.sequence, k: {keys}}}"
-        keys = [packed(self.table_schema.keys, of) if self.table_schema.keys else "1" for of in ("a", "b")]
-        a, b = (place.format(of=of, keys=k) for of, k in zip(("a", "b"), keys, strict=True))
-        statement = (
-            f"SELECT a.* EXCLUDE (row_at) FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.row_at = b.row_at AND "
-            f"a._gddl.source_file = b._gddl.source_file AND {a} IS NOT DISTINCT FROM {b})"
-        )
-        unplaced = query(statement, {"a": _placed(fresh), "b": _placed(stored)})
-        return not_yet_stored(unplaced, stored, self.table_schema)
+        added, stored = fresh, self._stored()
+        if stored is not None:
+            added = lacking(fresh, by_name(stored, change_schema(self.table_schema)), self.table_schema)
+        self.tables.commit(path, self._write("changes", added, metrics={"numOutputRows": added.num_rows}))
+        return int(added.num_rows)
 
     def _source(self, fresh: pa.Table, gone: pa.Table | None) -> pa.Table:
         """All changes to fold: those built beside, and living ones whose files are gone."""
@@ -172,21 +143,16 @@ class Rebuild:
             return fresh
         return pa.concat_tables([fresh, by_name(gone, fresh.schema)])
 
-    def _state(self, source: pa.Table) -> pa.Table:
-        current = source.filter(pc.equal(pc.struct_field(source.column(GDDL), "generation"), self.order.generation))
-        happened = events("changes", self.table_schema)
-        statement = fold(happened, self.table_schema) if self.table_schema.partial else net(happened, self.table_schema)
-        return query(statement, {"changes": current})
-
     def _tombstones(self, source: pa.Table) -> None:
         columns = table_columns.tombstone_columns(self.table_schema)
-        rows = tombstones_of(self._state(source), self.table_schema)
+        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.generation)
+        rows = tombstones_of(rows, self.table_schema)
         self._replace(self.order.living.layout.tombstones, columns, rows, TOMBSTONES, {})
 
     def _replica(self, source: pa.Table) -> int:
         spec, columns = self.table_schema.spec, table_columns.replica_columns(self.table_schema)
         if self.table_schema.keys:
-            rows = self._kept(self._state(source), source)
+            rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.generation)
         else:
             old = pc.struct_field(source.column(GDDL), "generation")
             rows = source.filter(pc.equal(old, self.order.generation))
@@ -195,21 +161,8 @@ class Rebuild:
         self._replace(self.order.living.layout.replica, columns, rows, MERGE, properties)
         return int(rows.num_rows)
 
-    def _kept(self, rows: pa.Table, source: pa.Table) -> pa.Table:
-        """Without deleted rows; under soft deletes those that had a row at some time stay, marked."""
-        live = pc.not_equal(rows.column(OP), "D")
-        if self.table_schema.spec.delete == "hard":
-            return rows.filter(live)
-        keys = listed(self.table_schema.keys)
-        had = f"SELECT DISTINCT {keys}, true AS {_SEEN} FROM ({events('source', self.table_schema)}) WHERE {OP} <> 'D'"
-        statement = (
-            f"SELECT n.* EXCLUDE ({GDDL}), struct_insert(n.{GDDL}, deleted := n.{OP} = 'D') AS {GDDL} FROM n "
-            f"LEFT JOIN ({had}) h USING ({keys}) WHERE n.{OP} <> 'D' OR coalesce(h.{_SEEN}, false)"
-        )
-        return query(statement, {"n": rows, "source": source})
-
     def _history(self, source: pa.Table) -> None:
-        rows = versions(source, self.table_schema, self.order.generation_low_watermarks)
+        rows = versions(events(source, self.table_schema), self.table_schema, self.order.generation_low_watermarks)
         columns = table_columns.history_columns(self.table_schema)
         self._replace(self.order.living.layout.history, columns, rows, HISTORY, PLAIN)
 
@@ -241,15 +194,3 @@ class Rebuild:
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             quarantine.append(self.tables, path, rows, "refresh:quarantine", version_of(plan))
-
-
-def _row_in_file(gddl: pa.StructArray) -> pa.Array:
-    """Row number in the file, out of a position as ordinary batches or refreshes pack it."""
-    parts = dict(zip((f.name for f in gddl.type), gddl.flatten(), strict=True))
-    refreshed = pc.ends_with(parts["batch_id"], pattern="r")
-    bits = pc.if_else(refreshed, pa.scalar((1 << _FILE_BITS) - 1), pa.scalar((1 << ROW_BITS) - 1))
-    return pc.bit_wise_and(parts["position"], bits)
-
-
-def _placed(rows: pa.Table) -> pa.Table:
-    return rows.append_column("row_at", _row_in_file(rows.column(GDDL).combine_chunks()))

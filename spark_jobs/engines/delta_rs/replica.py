@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import MainCounts
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.delta_rs import evolve
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find
@@ -18,15 +19,12 @@ from spark_jobs.engines.delta_rs.small_files import join_in_passing
 from spark_jobs.engines.delta_rs.tables import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.versions import changes_of_keys, update_history
 from spark_jobs.engines.transactions import MERGE, SWEEP, TOMBSTONES
-from spark_jobs.rules import quick
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Applied, Figures
-from spark_jobs.rules.fold import FIRST, HAS_FORCED, UNSEEN, fold, net, single
-from spark_jobs.rules.merge import ACTION, AT, Net, StoredState, decided, late, never_seen, replaced, to_rework
-from spark_jobs.rules.order import FORCED, OP, events
-from spark_jobs.rules.quick import QuickNet
-from spark_jobs.rules.redelivery import sample_keys
-from spark_jobs.rules.sql import query
+from spark_jobs.rules.fold import net_changes
+from spark_jobs.rules.merge import ACTION, StoredState
+from spark_jobs.rules.order import events, with_gddl
+from spark_jobs.rules.outcome import Outcome, outcome_of, unknown_keys_warning
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _SMALL_FILE, _FULL_FILE = 4 * 1024**2, 32 * 1024**2
@@ -47,52 +45,61 @@ class ReplicaWriter:
     schemas: frozenset[int]
     first: bool
     changes: pa.Table
-    _tombstones: pa.Table | None = field(default=None, init=False)
-    _found: QuickNet | None = field(default=None, init=False)
-    _net: Net | None = field(default=None, init=False)
 
     @property
     def table_schema(self) -> TableSchema:
         return self.site.table_schema
 
-    @property
-    def net(self) -> Net:
+    @cached_property
+    def net(self) -> pa.Table:
         """Net changes of the batch, late and forced keys not yet folded anew."""
-        if self._net is None:
-            self._net = self._quick_net() if quick.suits(self.changes, self.table_schema) else self._full_net()
-        return self._net
+        return net_changes(events(self.changes, self.table_schema), self.table_schema, partial=self._partial)
 
-    def _quick_net(self) -> Net:
-        self._found = quick.net(self.changes, self.table_schema)
-        return Net(rows=self._found.rows, partial=False)
+    @property
+    def _partial(self) -> bool:
+        return self.table_schema.carries_parts(self.schemas)
 
-    def _full_net(self) -> Net:
-        happened = events("changes", self.table_schema)
-        unique = self.figures.keys == self.figures.good and not self.table_schema.before_of_key
-        partial = self.table_schema.carries_parts(self.schemas)
-        how = fold if partial else single if unique else net
-        return Net(rows=query(how(happened, self.table_schema), {"changes": self.changes}), partial=partial)
+    @cached_property
+    def _found(self) -> KeyMatches:
+        """Rows of the replica that may have keys of the batch."""
+        tables = self.site.tables
+        snapshot = tables.existing(self.site.layout.replica)
+        return find(tables, snapshot, self.net.select(self.table_schema.keys), self.table_schema.keys)
+
+    @cached_property
+    def _outcome(self) -> Outcome:
+        """What becomes of the batch's keys, by what the tables held before it."""
+        return outcome_of(self.net, self._stored(), self.table_schema, self._refold, partial=self._partial)
+
+    def _stored(self) -> StoredState:
+        site, keys = self.site, self.net.select(self.table_schema.keys)
+        snapshot = site.tables.snapshot(site.layout.tombstones)
+        if snapshot is None:
+            return StoredState(replica=self._found.rows)
+        rows = find(site.tables, snapshot, keys, self.table_schema.keys).rows
+        others = pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), site.plan.batch_id)
+        return StoredState(replica=self._found.rows, tombstones=rows.filter(others))
+
+    def _refold(self, keys: pa.Table) -> pa.Table:
+        """All changes of these keys in the batch's generation, and perhaps of some others."""
+        return changes_of_keys(self.site, keys, generation=self.site.plan.generation)
 
     def tombstones(self) -> None:
-        """Remember the deletes among net changes, and look up what is remembered of the batch's keys."""
-        rows, site, path = self.net.rows, self.site, self.site.layout.tombstones
-        dies = pc.any(pc.equal(rows.column(OP), "D")).as_py()
-        if dies:
-            evolve.retype_sequence(site.tables, path, self.table_schema)
-            columns = table_columns.tombstone_columns(self.table_schema)
-            evolve.ensure(site.tables, evolve.TableDefinition(path=path, columns=columns))
-        snapshot = site.tables.snapshot(path)
-        if snapshot is None:
+        """See `BatchWork.tombstones`."""
+        site, path = self.site, self.site.layout.tombstones
+        deleted = self._outcome.deletes
+        if not deleted.num_rows:
             return
-        found = find(site.tables, snapshot, rows.select(self.table_schema.keys), self.table_schema.keys)
-        self._tombstones = found.rows
-        if not dies or site.has_made(path, TOMBSTONES):
+        evolve.retype_sequence(site.tables, path, self.table_schema)
+        columns = table_columns.tombstone_columns(self.table_schema)
+        evolve.ensure(site.tables, evolve.TableDefinition(path=path, columns=columns))
+        if site.has_made(path, TOMBSTONES):
             return
+        snapshot = site.tables.existing(path)
         kept, removed = self._with_smallest(snapshot)
-        deleted = by_name(tombstones_of(rows, self.table_schema), snapshot.schema.arrow)
-        whole = pa.concat_tables([kept, deleted]) if kept is not None else deleted
+        rows = by_name(deleted, snapshot.schema.arrow)
+        whole = pa.concat_tables([kept, rows]) if kept is not None else rows
         site.tables.commit(path, site.write(TOMBSTONES, [whole], removed))
-        self._tombstones = pa.concat_tables([found.rows, deleted])
 
     def _with_smallest(self, snapshot: TableSnapshot) -> tuple[pa.Table | None, list[DataFile]]:
         """Rows of the smallest file, to be written again with others, where it is small."""
@@ -104,33 +111,11 @@ class ReplicaWriter:
     def merge(self) -> Applied:
         """Apply net changes to the replica, once."""
         site, path = self.site, self.site.layout.replica
-        keys = self.net.rows.select(self.table_schema.keys)
-        found = find(site.tables, site.tables.existing(path), keys, self.table_schema.keys)
-        numbered = found.rows.append_column(AT, pa.array(range(found.rows.num_rows), pa.int64()))
-        known = StoredState(stored=numbered, tombstones=self._tombstones)
-        warnings = self._unseen(known)
-        done = self.net
-        if self.table_schema.partial or self.table_schema.spec.force_update:
-            done = self._reworked(known)
-        if self._found is None:
-            outcome, ignored = decided(done, known, self.table_schema), late(self.net, known, self.table_schema)
-        else:
-            quickly = quick.decided(self._found, found.rows, self._tombstones, self.table_schema)
-            outcome, ignored = quickly.rows, quickly.late
-        counts = self._counts(MERGE) if site.has_made(path, MERGE) else self._put(found, outcome)
-        return Applied(main=counts, warnings=warnings, late=ignored)
-
-    def _reworked(self, known: StoredState) -> Net:
-        """Late and forced keys folded anew from all their changes."""
-        redo = to_rework(self.net, known, self.table_schema)
-        if not redo.num_rows:
-            return self.net
-        generation = self.site.plan.generation
-        history = changes_of_keys(self.site, redo, generation=generation)
-        statement = fold(events("changes", self.table_schema), self.table_schema)
-        keys = ", ".join(f'"{k}"' for k in self.table_schema.keys)
-        again = query(f"SELECT * FROM ({statement}) SEMI JOIN redo USING ({keys})", {"changes": history, "redo": redo})
-        return replaced(self.net, redo, again, self.table_schema)
+        outcome = self._outcome
+        warnings = unknown_keys_warning(outcome.unknown_keys, self.table_schema)
+        done = site.has_made(path, MERGE)
+        main = self._counts(MERGE) if done else self._put(self._found, outcome.rows)
+        return Applied(main=main, warnings=warnings, late=outcome.late)
 
     def _put(self, found: KeyMatches, outcome: pa.Table) -> MainCounts:
         """Write what is decided: files that hold a changed row anew, new rows into one of them or the smallest file."""
@@ -176,21 +161,6 @@ class ReplicaWriter:
         swept = found.get("numDeletedRows", 0) + found.get("numUpdatedRows", 0)
         return MainCounts(inserted=found.get("numOutputRows", 0) if app == MERGE else 0, deleted=swept)
 
-    def _unseen(self, known: StoredState) -> tuple[RunWarning, ...]:
-        if not pc.any(pc.equal(self.net.rows.column(FIRST), UNSEEN)).as_py():
-            return ()
-        if self._found is None:
-            found = never_seen(self.net, known, self.table_schema)
-        else:
-            found = quick.never_seen(self._found, list(known.relations.values()), self.table_schema)
-        if not found.num_rows:
-            return ()
-        message = (
-            "updates of keys that were never seen were stored as they came; their earlier changes were not delivered"
-        )
-        sample = sample_keys(found, self.table_schema)
-        return (RunWarning(code="UPDATE_WITHOUT_PRIOR", message=message, count=found.num_rows, sample=sample),)
-
     def purge_tombstones(self, before: datetime) -> None:
         """See `Work.purge_tombstones`."""
         if self.site.tables.exists(self.site.layout.tombstones):
@@ -225,16 +195,13 @@ class ReplicaWriter:
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
         """See `Work.history`."""
-        touched = None if everything else self.net.rows.select(self.table_schema.keys)
+        touched = None if everything else self.net.select(self.table_schema.keys)
         update_history(self.site, touched, generation_low_watermarks)
 
 
 def undeleted(rows: pa.Table) -> pa.Table:
     """With `_gddl.deleted` false."""
-    gddl = rows.column(GDDL).combine_chunks()
-    parts = [*gddl.flatten(), pa.repeat(False, rows.num_rows)]
-    struct = pa.StructArray.from_arrays(parts, fields=[*gddl.type, pa.field("deleted", pa.bool_())])
-    return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, struct)
+    return with_gddl(rows, deleted=pa.repeat(False, rows.num_rows))
 
 
 def _marked(rows: pa.Table, old: pa.ChunkedArray) -> pa.Table:
@@ -245,14 +212,3 @@ def _marked(rows: pa.Table, old: pa.ChunkedArray) -> pa.Table:
     parts[at] = pc.if_else(old.combine_chunks(), True, parts[at])
     struct = pa.StructArray.from_arrays(parts, fields=list(gddl.type))
     return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, struct)
-
-
-def tombstones_of(rows: pa.Table, table_schema: TableSchema) -> pa.Table:
-    """Tombstone rows for the deletes among net changes: keys, `_gddl`, and whether it was forced."""
-    dead = rows.filter(pc.equal(rows.column(OP), "D"))
-    kept = dead.select([*table_schema.keys, GDDL])
-    return (
-        kept.append_column(FORCED, pc.fill_null(dead.column(HAS_FORCED), False))
-        if table_schema.spec.force_update
-        else kept
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,13 +12,13 @@ from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, 
 from spark_jobs.engines.delta_rs.batch_reader import change_schema
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.tables import DataFile
-from spark_jobs.engines.table_columns import END, START
 from spark_jobs.engines.transactions import HISTORY
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.history import versions
+from spark_jobs.rules.codes import shared_codes
+from spark_jobs.rules.history import differences, versions
 from spark_jobs.rules.merge import ACTION, AT
-from spark_jobs.rules.sql import listed, packed, query, quoted
-from spark_jobs.table.table_schema import GDDL
+from spark_jobs.rules.order import events, old_keys
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _SMALL_FILE = 4 * 1024**2
 
@@ -34,23 +35,14 @@ def changes_of_keys(site: BatchContext, keys: pa.Table, generation: int | None =
         rows = site.tables.read_files(snapshot, [file])
         at = matching(rows, keys, table_schema.keys)
         if table_schema.before_of_key:
-            at = pc.unique(pa.chunked_array([at, matching(_under_old_keys(rows, site), keys, table_schema.keys)]))
+            old = pa.table(old_keys(rows, table_schema))
+            at = pc.unique(pa.chunked_array([at, matching(old, keys, table_schema.keys)]))
         mine = rows.take(at)
         if generation is not None:
             mine = mine.filter(pc.equal(pc.struct_field(mine.column(GDDL), "generation"), generation))
         found.append(mine)
     rows = pa.concat_tables(found) if found else snapshot.schema.arrow.empty_table()
     return by_name(rows, change_schema(table_schema))
-
-
-def _under_old_keys(rows: pa.Table, site: BatchContext) -> pa.Table:
-    columns = {}
-    for key in site.table_schema.keys:
-        before = site.table_schema.before_of_key.get(key)
-        own = rows.column(key)
-        has = before is not None and before in rows.column_names
-        columns[key] = pc.coalesce(rows.column(before).cast(own.type), own) if has else own
-    return pa.table(columns)
 
 
 def update_history(
@@ -63,26 +55,29 @@ def update_history(
     snapshot = site.tables.existing(path)
     if touched is None:
         rows = by_name(site.tables.read(site.layout.changes), change_schema(table_schema))
-        derived = versions(rows, table_schema, generation_low_watermarks)
-        found = _all(site)
+        derived, found = versions(events(rows, table_schema), table_schema, generation_low_watermarks), _all(site)
+        mine = np.arange(found.rows.num_rows)
     else:
-        derived = _only(
-            versions(changes_of_keys(site, touched), table_schema, generation_low_watermarks), touched, site
-        )
+        happened = events(changes_of_keys(site, touched), table_schema)
+        happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
+        derived = versions(happened, table_schema, generation_low_watermarks)
         found = find(site.tables, snapshot, touched, table_schema.keys)
-    numbered = found.rows.append_column(AT, pa.array(range(found.rows.num_rows), pa.int64()))
-    relations = {"derived": derived, "stored": numbered, **({} if touched is None else {"touched": touched})}
-    stale = query(_stale(site, among_touched=touched is not None), relations)
-    fresh = by_name(query(_fresh(site), relations), snapshot.schema.arrow)
+        mine = with_keys(found.rows, touched, table_schema)
+    missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)
+    gone = mine[extra]
+    stale = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
+    fresh = by_name(missing, snapshot.schema.arrow)
     added, removed = rewritten(found, stale, snapshot.schema.arrow)
     if fresh.num_rows:
         _place(site, fresh, added, removed)
     site.tables.commit(path, site.write(HISTORY, [a for a in added if a.num_rows], removed))
 
 
-def _only(derived: pa.Table, touched: pa.Table, site: BatchContext) -> pa.Table:
-    on = listed(site.table_schema.keys)
-    return query(f"SELECT * FROM derived SEMI JOIN touched USING ({on})", {"derived": derived, "touched": touched})
+def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.ndarray:
+    """Numbers of the rows that have one of these keys."""
+    mine, wanted = shared_codes([[t.column(k) for k in table_schema.keys] for t in (rows, keys)],
+                                [rows.num_rows, keys.num_rows])  # fmt: skip
+    return np.flatnonzero(np.isin(mine, wanted))
 
 
 def _all(site: BatchContext) -> KeyMatches:
@@ -94,33 +89,6 @@ def _all(site: BatchContext) -> KeyMatches:
     places = [pa.array(range(p.num_rows), pa.int64()) for p in parts]
     at = pa.table({"file": pa.chunked_array(numbers, pa.int32()), "row": pa.chunked_array(places, pa.int64())})
     return KeyMatches(rows=rows, at=at, files=files, whole=dict(enumerate(parts)))
-
-
-def _whole(site: BatchContext, of: str) -> str:
-    """A version as one comparable value."""
-    return packed([*site.table_schema.columns, GDDL, START, END], of)
-
-
-def _equal(site: BatchContext) -> str:
-    same = " AND ".join(f"d.{quoted(k)} = s.{quoted(k)}" for k in site.table_schema.keys)
-    return f"{same} AND {_whole(site, 'd')} IS NOT DISTINCT FROM {_whole(site, 's')}"
-
-
-def _stale(site: BatchContext, *, among_touched: bool) -> str:
-    mine = (
-        f"SELECT * FROM stored SEMI JOIN touched USING ({listed(site.table_schema.keys)})"
-        if among_touched
-        else "stored"
-    )
-    rows = f"({mine})" if among_touched else mine
-    return (
-        f"SELECT 'delete' AS {ACTION}, s.{AT} FROM {rows} s "
-        f"WHERE NOT EXISTS (SELECT 1 FROM derived d WHERE {_equal(site)})"
-    )
-
-
-def _fresh(site: BatchContext) -> str:
-    return f"SELECT * FROM derived d WHERE NOT EXISTS (SELECT 1 FROM stored s WHERE {_equal(site)})"
 
 
 def _place(site: BatchContext, fresh: pa.Table, added: list[pa.Table], removed: list[DataFile]) -> None:

@@ -22,10 +22,10 @@ from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.errors_table import record_ddl
 from spark_jobs.engines.spark import quarantine
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode import ERROR, KIND, GroupDecoding, Stamp, decode
 from spark_jobs.engines.spark.erasing import without_erased
 from spark_jobs.engines.spark.measure import measure
-from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.read import MALFORMED, RawGroup, read_group, union
 from spark_jobs.engines.spark.tables import Tables, sql_text
 from spark_jobs.job.faults import translated

@@ -14,14 +14,16 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.spark import evolve, quarantine
 from spark_jobs.engines.spark.batch_context import APPEND, QUARANTINE, BatchContext
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode import ERROR, KIND, RECORD
-from spark_jobs.engines.spark.order import name
-from spark_jobs.engines.spark.redelivery import Ties, distinct_in_batch, not_yet_stored, ties
+from spark_jobs.engines.spark.redelivery import new_rows, tie_warnings
 from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.types import StructType, parse_type
 from spark_jobs.rules.figures import Appended, Figures, Overlap
-from spark_jobs.table.table_schema import GDDL, TableSchema
+from spark_jobs.rules.history import END, START
+from spark_jobs.rules.redelivery import TIED
+from spark_jobs.table.table_schema import GDDL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class ChangeTableWriter:
             columns = table_columns.history_columns(self.site.table_schema)
             definitions.append(TableDefinition(path=self.site.layout.history, columns=columns, properties=mine))
         for definition in definitions:
-            extra = (table_columns.START, table_columns.END) if definition.path == self.site.layout.history else ()
+            extra = (START, END) if definition.path == self.site.layout.history else ()
             evolve.retype_sequence(self.site.tables, definition.path, self.site.table_schema, extra)
             evolve.ensure(self.site.tables, definition, rewrite=rewrite)
 
@@ -97,18 +99,12 @@ class ChangeTableWriter:
         """The changes of the batch that are new to the change table."""
         good = self.decoded.where(F.col(ERROR).isNull()).drop(ERROR, RECORD, KIND)
         stored = self._stored(overlap)
-        keyed = bool(self.site.table_schema.keys)
-        repeats = (self.figures.identities if keyed else self.figures.loads) < self.figures.good
-        if repeats:
-            good = distinct_in_batch(good, self.site.table_schema)
-        if stored is not None:
-            good = not_yet_stored(good, stored, self.site.table_schema)
-        if not repeats and stored is None:
+        identities = self.figures.identities if self.site.table_schema.keys else self.figures.loads
+        if identities == self.figures.good and stored is None:
             return Fresh(rows=good, count=self.figures.good)
-        good = self.site.tables.keep(good)
-        found = ties(good, stored, self.site.table_schema) if keyed else Ties(0, ())
-        warnings = (_tie_warning(found.count, found.sample, self.site.table_schema),) if found.count else ()
-        return Fresh(rows=good, count=good.count(), warnings=warnings)
+        found = self.site.tables.keep(new_rows(good, stored, self.site.table_schema, rows=self.figures.good))
+        count, warnings = tie_warnings(found, self.site.table_schema)
+        return Fresh(rows=found.drop(TIED), count=count, warnings=warnings)
 
     def append(self, fresh: Fresh) -> Appended:
         """Append them.
@@ -173,8 +169,3 @@ class ChangeTableWriter:
 def _bounds(lows: list[str], highs: list[str]) -> tuple[str, str]:
     """Least and greatest first column of sequences, as text."""
     return str(min(map(sort_key, lows))[0]), str(max(map(sort_key, highs))[0])
-
-
-def _tie_warning(count: int, sample: tuple[str, ...], table_schema: TableSchema) -> RunWarning:
-    message = f"different changes share key and sequence; decided by tie_break {table_schema.spec.tie_break}"
-    return RunWarning(code="SEQUENCE_TIE", message=message, count=count, sample=sample)

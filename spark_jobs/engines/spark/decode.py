@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.spec import MaskMethod
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import declared_types, match
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.convert import Fitted, cast, fit, from_nanos, masked
-from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.read import FILE, GENERATION, MALFORMED, POSITION
 from spark_jobs.engines.spark.sequence_text import normal_form
 from spark_jobs.engines.spark.tables import spark_type

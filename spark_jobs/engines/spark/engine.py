@@ -20,13 +20,13 @@ from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.batch_context import BatchContext
 from spark_jobs.engines.spark.batch_reader import BatchReader, Decoded
 from spark_jobs.engines.spark.change_table import ChangeTableWriter
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode import Stamp
 from spark_jobs.engines.spark.erasing import SparkEraser
 from spark_jobs.engines.spark.maintenance import SparkMaintenance
-from spark_jobs.engines.spark.merge import Net
-from spark_jobs.engines.spark.order import name
+from spark_jobs.engines.spark.merge import MergeInput, NetChanges
 from spark_jobs.engines.spark.rebuild import Rebuild
-from spark_jobs.engines.spark.replica import MergeInput, ReplicaWriter
+from spark_jobs.engines.spark.replica import ReplicaWriter
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -46,8 +46,8 @@ class SparkBatchWork:
 
     decoded: Decoded
     applying: ReplicaWriter
-    _net: Net | None = field(default=None, init=False)
-    _looked: MergeInput | None = field(default=None, init=False)
+    _net: NetChanges | None = field(default=None, init=False)
+    _merging: MergeInput | None = field(default=None, init=False)
 
     @property
     def decoded_batch(self) -> DecodedBatch:
@@ -73,29 +73,34 @@ class SparkBatchWork:
         if not self.applying.site.table_schema.keys or self.applying.site.tables.few_rows:
             return receiving.append(fresh)
         # Much of either is the driver planning: side by side the cores have something to do meanwhile.
+        ahead = self._decided if self.applying.decides_before_append else self._found_net
         with ThreadPoolExecutor(1, thread_name_prefix="net") as aside:
-            looking = aside.submit(self._look)
+            deciding = aside.submit(ahead)
             appended = receiving.append(fresh)
-            looking.result()
+            deciding.result()
         return appended
 
-    def _look(self) -> tuple[Net, MergeInput]:
-        """The net changes, and how they meet the tables; found once."""
-        if self._net is None or self._looked is None:
+    def _found_net(self) -> NetChanges:
+        """The net changes of the batch; found once."""
+        if self._net is None:
             self._net = self.applying.net()
-            self._looked = self.applying.look(self._net)
-        return self._net, self._looked
+        return self._net
+
+    def _decided(self) -> MergeInput:
+        """What becomes of the batch's keys; decided once."""
+        if self._merging is None:
+            self._merging = self.applying.decide(self._found_net())
+        return self._merging
 
     def resolve_rows(self) -> None:
         site = self.applying.site
         quarantine.resolve_rows(site.tables, site.layout.errors, self.decoded.rows, site.plan.planned_at)
 
     def tombstones(self) -> None:
-        net, _ = self._look()
-        self.applying.tombstones(net)
+        self.applying.tombstones(self._decided())
 
     def merge(self) -> Applied:
-        return self.applying.merge(*self._look())
+        return self.applying.merge(self._decided())
 
     def append_only(self) -> Applied:
         return self.applying.append_only()
@@ -104,13 +109,12 @@ class SparkBatchWork:
         return self.applying.sweep()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
-        self.applying.history(self._found_net(), generation_low_watermarks, everything=everything)
+        net = None if everything else self._found_net()
+        keys, count = (None, None) if net is None else (net.rows, net.keys)
+        self.applying.history(keys, count, generation_low_watermarks)
 
     def purge_tombstones(self, before: datetime) -> None:
         self.applying.purge_tombstones(before)
-
-    def _found_net(self) -> Net:
-        return self._net if self._net is not None else Net(rows=self.decoded.rows, partial=False)
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,8 @@ class SparkEngine:
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         replica, changes = self.tables.read(context.layout.replica), self.tables.read(context.layout.changes)
-        return verifying.verify(replica, changes, table_schema, swept, limit)
+        rows = self.tables.count(context.layout.changes)
+        return verifying.verify(replica, changes, table_schema, swept=swept, limit=limit, rows=rows)
 
     def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rows = self.tables.read(path)

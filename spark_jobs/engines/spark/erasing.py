@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode import ERROR
 from spark_jobs.engines.spark.measure import json_of
-from spark_jobs.engines.spark.order import moved, name, old_key
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.maintenance.erased_keys import EXACT_REAL, MIDNIGHT, ErasedKeys
 from spark_jobs.plan.types import DecimalType, SqlType
@@ -53,6 +53,27 @@ def without_erased(rows: DataFrame, table_schema: TableSchema, erased: ErasedKey
 def _as_delete(table_schema: TableSchema, kinds: Mapping[str, DataType]) -> dict[str, Column]:
     """A moved row's values as the delete of its old key."""
     return {**old_key(table_schema, kinds), GDDL: F.col(GDDL).withField("op", F.lit("D"))}
+
+
+def moved(table_schema: TableSchema) -> Column:
+    """Whether a change is an update that changed its key."""
+    differs = F.lit(False)
+    for key, before in table_schema.before_of_key.items():
+        differs = differs | (F.coalesce(name(before), name(key)) != name(key))
+    return (F.col(GDDL)["op"] == "U") & differs
+
+
+def old_key(table_schema: TableSchema, kinds: Mapping[str, DataType]) -> dict[str, Column]:
+    """Columns of the replica, of these types, as the delete of the old key has them."""
+    columns = {}
+    for column in table_schema.columns:
+        if column in table_schema.before_of_key:
+            columns[column] = F.coalesce(name(table_schema.before_of_key[column]), name(column))
+        elif column in table_schema.keys or column == table_schema.spelled(table_schema.spec.force_update):
+            columns[column] = name(column)
+        else:
+            columns[column] = F.lit(None).cast(kinds[column])
+    return columns
 
 
 def _texts(table_schema: TableSchema, *, old: bool) -> list[Column]:

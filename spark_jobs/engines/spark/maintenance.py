@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.engines.spark.fold import with_segment
-from spark_jobs.engines.spark.order import ORDER, events, name
+from spark_jobs.engines.spark import row_types
+from spark_jobs.engines.spark.in_tasks import by_key, place_of
+from spark_jobs.engines.spark.merge import as_events, to_events
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.maintenance.retention import own_hours
 from spark_jobs.rules.figures import Compacted
+from spark_jobs.rules.superseded import events_that_matter
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
-_SEGMENT, _MATTERS = f"{GDDL}__segment", f"{GDDL}__matters"
 _INTERVAL = "delta.checkpointInterval"
 _VACUUMING = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
@@ -84,7 +86,7 @@ class SparkMaintenance:
         if not table_schema.keys:
             return self._remove(path, old & vanished, dry_run=dry_run)
         rows = self.tables.read(path)
-        kept = _placed(_that_matter(rows, table_schema))
+        kept = _placed(_that_matter(rows, table_schema, self.tables.count(path)))
         doomed = _placed(rows.where(old)).join(kept, ["b", "p"], "left_anti")
         if table_schema.spec.delete == "hard":
             doomed = doomed.unionByName(_placed(rows.where(old & vanished))).distinct()
@@ -112,11 +114,12 @@ def _placed(rows: DataFrame) -> DataFrame:
     return rows.select(F.col(GDDL)["batch_id"].alias("b"), F.col(GDDL)["position"].alias("p")).distinct()
 
 
-def _that_matter(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Events of each key on which its state depends."""
-    happened = events(rows, table_schema)
-    if table_schema.partial:
-        happened = with_segment(happened, table_schema, _SEGMENT)
-    by = _SEGMENT if table_schema.partial else ORDER
-    by_key = Window.partitionBy(*map(name, table_schema.keys))
-    return happened.withColumn(_MATTERS, F.max(by).over(by_key).eqNullSafe(F.col(by))).where(F.col(_MATTERS))
+def _that_matter(rows: DataFrame, table_schema: TableSchema, count: int) -> DataFrame:
+    """Events of each key on which its state depends; see `superseded.events_that_matter`."""
+
+    def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
+        return events_that_matter(as_events(tables["changes"], table_schema), table_schema)
+
+    frames = {"changes": to_events(rows, table_schema)}
+    place = place_of(row_types.key_types(table_schema))
+    return by_key(frames, place, rule, row_types.event_rows(table_schema), rows=count)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode import ERROR, KIND
-from spark_jobs.engines.spark.order import name
 from spark_jobs.engines.spark.sequence_text import width
 from spark_jobs.plan.sequence import Widths
 from spark_jobs.rules.figures import Figures, FileFigures

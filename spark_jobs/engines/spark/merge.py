@@ -1,58 +1,46 @@
-"""From a batch's net changes to the replica: tombstones, late keys, MERGE (docs/semantics.md, sections 3 to 8)."""
+"""A batch's net changes and their outcome, by the rules in tasks; Delta's MERGE applies it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.engines.spark.fold import (
-    FIRST,
-    FRESH,
-    HAD_ROW,
-    HAS_FORCED,
-    LOWEST,
-    UNSEEN,
-    carried_name,
-    fold,
-    net,
-    single,
-)
-from spark_jobs.engines.spark.order import FORCED, OP, ORDER, events, is_forced, name, order_of, rank_of, truth
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.engines.spark import row_types
+from spark_jobs.engines.spark.columns import at, name, quoted
+from spark_jobs.engines.spark.in_tasks import by_key, place_of, row_by_row
 from spark_jobs.engines.spark.tables import Assignments, Tables
-from spark_jobs.rules.figures import Overlap
+from spark_jobs.rules.fold import FIRST, FORCED, HAD_ROW, UNSEEN, carried_name, net_changes
+from spark_jobs.rules.merge import ACTION, StoredState, decide
+from spark_jobs.rules.order import events
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _BROADCAST = 500_000
-"""Net changes up to which a merge sends them to every core."""
-REFOLDED = f"{GDDL}__reworked"
-"""True for keys folded anew from the whole change table; their state replaces whatever is stored."""
-_PRIOR = f"{GDDL}__prior"
+"""Rows up to which they are sent to every core."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergePruning:
-    """How a batch's net changes meet the stored rows.
+    """Least and greatest value of the first key column of a batch; both null: nothing is known."""
 
-    Attributes:
-        low, high: least and greatest value of the first key column, for pruning; both null: no pruning.
-        overlap: how the batch stands to those before.
-    """
-
-    overlap: Overlap
     low: object = None
     high: object = None
 
+    def holds(self, column: Column) -> Column:
+        return F.lit(True) if self.low is None else column.between(F.lit(self.low), F.lit(self.high))
+
 
 @dataclass(frozen=True, kw_only=True)
-class Net:
+class NetChanges:
     """A batch's net changes.
 
     Attributes:
-        rows: one row a key, see `fold`.
-        partial: rows may leave columns to what is stored.
+        rows: see `fold.net_changes`.
+        partial: as there.
         keys: how many rows; null when they weren't counted.
         deletes: how many of them are deletes; null as above.
         unseen: how many begin with an update, so that something of their key should be known; null as above.
@@ -64,230 +52,158 @@ class Net:
     deletes: int | None = None
     unseen: int | None = None
 
-    def counted(self) -> Net:
+    def counted(self) -> NetChanges:
         """The same with its counts, by one pass over the rows."""
-        deletes, unseen = F.count_if(F.col(OP) == "D"), F.count_if(F.col(FIRST) == UNSEEN)
+        deletes, unseen = F.count_if(F.col(GDDL)["op"] == "D"), F.count_if(F.col(FIRST) == UNSEEN)
         found = self.rows.agg(F.count(F.lit(1)), deletes, unseen).collect()[0]
         return replace(self, keys=int(found[0]), deletes=int(found[1]), unseen=int(found[2]))
 
-    @property
-    def broadcast(self) -> DataFrame:
-        """The rows, to be sent to the table's rows rather than the other way round where they are few enough."""
-        return F.broadcast(self.rows) if self.keys is not None and self.keys <= _BROADCAST else self.rows
 
+@dataclass(frozen=True, kw_only=True)
+class MergeInput:
+    """What a merge applies.
 
-Repeats = Literal["none", "few", "many"]
-"""How many keys of a batch have more than one change."""
-
-
-def net_of_batch(changes: DataFrame, table_schema: TableSchema, schemas: frozenset[int], repeats: Repeats) -> Net:
-    """Fold a batch's changes.
-
-    Args:
-        changes: asked for more than once when `repeats` is `few`.
-        schemas: schema ids of the batch's change files.
+    Attributes:
+        rows: the replica's columns, `_gddl` and `ACTION`; where `partial`, `carried_name` for each column that is no
+            key: see `merge.decide`.
+        deletes: net changes that are deletes; null: there are none.
+        keys: how many rows at most; null: not known.
+        warnings: what is to be reported; late: see `Applied.late`.
     """
-    happened = events(changes, table_schema)
-    if table_schema.carries_parts(schemas):
-        return Net(rows=fold(happened, table_schema), partial=True)
-    if table_schema.before_of_key or repeats == "many":
-        return Net(rows=net(happened, table_schema), partial=False)
-    if repeats == "none":
-        return Net(rows=single(happened), partial=False)
-    # Aggregating whole rows sorts them all; here few keys need it.
-    keys = list(table_schema.keys)
-    columns = list(map(name, table_schema.keys))
-    again = F.broadcast(happened.groupBy(*columns).count().where(F.col("count") > 1).select(*columns).localCheckpoint())
-    alone, together = happened.join(again, keys, "left_anti"), happened.join(again, keys, "left_semi")
-    return Net(rows=single(alone).unionByName(net(together, table_schema)), partial=False)
+
+    rows: DataFrame
+    partial: bool = False
+    deletes: DataFrame | None = None
+    keys: int | None = None
+    warnings: tuple[RunWarning, ...] = ()
+    late: int = 0
 
 
-def rework(batch: Net, history: DataFrame, stored: DataFrame, table_schema: TableSchema, generation: int) -> Net:
-    """Fold late and forced keys anew from all their changes, since an overlay on the stored row would not be the fold.
-
-    Args:
-        history: the change table, this batch included.
-        stored: keys and order of replica rows and tombstones (`priors`).
-    """
-    keys = [name(k) for k in table_schema.keys]
-    late = batch.rows.join(
-        F.broadcast(stored.withColumnRenamed(ORDER, "_gddl__stored")), list(table_schema.keys), "left"
-    )
-    redo = late.where(F.col(HAS_FORCED) | (F.col("_gddl__stored") >= F.col(LOWEST))).select(*keys)
-    if not table_schema.partial:
-        redo = batch.rows.where(F.col(HAS_FORCED)).select(*keys)
-    redo = redo.distinct().localCheckpoint()
-    if redo.isEmpty():
-        return Net(rows=batch.rows.withColumn(REFOLDED, F.lit(False)), partial=batch.partial)
-    happened = events(history.where(F.col(GDDL)["generation"] == generation), table_schema)
-    again = fold(happened.join(F.broadcast(redo), list(table_schema.keys), "left_semi"), table_schema)
-    again = again.withColumn(FRESH, F.lit(True)).withColumn(REFOLDED, F.lit(True))
-    kept = batch.rows.join(F.broadcast(redo), list(table_schema.keys), "left_anti").withColumn(REFOLDED, F.lit(False))
-    return Net(rows=kept.unionByName(again, allowMissingColumns=True), partial=batch.partial)
+def happened(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """See `order.events`."""
+    return row_by_row(changes, lambda rows: events(rows, table_schema), row_types.event_rows(table_schema))
 
 
-def priors(tables: Tables, table_schema: TableSchema, paths: tuple[str, str], keys: DataFrame) -> DataFrame:
-    """Greatest known order of each of `keys` in replica or tombstones (`paths`), as columns keys and order."""
-    replica, tombstones = paths
-    parts = [_orders(tables.read(replica), table_schema, is_forced(table_schema))]
-    if tables.exists(tombstones):
-        parts.append(
-            _orders(
-                tables.read(tombstones), table_schema, F.col(FORCED) if table_schema.spec.force_update else F.lit(False)
-            )
+def to_events(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Rows for `as_events`: where keys can change, each must find the place of both of its keys."""
+    return happened(changes, table_schema) if table_schema.before_of_key else changes
+
+
+def as_events(rows: pa.Table, table_schema: TableSchema) -> pa.Table:
+    """Rows of `to_events` as events."""
+    return rows if table_schema.before_of_key else events(rows, table_schema)
+
+
+def net_of(changes: DataFrame, table_schema: TableSchema, *, partial: bool, rows: int = 0) -> DataFrame:
+    """Net changes, see `fold.net_changes`; `rows`: about how many changes they are."""
+
+    def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
+        return net_changes(as_events(tables["changes"], table_schema), table_schema, partial=partial)
+
+    schema = row_types.net_rows(table_schema, partial=partial)
+    frames = {"changes": to_events(changes, table_schema)}
+    return by_key(frames, place_of(row_types.key_types(table_schema)), rule, schema, rows=rows)
+
+
+def single(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """The same where each key is known to have one change, which carries the whole row: it is its own net change."""
+    return changes.select(*map(name, table_schema.columns), GDDL, F.col(GDDL)["op"].alias(FIRST))
+
+
+def all_later(net: DataFrame) -> DataFrame:
+    """Net changes with `ACTION` where each is newer than whatever is stored; an update of nothing is an insert."""
+    return net.withColumn(ACTION, F.when(F.col(GDDL)["op"] == "D", "delete").otherwise("update"))
+
+
+def all_new(net: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Rows of the replica where nothing is stored."""
+    gone, gddl = F.col(GDDL)["op"] == "D", F.col(GDDL)
+    soft = table_schema.spec.delete == "soft"
+    rows = net.where(~gone | F.col(HAD_ROW) if soft else ~gone)
+    struct = gddl.withField("deleted", gone).alias(GDDL) if soft else gddl
+    return rows.select(*map(name, table_schema.columns), struct)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRows:
+    """Rows of replica and tombstones, the batch's keys among them; see `merge.StoredState`."""
+
+    replica: DataFrame
+    tombstones: DataFrame | None
+
+    def of(self, keys: DataFrame, table_schema: TableSchema) -> StoredRows:
+        """Those of these keys, which are few."""
+        graves = self.tombstones
+        return StoredRows(
+            replica=of_keys(self.replica, keys, table_schema, few=True),
+            tombstones=None if graves is None else of_keys(graves, keys, table_schema, few=True),
         )
-    known = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-    wanted = F.broadcast(keys.select(*map(name, table_schema.keys)).distinct())
-    return (
-        known.join(wanted, list(table_schema.keys), "left_semi")
-        .groupBy(*map(name, table_schema.keys))
-        .agg(F.max(ORDER).alias(ORDER))
-    )
 
 
-def late(batch: Net, stored: DataFrame, table_schema: TableSchema) -> int:
-    """See `Applied.late`.
+def decided(
+    net: NetChanges, stored: StoredRows, table_schema: TableSchema, *, rows: int, refolded: bool = False
+) -> DataFrame:
+    """See `merge.decide`; `rows`: about how many net changes they are."""
+    partial = net.partial
 
-    Args:
-        stored: see `priors`.
-    """
-    prior = stored.withColumnRenamed(ORDER, _PRIOR)
-    changes = batch.rows.where((F.col(OP) != "R") & ~F.coalesce(F.col(HAS_FORCED), F.lit(False)))
-    known, order = F.col(_PRIOR), F.col(ORDER)
-    is_late = rank_of(known, known["sequence"]) > rank_of(order, order["sequence"])
-    return changes.join(F.broadcast(prior), list(table_schema.keys)).where(is_late).count()
+    def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
+        found = StoredState(replica=tables["replica"], tombstones=tables.get("tombstones"))
+        return decide(tables["net"], found, table_schema, partial=partial, refolded=refolded)
 
-
-def known_keys(tables: Tables, table_schema: TableSchema, paths: tuple[str, ...], keys: DataFrame) -> DataFrame:
-    """Those of `keys` that have a row in replica or tombstones (`paths`); in the replica alone where one is named."""
-    columns = list(map(name, table_schema.keys))
-    wanted = F.broadcast(keys)
-    found = tables.read(paths[0]).select(*columns).join(wanted, list(table_schema.keys), "left_semi")
-    if len(paths) == 1 or not tables.exists(paths[1]):
-        return found
-    buried = tables.read(paths[1]).select(*columns).join(wanted, list(table_schema.keys), "left_semi")
-    return found.unionByName(buried).distinct()
+    frames = {"net": net.rows, "replica": stored.replica}
+    frames |= {} if stored.tombstones is None else {"tombstones": stored.tombstones}
+    place = place_of(row_types.key_types(table_schema))
+    return by_key(frames, place, rule, row_types.decided_rows(table_schema, partial=partial), rows=rows)
 
 
-def _orders(rows: DataFrame, table_schema: TableSchema, forced: Column) -> DataFrame:
-    gddl = F.col(GDDL)
-    return rows.select(
-        *map(name, table_schema.keys), order_of(table_schema, gddl, gddl["sequence"], forced).alias(ORDER)
-    )
+def tombstones_of(net: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Tombstone rows for the deletes among net changes."""
+    forced = [FORCED] if table_schema.spec.force_update else []
+    return net.where(F.col(GDDL)["op"] == "D").select(*map(name, table_schema.keys), GDDL, *forced)
 
 
-def never_seen(rows: DataFrame, known: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Keys whose lowest change in the batch is an update though nothing of them was known: `UPDATE_WITHOUT_PRIOR`."""
-    updates = rows.where(F.col(FIRST) == UNSEEN).select(*map(name, table_schema.keys))
-    return updates.join(known, list(table_schema.keys), "left_anti")
+def of_keys(rows: DataFrame, keys: DataFrame, table_schema: TableSchema, *, few: bool) -> DataFrame:
+    """Rows that have one of these keys."""
+    wanted = keys.select(*map(name, table_schema.keys))
+    found = rows.join(F.broadcast(wanted) if few else wanted, list(table_schema.keys), "left_semi")
+    return found.select(*map(name, rows.columns))
 
 
-def tombstones_of(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Tombstone rows for the deletes among net changes: keys, `_gddl`, and whether it was forced."""
-    forced = [F.coalesce(F.col(HAS_FORCED), F.lit(False)).alias(FORCED)] if table_schema.spec.force_update else []
-    return rows.where(F.col(OP) == "D").select(*map(name, table_schema.keys), GDDL, *forced)
+def are_few(count: int | None) -> bool:
+    """Whether so many rows are sent to every core; where it isn't known, Spark decides."""
+    return count is not None and count <= _BROADCAST
 
 
-def alive(rows: DataFrame, tombstones: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Drop net changes that a tombstone beats; an equal one is the same delete, or decided by the tie policy.
-
-    Under soft deletes a beaten change becomes the deleted row that it would be, had it come in time.
-    """
-    forced = F.col(FORCED) if table_schema.spec.force_update else F.lit(False)
-    gddl = F.col(GDDL)
-    order = order_of(table_schema, gddl, gddl["sequence"], forced)
-    dead = tombstones.groupBy(*map(name, table_schema.keys)).agg(
-        F.max(order).alias("_gddl__dead"), F.max_by(gddl, order).alias("_gddl__grave")
-    )
-    joined = rows.join(dead, list(table_schema.keys), "left")
-    beaten = F.coalesce(F.col("_gddl__dead") > F.col(ORDER), F.lit(False)) & ~F.col(REFOLDED)
-    if table_schema.spec.delete == "hard":
-        return joined.where(~beaten).drop("_gddl__dead", "_gddl__grave")
-    buried = {GDDL: F.col("_gddl__grave"), ORDER: F.col("_gddl__dead"), OP: F.lit("D")}
-    changed = {c: F.when(beaten, v).otherwise(F.col(c)) for c, v in buried.items()}
-    return joined.withColumns(changed).drop("_gddl__dead", "_gddl__grave")
-
-
-def merge(tables: Tables, path: str, source: Net, table_schema: TableSchema, how: MergePruning) -> dict[str, int]:
-    """Apply net changes to the replica; counts of rows inserted, updated, deleted. Runs inside a transaction.
+def merge(
+    tables: Tables, path: str, source: MergeInput, table_schema: TableSchema, pruning: MergePruning
+) -> dict[str, int]:
+    """Apply an outcome to the replica; counts of rows inserted, updated, deleted. Runs inside a transaction.
 
     Empty when Delta skipped the commit because an earlier attempt had made it.
     """
-    stored, new = "t", "s"
     on = F.lit(True)
     for key in table_schema.keys:
-        on = on & (_at(stored, key) == _at(new, key))
-    if how.low is not None:
-        on = on & _at(stored, table_schema.keys[0]).between(F.lit(how.low), F.lit(how.high))
-    newer = _is_newer(table_schema, how)
-    gone = F.col(f"{new}.{OP}") == "D"
-    values = {
-        c: _value(table_schema, i, c, source.partial)
-        for i, c in enumerate(table_schema.columns)
-        if c not in table_schema.keys
-    }
-    inserted: Assignments = {
-        **{_quoted(c): _at(new, c) for c in table_schema.columns},
-        GDDL: _struct(table_schema, deleted=False),
-    }
-    builder = tables.handle(path).alias(stored).merge(source.broadcast.alias(new), on)
+        on = on & (at("t", key) == at("s", key))
+    on = on & pruning.holds(at("t", table_schema.keys[0]))
+    gddl = F.struct(*(F.col(f"s.{GDDL}")[n].alias(n) for n in _gddl_names(table_schema)))
+    inserted: Assignments = {**{quoted(c): at("s", c) for c in table_schema.columns}, GDDL: gddl}
+    updated: Assignments = {GDDL: gddl}
+    for index, column in enumerate(table_schema.columns):
+        if column not in table_schema.keys:
+            new = at("s", column)
+            replaced = F.col(f"s.{carried_name(index)}") if source.partial else F.lit(True)
+            updated[quoted(column)] = F.when(replaced, new).otherwise(at("t", column)) if source.partial else new
+    rows = F.broadcast(source.rows) if are_few(source.keys) else source.rows
+    deletes = F.col(f"s.{ACTION}") == "delete"
+    builder = tables.handle(path).alias("t").merge(rows.alias("s"), on)
     if table_schema.spec.delete == "hard":
-        builder = builder.whenMatchedDelete(newer & gone)
-    else:
-        kept: Assignments = {**{_quoted(c): v for c, v in values.items()}, GDDL: _struct(table_schema, deleted=True)}
-        builder = builder.whenMatchedUpdate(newer & gone, set=kept)
-        dead = F.coalesce(F.col(f"{new}.{HAD_ROW}"), F.lit(False))
-        buried: Assignments = inserted | {GDDL: _struct(table_schema, deleted=True)}
-        builder = builder.whenNotMatchedInsert(gone & dead, values=buried)
-    updated: Assignments = {**{_quoted(c): v for c, v in values.items()}, GDDL: _struct(table_schema, deleted=False)}
-    result = builder.whenMatchedUpdate(newer, set=updated).whenNotMatchedInsert(~gone, values=inserted).execute()
-    row = result.first()
+        builder = builder.whenMatchedDelete(deletes)
+    row = builder.whenMatchedUpdate(set=updated).whenNotMatchedInsert(~deletes, values=inserted).execute().first()
     if row is None:
         return {}
     return {k: int(row[f"num_{k}_rows"]) for k in ("inserted", "updated", "deleted")}
 
 
-def _is_newer(table_schema: TableSchema, how: MergePruning) -> Column:
-    """Whether a net change comes after the stored row; the less of the row it asks for, the less is read."""
-    if how.overlap.later and table_schema.spec.force_update is None:
-        return F.lit(True)
-    return F.col(f"s.{REFOLDED}") | _has_higher_order(table_schema, how)
-
-
-def _has_higher_order(table_schema: TableSchema, how: MergePruning) -> Column:
-    gddl, order = F.col(f"t.{GDDL}"), F.col(f"s.{ORDER}")
-    if how.overlap.apart and table_schema.spec.force_update is None:
-        return rank_of(order, order["sequence"]) > rank_of(gddl, gddl["sequence"])
-    forcing = table_schema.spelled(table_schema.spec.force_update)
-    forced = F.lit(False) if forcing is None else truth(_at("t", forcing))
-    return order > order_of(table_schema, gddl, gddl["sequence"], forced)
-
-
-def _value(table_schema: TableSchema, index: int, column: str, partial: bool) -> Column:
-    """What a matched row's column becomes."""
-    if not partial:
-        return _at("s", column)
-    stored = F.col(f"t.{GDDL}")
-    outlived = stored["generation"] < F.col(f"s.{GDDL}")["generation"]
-    if table_schema.spec.delete == "soft":
-        outlived = outlived | F.coalesce(stored["deleted"], F.lit(False))
-    whole = F.col(f"s.{FRESH}") & ((F.col(f"s.{OP}") != "D") | F.col(f"s.{HAD_ROW}"))
-    replaced = whole | F.coalesce(F.col(f"s.{carried_name(index)}"), F.lit(False))
-    replaced = replaced | (outlived & (F.col(f"s.{OP}") != "D"))
-    return F.when(replaced, _at("s", column)).otherwise(_at("t", column))
-
-
-def _struct(table_schema: TableSchema, *, deleted: bool) -> Column:
-    gddl = F.col(f"s.{GDDL}")
-    fields = [gddl[n].alias(n) for n, _ in table_schema.gddl_fields]
-    if table_schema.spec.delete == "soft":
-        fields.append(F.lit(deleted).alias("deleted"))
-    return F.struct(*fields)
-
-
-def _quoted(column: str) -> str:
-    return f"`{column.replace('`', '``')}`"
-
-
-def _at(side: str, column: str) -> Column:
-    return F.col(f"{side}.{_quoted(column)}")
+def _gddl_names(table_schema: TableSchema) -> list[str]:
+    names = [n for n, _ in table_schema.gddl_fields]
+    return [*names, "deleted"] if table_schema.spec.delete == "soft" else names

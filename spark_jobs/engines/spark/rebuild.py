@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines import table_columns
-from spark_jobs.engines.errors_table import ROW_BITS
-from spark_jobs.engines.spark import evolve, history, quarantine
+from spark_jobs.engines.spark import evolve, quarantine, row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
-from spark_jobs.engines.spark.fold import fold, net
-from spark_jobs.engines.spark.merge import tombstones_of
-from spark_jobs.engines.spark.order import OP, events, name
-from spark_jobs.engines.spark.redelivery import not_yet_stored
+from spark_jobs.engines.spark.columns import name
+from spark_jobs.engines.spark.history import versions_of
+from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of, row_by_row
+from spark_jobs.engines.spark.merge import as_events, to_events, tombstones_of
+from spark_jobs.engines.spark.redelivery import lacking_rows
 from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.rebuild import rebuilt_rows, rebuilt_state, restamped
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
-# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
-_BATCH_BITS, _FILE_BITS = 47, 33
-# Names that no column of a table can have.
-_READ, _PLACE, _MINE = (f"{GDDL}__{n}" for n in ("read", "place", "mine"))
+_READ = f"{GDDL}__read"
+"""A name that no column of a table can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,26 +79,20 @@ class Rebuild:
         source = self._source()
         if not self.table_schema.keys:
             return source.where(F.col(GDDL)["generation"] == self.generation)
-        return self._state(source).where(F.col(OP) != "D")
+        return self._state(source).where(F.col(GDDL)["op"] != "D")
 
     def _fresh(self) -> DataFrame:
-        """Changes built beside, stamped as of this batch; positions keep arrival order over its many small batches."""
-        gddl = F.col(GDDL)
-        batch = F.shiftleft(gddl["batch_id"].cast("bigint"), _BATCH_BITS)
-        file = F.shiftleft(F.shiftright(gddl["position"], ROW_BITS), _FILE_BITS)
-        at = batch + file + _row_in_file(gddl)
-        stamped = gddl.withField("position", at).withField("batch_id", F.lit(self.plan.batch_id))
-        stamped = stamped.withField("applied_at", F.lit(self.plan.planned_at).cast("timestamp"))
-        rows = self.tables.read(self.beside.changes)
-        # A literal is never null, and Spark takes a struct with such a field for another type;
-        # a case without else is nullable.
-        return rows.withColumn(
-            GDDL,
-            F.when(
-                gddl.isNotNull(),
-                F.struct(*(F.when(gddl.isNotNull(), stamped[n]).alias(n) for n, _ in self.table_schema.gddl_fields)),
-            ),
+        """Changes built beside, stamped as of this batch."""
+        schema, batch_id, planned_at = (
+            row_types.change_rows(self.table_schema),
+            self.plan.batch_id,
+            self.plan.planned_at,
         )
+        rows = self.tables.read(self.beside.changes)
+        have = {f.name: name(f.name) for f in rows.schema.fields}
+        nothing = F.lit(None)
+        rows = rows.select(*(have.get(f.name, nothing).cast(f.dataType).alias(f.name) for f in schema.fields))
+        return row_by_row(rows, lambda part: restamped(part, batch_id, planned_at), schema)
 
     def _gone(self) -> DataFrame | None:
         """Living changes whose files are no longer there, or can't be read now."""
@@ -142,23 +136,14 @@ class Rebuild:
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
-        lacking = self._lacking(self._fresh(), stored)
+        wanted = [f.name for f in row_types.change_rows(self.table_schema).fields]
+        lacking = lacking_rows(
+            self._fresh(), stored.select(*map(name, wanted)), self.table_schema, rows=self._count_of_changes()
+        )
         self.tables.append(lacking, self.living.changes, self.app("changes"), version_of(self.plan))
         return self.tables.metrics(self.living.changes, self.app("changes"), version_of(self.plan)).get(
             "numOutputRows", 0
         )
-
-    def _lacking(self, fresh: DataFrame, stored: DataFrame) -> DataFrame:
-        """Rebuilt changes that the living table lacks; a change is known by place in its file, else by its content."""
-        gddl = F.col(GDDL)
-        place = F.struct(
-            gddl["source_file"], _row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"],
-            F.struct(F.lit(0), *map(name, self.table_schema.keys)),
-        )  # fmt: skip
-        places = stored.select(place.alias(_PLACE))
-        mine = fresh.withColumn(_MINE, place)
-        unplaced = mine.join(places, F.col(_MINE).eqNullSafe(F.col(_PLACE)), "left_anti").drop(_MINE)
-        return not_yet_stored(unplaced, stored, self.table_schema)
 
     def _source(self) -> DataFrame:
         """All changes to fold: those built beside, and living ones whose files are gone."""
@@ -175,9 +160,23 @@ class Rebuild:
         have = {f.name: f.dataType for f in like.schema.fields}
         return [name(f.name).cast(have[f.name]).alias(f.name) for f in rows.schema.fields if f.name in have]
 
+    def _count_of_changes(self) -> int:
+        """About how many changes a rule sees."""
+        paths = (self.beside.changes, self.living.changes)
+        return sum(self.tables.count(path) for path in paths if self.tables.exists(path))
+
+    def _of_keys(self, source: DataFrame, rule: RowRule, schema: T.StructType) -> DataFrame:
+        """A rule about all events of a key."""
+        table_schema = self.table_schema
+        return by_key(
+            {"changes": to_events(source, table_schema)}, place_of(row_types.key_types(table_schema)),
+            lambda tables: rule(as_events(tables["changes"], table_schema)), schema, rows=self._count_of_changes(),
+        )  # fmt: skip
+
     def _state(self, source: DataFrame) -> DataFrame:
-        happened = events(source.where(F.col(GDDL)["generation"] == self.generation), self.table_schema)
-        return fold(happened, self.table_schema) if self.table_schema.partial else net(happened, self.table_schema)
+        table_schema, generation = self.table_schema, self.generation
+        schema = row_types.net_rows(table_schema, partial=table_schema.partial)
+        return self._of_keys(source, lambda happened: rebuilt_state(happened, table_schema, generation), schema)
 
     def _tombstones(self, source: DataFrame) -> None:
         rows = tombstones_of(self._state(source), self.table_schema)
@@ -185,21 +184,18 @@ class Rebuild:
         self.tables.create(TableDefinition(path=self.living.tombstones, columns=columns))
         self.tables.overwrite(rows, self.living.tombstones, self.app(TOMBSTONES), version_of(self.plan))
 
+    def _rows(self, source: DataFrame) -> DataFrame:
+        """The new replica's."""
+        table_schema, generation, gddl = self.table_schema, self.generation, F.col(GDDL)
+        if table_schema.keys:
+            schema = row_types.replica_rows(table_schema)
+            return self._of_keys(source, lambda happened: rebuilt_rows(happened, table_schema, generation), schema)
+        rows = source.where(gddl["generation"] == generation)
+        soft = table_schema.spec.delete == "soft"
+        return rows.withColumn(GDDL, gddl.withField("deleted", F.lit(False))) if soft else rows
+
     def _replica(self, source: DataFrame) -> int:
-        spec = self.table_schema.spec
-        gddl = F.col(GDDL)
-        if self.table_schema.keys:
-            rows = self._state(source)
-            seen = self._seen_before_delete(source) if spec.delete == "soft" else None
-            keep = F.col(OP) != "D"
-            if seen is not None:
-                rows = rows.join(seen, list(self.table_schema.keys), "left")
-                keep |= F.coalesce(F.col("_gddl__seen"), F.lit(False))
-            rows = rows.where(keep)
-        else:
-            rows = source.where(gddl["generation"] == self.generation).withColumn(OP, gddl["op"])
-        if spec.delete == "soft" and self.table_schema.keys:
-            rows = rows.withColumn(GDDL, gddl.withField("deleted", F.col(OP) == "D"))
+        spec, rows = self.table_schema.spec, self._rows(source)
         path = self.living.replica
         definition = TableDefinition(
             path=path,
@@ -214,11 +210,6 @@ class Rebuild:
         )
         return self.tables.count(path)
 
-    def _seen_before_delete(self, source: DataFrame) -> DataFrame:
-        """Keys that had a row at some time: only of these does a soft delete keep one."""
-        had = events(source, self.table_schema).where(F.col(OP) != "D")
-        return had.select(*map(name, self.table_schema.keys), F.lit(True).alias("_gddl__seen")).distinct()
-
     def _arranged(self, path: str, definition: TableDefinition) -> list[SqlColumn]:
         """The columns in the order that the living table has, with its comments; new ones at the end."""
         wanted = {c.name: spark_type(str(c.type)) for c in definition.columns}
@@ -228,10 +219,7 @@ class Rebuild:
         return [name(n).cast(wanted[n]).alias(n, metadata=metadata[n]) for n in ordered]
 
     def _history(self, source: DataFrame) -> None:
-        values = history.floor_values(
-            self.tables.spark, self.generation_low_watermarks, self.table_schema.sequence_type
-        )
-        derived = history.versions(source, self.table_schema, values)
+        derived = versions_of(source, self.table_schema, self.generation_low_watermarks, rows=self._count_of_changes())
         definition = TableDefinition(
             path=self.living.history,
             columns=table_columns.history_columns(self.table_schema),
@@ -264,9 +252,3 @@ class Rebuild:
 
     def _vectors(self) -> dict[str, str]:
         return {"delta.enableDeletionVectors": str(self.tier.deletion_vectors).lower()}
-
-
-def _row_in_file(gddl: SqlColumn) -> SqlColumn:
-    """Row number in the file, out of a position as ordinary batches or refreshes pack it."""
-    bits = F.when(gddl["batch_id"].endswith("r"), F.lit((1 << _FILE_BITS) - 1)).otherwise(F.lit((1 << ROW_BITS) - 1))
-    return gddl["position"].bitwiseAND(bits)

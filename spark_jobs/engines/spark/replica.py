@@ -1,11 +1,10 @@
-"""Second half of a batch: from the change table to replica and history."""
+"""Second half of a batch: from the change table to replica, tombstones and history."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -13,35 +12,29 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.spark import evolve, history
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, SWEEP, TOMBSTONES, BatchContext
-from spark_jobs.engines.spark.fold import FIRST, HAD_ROW, LOWEST, UNSEEN
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.merge import (
-    REFOLDED,
+    MergeInput,
     MergePruning,
-    Net,
-    Repeats,
-    alive,
-    known_keys,
-    late,
+    NetChanges,
+    StoredRows,
+    all_later,
+    all_new,
+    are_few,
+    decided,
     merge,
-    net_of_batch,
-    never_seen,
-    priors,
-    rework,
+    net_of,
+    of_keys,
+    single,
     tombstones_of,
 )
-from spark_jobs.engines.spark.order import OP, ORDER, name
 from spark_jobs.engines.spark.redelivery import sample_keys
 from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.rules.figures import UNKNOWN, Applied, Figures, Overlap
-from spark_jobs.table.table_schema import GDDL
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeInput:
-    """Net changes that no tombstone beats, and what is to be said of them."""
-
-    net: Net
-    warnings: tuple[RunWarning, ...] = ()
+from spark_jobs.rules.fold import FIRST, FORCED, UNSEEN, carried_name, refolds
+from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
+from spark_jobs.rules.outcome import update_without_prior
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,132 +53,164 @@ class ReplicaWriter:
     fresh: DataFrame | None = None
     overlap: Overlap = UNKNOWN
 
+    @property
+    def table_schema(self) -> TableSchema:
+        return self.site.table_schema
+
     def changes(self) -> DataFrame:
         """The batch's changes: at hand, or from the change table."""
         return self.site.changes() if self.fresh is None else self.fresh
 
-    def net(self) -> Net:
+    def net(self) -> NetChanges:
         """Net changes of the batch, kept and counted for the steps that follow."""
-        net = net_of_batch(self.changes(), self.site.table_schema, self.schemas, self._repeats)
+        schema, partial = self.table_schema, self.table_schema.carries_parts(self.schemas)
+        if self.figures.good == self.figures.keys and not (schema.before_of_key or refolds(schema)):
+            net = NetChanges(rows=single(self.changes(), schema), partial=False)
+        else:
+            rows = net_of(self.changes(), schema, partial=partial, rows=self.figures.good)
+            net = NetChanges(rows=rows, partial=partial)
         if self._only_loads:
             return net
         return replace(net, rows=self.site.tables.keep(net.rows)).counted()
-
-    @property
-    def _repeats(self) -> Repeats:
-        repeated = self.figures.good - self.figures.keys
-        if repeated == 0:
-            return "none"
-        # A second look at the keys costs more than it saves where rows are few, or must be read again.
-        few = self.fresh is not None and not self.site.tables.few_rows and repeated <= self.figures.good // 4
-        return "few" if few else "many"
 
     @property
     def _only_loads(self) -> bool:
         """A batch of a full load may be too large to keep, and its rows are asked for once or twice only."""
         return self.figures.loads == self.figures.good and self.figures.keys >= 0
 
-    def tombstones(self, net: Net) -> None:
-        """Remember the deletes among net changes."""
-        if not net.deletes:
-            return
-        rows = tombstones_of(net.rows, self.site.table_schema)
-        columns = table_columns.tombstone_columns(self.site.table_schema)
-        definition = TableDefinition(path=self.site.layout.tombstones, columns=columns)
-        evolve.retype_sequence(self.site.tables, definition.path, self.site.table_schema)
-        evolve.ensure(self.site.tables, definition, rewrite=True)
-        self.site.tables.append(rows, self.site.layout.tombstones, TOMBSTONES, self.site.transaction)
-
     @property
-    def _reworks(self) -> bool:
-        """Late or forced keys are folded anew from the change table, this batch included."""
-        return self.site.table_schema.partial or self.site.table_schema.spec.force_update is not None
+    def decides_before_append(self) -> bool:
+        """Whether `decide` needs nothing of the batch's own rows in the change table."""
+        return not refolds(self.table_schema)
 
-    def look(self, net: Net) -> MergeInput:
-        """What the tables, as they are before this batch, have to do with its net changes."""
-        looked = MergeInput(net=replace(net, rows=net.rows.withColumn(REFOLDED, F.lit(False))))
-        if self.first or self._reworks:
-            return looked
-        warnings: tuple[RunWarning, ...] = ()
-        if net.unseen:
-            updated = net.rows.where(F.col(FIRST) == UNSEEN).select(*map(name, self.site.table_schema.keys))
-            warnings = self._strangers(net, updated)
-        return MergeInput(net=looked.net if self.overlap.later else self._alive(looked.net), warnings=warnings)
-
-    def _strangers(self, net: Net, updated: DataFrame) -> tuple[RunWarning, ...]:
-        """What is to be said of updated keys that nothing is known of; mostly the replica alone knows all of them."""
-        tables, table_schema = self.site.tables, self.site.table_schema
-        if known_keys(tables, table_schema, self._paths[:1], updated).count() == net.unseen:
-            return ()
-        known = known_keys(tables, table_schema, self._paths, updated)
-        return () if known.count() == net.unseen else self._unseen(net, known)
-
-    def _alive(self, net: Net) -> Net:
-        if not self.site.tables.exists(self._paths[1]):
-            return net
-        rows = alive(net.rows, self.site.tables.read(self._paths[1]), self.site.table_schema)
-        return replace(net, rows=self.site.tables.keep(rows))  # the merge asks for its source more than once
-
-    @property
-    def _paths(self) -> tuple[str, str]:
-        return self.site.layout.replica, self.site.layout.tombstones
-
-    def merge(self, net: Net, looked: MergeInput) -> Applied:
-        """Apply net changes to the replica, once."""
+    def decide(self, net: NetChanges) -> MergeInput:
+        """What becomes of the batch's keys, by what the tables held before it."""
         if self.first:
-            return self._first(net)
-        warnings, ignored = looked.warnings, 0
-        source = looked.net
-        if self._reworks or not (self.overlap.later or self._only_loads):
-            known = self.site.tables.keep(priors(self.site.tables, self.site.table_schema, self._paths, net.rows))
-            ignored = late(net, known, self.site.table_schema)
-        if self._reworks:
-            warnings = self._unseen(net, known)
-            changes = self.site.tables.read(self.site.layout.changes)
-            source = self._alive(rework(net, changes, known, self.site.table_schema, self.site.plan.generation))
-        how = MergePruning(overlap=self.overlap)
-        if not self.site.table_schema.before_of_key:
-            how = replace(how, low=self.figures.low, high=self.figures.high)
-        source = replace(source, rows=source.rows.drop(FIRST, LOWEST))
-        with self.site.tables.transaction(MERGE, self.site.transaction):
-            counts = merge(self.site.tables, self._paths[0], source, self.site.table_schema, how)
-        return Applied(main=self._counts(counts), warnings=warnings, late=ignored)
+            return self._all_new(net)
+        if self.overlap.later and not refolds(self.table_schema):
+            return self._all_later(net)
+        return self._met(net)
 
-    def _first(self, net: Net) -> Applied:
-        """Fill an empty replica: nothing to compare with, so no MERGE."""
-        nothing = self.site.tables.spark.createDataFrame(
-            [], net.rows.select(*map(name, self.site.table_schema.keys)).schema
+    def _all_new(self, net: NetChanges) -> MergeInput:
+        """Replica and tombstones are empty."""
+        updated = net.rows.where(F.col(FIRST) == UNSEEN)
+        count = updated.count() if net.unseen is None else net.unseen
+        deletes = None if net.deletes == 0 else tombstones_of(net.rows, self.table_schema)
+        warnings = self._without_prior(updated, count)
+        return MergeInput(rows=net.rows, partial=net.partial, deletes=deletes, keys=net.keys, warnings=warnings)
+
+    def _all_later(self, net: NetChanges) -> MergeInput:
+        """Whatever is stored is older: nothing of it need be read."""
+        warnings = self._strangers(net) if net.unseen != 0 else ()
+        deletes = None if net.deletes == 0 else tombstones_of(net.rows, self.table_schema)
+        return MergeInput(rows=all_later(net.rows), deletes=deletes, keys=net.keys, warnings=warnings)
+
+    def _strangers(self, net: NetChanges) -> tuple[RunWarning, ...]:
+        """What is to be said of updated keys that nothing is known of; mostly the replica alone knows all of them."""
+        updated = net.rows.where(F.col(FIRST) == UNSEEN)
+        keys = list(self.table_schema.keys)
+        known = of_keys(self._replica(keys), updated, self.table_schema, few=are_few(net.unseen))
+        if known.count() == net.unseen:
+            return ()
+        tombstones = self._tombstones()
+        if tombstones is not None:
+            known = known.unionByName(tombstones.select(*map(name, keys)))
+        unknown = self.site.tables.keep(updated.join(known, keys, "left_anti"))
+        return self._without_prior(unknown, unknown.count())
+
+    def _met(self, net: NetChanges) -> MergeInput:
+        """By the rules, beside what is stored of the keys."""
+        tables, schema = self.site.tables, self.table_schema
+        forcing = schema.spelled(schema.spec.force_update)
+        columns = [*schema.keys, *([forcing] if forcing is not None and forcing not in schema.keys else []), GDDL]
+        stored = StoredRows(replica=self._replica(columns), tombstones=self._tombstones())
+        if are_few(net.keys):
+            stored = stored.of(net.rows, schema)
+        rows = tables.keep(decided(net, stored, schema, rows=self.figures.good))
+        flags = [F.count_if(F.col(flag)) for flag in (LATE, IGNORED, UNKNOWN_KEY)]
+        late, ignored, unknown = rows.agg(*flags).collect()[0]
+        found = MergeInput(
+            rows=rows.where(F.col(ACTION).isNotNull() & ~F.col(LATE)),
+            partial=net.partial,
+            deletes=None if self._only_loads else tombstones_of(net.rows, schema),
+            keys=net.keys,
+            warnings=self._without_prior(rows.where(F.col(UNKNOWN_KEY)), int(unknown)),
+            late=int(ignored),
         )
-        warnings = self._unseen(net, nothing)
-        rows = net.rows
-        if self.site.table_schema.spec.force_update:
-            rows = rework(
-                net,
-                self.site.tables.read(self.site.layout.changes),
-                self._no_orders(net),
-                self.site.table_schema,
-                self.site.plan.generation,
-            ).rows
-        soft = self.site.table_schema.spec.delete == "soft"
-        kept = (F.col(OP) != "D") | F.col(HAD_ROW) if soft else F.col(OP) != "D"
-        live = rows.where(kept).select(*map(name, self.site.table_schema.columns), self._gddl(F.col(OP) == "D"))
-        self.site.tables.append(live, self.site.layout.replica, MERGE, self.site.transaction)
-        return Applied(main=self._counts({}), warnings=warnings)
+        return self._folded_anew(net, found, rows.where(F.col(LATE)).select(*map(name, schema.keys)), int(late))
 
-    def _no_orders(self, net: Net) -> DataFrame:
-        return net.rows.select(*map(name, self.site.table_schema.keys), ORDER).where(F.lit(False))
+    def _folded_anew(self, net: NetChanges, found: MergeInput, late: DataFrame, count: int) -> MergeInput:
+        """Late and forced keys by all their changes, since an overlay on the stored row would not be the fold."""
+        if not count:
+            return found
+        tables, schema, few = self.site.tables, self.table_schema, are_few(count)
+        late = tables.keep(late)
+        changes = tables.read(self.site.layout.changes)
+        changes = changes.where(F.col(GDDL)["generation"] == self.site.plan.generation)
+        rows = net_of(history.changes_of(changes, late, schema, few=few), schema, partial=schema.partial, rows=count)
+        again = NetChanges(rows=tables.keep(of_keys(rows, late, schema, few=few)), partial=schema.partial, keys=count)
+        stored = StoredRows(replica=self._replica([*schema.columns, GDDL]), tombstones=self._tombstones())
+        stored = stored.of(late, schema) if few else stored
+        outcome = tables.keep(decided(again, stored, schema, rows=count, refolded=True))
+        both = found.rows.unionByName(outcome.where(F.col(ACTION).isNotNull()), allowMissingColumns=True)
+        own = net.rows.join(F.broadcast(late) if few else late, list(schema.keys), "left_anti")
+        return replace(
+            found,
+            rows=_every_flag(both, schema) if found.partial or again.partial else both,
+            partial=found.partial or again.partial,
+            deletes=tombstones_of(own, schema).unionByName(tombstones_of(again.rows, schema)),
+        )
+
+    def _replica(self, columns: list[str]) -> DataFrame:
+        """Rows of the replica that may have keys of the batch."""
+        rows = self.site.tables.read(self.site.layout.replica)
+        first = name(self.table_schema.keys[0])
+        return rows.where(self._pruning.holds(first)).select(*map(name, columns))
+
+    def _tombstones(self) -> DataFrame | None:
+        """Those of earlier batches; null: there is no table of them."""
+        path = self.site.layout.tombstones
+        if not self.site.tables.exists(path):
+            return None
+        rows = self.site.tables.read(path).where(F.col(GDDL)["batch_id"] != self.site.plan.batch_id)
+        forced = [FORCED] if self.table_schema.spec.force_update else []
+        return rows.select(*map(name, self.table_schema.keys), GDDL, *forced)
+
+    @property
+    def _pruning(self) -> MergePruning:
+        if self.table_schema.before_of_key:
+            return MergePruning()
+        return MergePruning(low=self.figures.low, high=self.figures.high)
+
+    def tombstones(self, source: MergeInput) -> None:
+        """Remember the deletes among net changes."""
+        path = self.site.layout.tombstones
+        if source.deletes is None or source.deletes.isEmpty():
+            return
+        columns = table_columns.tombstone_columns(self.table_schema)
+        evolve.retype_sequence(self.site.tables, path, self.table_schema)
+        evolve.ensure(self.site.tables, TableDefinition(path=path, columns=columns), rewrite=True)
+        self.site.tables.append(source.deletes, path, TOMBSTONES, self.site.transaction)
+
+    def merge(self, source: MergeInput) -> Applied:
+        """Apply an outcome to the replica, once."""
+        tables, path = self.site.tables, self.site.layout.replica
+        counts: dict[str, int] = {}
+        if self.first:
+            live = all_new(source.rows, self.table_schema)  # nothing to compare with, so no MERGE
+            tables.append(live, path, MERGE, self.site.transaction)
+        else:
+            with tables.transaction(MERGE, self.site.transaction):
+                counts = merge(tables, path, source, self.table_schema, self._pruning)
+        return Applied(main=self._counts(counts), warnings=source.warnings, late=source.late)
 
     def append_only(self) -> Applied:
         """A table without keys: its replica is the changes themselves."""
-        rows = self.changes().select(*map(name, self.site.table_schema.columns), self._gddl(F.lit(False)))
+        gddl, soft = F.col(GDDL), self.table_schema.spec.delete == "soft"
+        struct = gddl.withField("deleted", F.lit(False)).alias(GDDL) if soft else gddl
+        rows = self.changes().select(*map(name, self.table_schema.columns), struct)
         self.site.tables.append(rows, self.site.layout.replica, MERGE, self.site.transaction)
         return Applied(main=self._counts({}))
-
-    def _gddl(self, deleted: SqlColumn) -> SqlColumn:
-        gddl = F.col(GDDL)
-        if self.site.table_schema.spec.delete == "soft":
-            return gddl.withField("deleted", deleted).alias(GDDL)
-        return gddl
 
     def _counts(self, counts: dict[str, int]) -> MainCounts:
         if not counts:
@@ -196,24 +221,8 @@ class ReplicaWriter:
                 counts = {"inserted": found.get("numOutputRows", 0)}
         return MainCounts(**counts)
 
-    def _unseen(self, net: Net, known: DataFrame) -> tuple[RunWarning, ...]:
-        if not net.unseen:
-            return ()
-        found = never_seen(net.rows, known, self.site.table_schema)
-        count = found.count()
-        if not count:
-            return ()
-        message = (
-            "updates of keys that were never seen were stored as they came; their earlier changes were not delivered"
-        )
-        return (
-            RunWarning(
-                code="UPDATE_WITHOUT_PRIOR",
-                message=message,
-                count=count,
-                sample=sample_keys(found, self.site.table_schema),
-            ),
-        )
+    def _without_prior(self, rows: DataFrame, count: int) -> tuple[RunWarning, ...]:
+        return update_without_prior(count, sample_keys(rows, self.table_schema)) if count else ()
 
     def purge_tombstones(self, before: datetime) -> None:
         """Forget deletes applied before a time; late changes of their keys that are older still are then taken."""
@@ -226,7 +235,7 @@ class ReplicaWriter:
         handle = self.site.tables.handle(self.site.layout.replica)
         old = F.col(GDDL)["generation"] < self.site.plan.generation
         with self.site.tables.transaction(SWEEP, self.site.transaction):
-            if self.site.table_schema.spec.delete == "hard" or not self.site.table_schema.keys:
+            if self.table_schema.spec.delete == "hard" or not self.table_schema.keys:
                 handle.delete(old)
             else:
                 gddl = F.col(GDDL).withField("deleted", F.lit(True))
@@ -234,35 +243,31 @@ class ReplicaWriter:
         found = self.site.tables.metrics(self.site.layout.replica, SWEEP, self.site.transaction)
         return MainCounts(deleted=found.get("numDeletedRows", 0) + found.get("numUpdatedRows", 0))
 
-    def history(self, net: Net, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
-        """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`)."""
-        changes = self.site.tables.read(self.site.layout.changes)
-        touched = None
-        if not everything:
-            touched = net.rows.select(*map(name, self.site.table_schema.keys)).distinct().localCheckpoint()
-            changes = self._of_keys(changes, touched)
-        values = history.floor_values(
-            self.site.tables.spark, generation_low_watermarks, self.site.table_schema.sequence_type
-        )
-        derived = history.versions(changes, self.site.table_schema, values)
-        if touched is not None:
-            derived = derived.join(F.broadcast(touched), list(self.site.table_schema.keys), "left_semi").select(
-                derived.columns
-            )
-        with self.site.tables.transaction(HISTORY, self.site.transaction):
-            history.apply(self.site.tables, self.site.layout.history, derived, touched, self.site.table_schema)
+    def history(
+        self, keys: DataFrame | None, count: int | None, generation_low_watermarks: tuple[str | None, ...]
+    ) -> None:
+        """Bring the history of some keys up to date.
 
-    def _of_keys(self, changes: DataFrame, touched: DataFrame) -> DataFrame:
-        """Changes of these keys, under their new name or, by before image, their old one."""
-        keys = list(self.site.table_schema.keys)
-        found = changes.join(F.broadcast(touched), keys, "left_semi").select(changes.columns)
-        if not self.site.table_schema.before_of_key:
-            return found
-        befores = self.site.table_schema.before_of_key
-        old = {k: F.coalesce(name(befores[k]), name(k)) if k in befores else name(k) for k in keys}
-        moved = changes.withColumns({f"_gddl__old_{k}": v for k, v in old.items()})
-        renamed = touched.select(*(name(k).alias(f"_gddl__old_{k}") for k in keys))
-        away = moved.join(F.broadcast(renamed), [f"_gddl__old_{k}" for k in keys], "left_semi").select(changes.columns)
-        gddl = F.col(GDDL)
-        both = found.unionByName(away).withColumns({"_gddl__b": gddl["batch_id"], "_gddl__p": gddl["position"]})
-        return both.dropDuplicates(["_gddl__b", "_gddl__p"]).drop("_gddl__b", "_gddl__p")
+        Args:
+            keys: the touched ones; null: all. `count`: how many they are; null: not known.
+        """
+        tables, path = self.site.tables, self.site.layout.history
+        changes, stored = tables.read(self.site.layout.changes), tables.read(path)
+        if keys is not None:
+            touched, few = tables.keep(keys.select(*map(name, self.table_schema.keys)).distinct()), are_few(count)
+            changes = history.changes_of(changes, touched, self.table_schema, few=few)
+            stored = of_keys(stored, touched, self.table_schema, few=few)
+            wanted = history.Wanted(touched, few=few)
+        else:
+            count, wanted = self.site.tables.count(self.site.layout.changes), None
+        work = history.actions_of(
+            changes, stored, self.table_schema, generation_low_watermarks, wanted, rows=count or 0
+        )
+        with tables.transaction(HISTORY, self.site.transaction):
+            history.apply(tables, path, tables.keep(work), self.table_schema)
+
+
+def _every_flag(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Rows without flags carry the whole row."""
+    flags = [carried_name(i) for i, c in enumerate(table_schema.columns) if c not in table_schema.keys]
+    return rows.withColumns({flag: F.coalesce(F.col(flag), F.lit(True)) for flag in flags if flag in rows.columns})

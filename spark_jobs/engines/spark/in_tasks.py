@@ -1,0 +1,111 @@
+"""The rules of `spark_jobs.rules` in Spark's tasks: Spark places rows, the rules decide about Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_jobs.engines.spark.columns import name
+from spark_jobs.rules.arrays import flat
+from spark_jobs.table.table_schema import GDDL
+
+_BATCH = 65_536
+"""Most rows of a record batch that a task hands back."""
+_TASK = 1_000_000
+"""Rows that a task should have at most: it holds them in memory."""
+_PLACE, _FRAME = f"{GDDL}__place", f"{GDDL}__frame"
+
+RowRule = Callable[[pa.Table], pa.Table]
+KeyRule = Callable[[Mapping[str, pa.Table]], pa.Table]
+
+
+def row_by_row(rows: DataFrame, rule: RowRule, schema: T.StructType) -> DataFrame:
+    """A rule that holds for any part of the rows, wherever they are."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield from _batches(rule(_together([batch])), schema)
+
+    return rows.mapInArrow(run, schema)
+
+
+def by_key(
+    frames: Mapping[str, DataFrame], place: Column, rule: KeyRule, schema: T.StructType, *, rows: int = 0
+) -> DataFrame:
+    """A rule that needs all rows of a key together, for any partition of the keys.
+
+    Args:
+        frames: tables for the rule, by name.
+        place: a number that rows of a key share, in every frame.
+        rows: about how many they are; 0: a few.
+    """
+    kinds = {own: frame.schema for own, frame in frames.items()}
+    joined = reduce(DataFrame.unionAll, (_tagged(frame, own, place, kinds) for own, frame in frames.items()))
+    names = list(frames)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        met = [batch for batch in batches if batch.num_rows]
+        if met:
+            together = _together(met)
+            yield from _batches(rule({own: _frame(together, own) for own in names}), schema)
+
+    usual = int(joined.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    placed = joined.repartition(rows // _TASK, _PLACE) if rows // _TASK > usual else joined.repartition(_PLACE)
+    return placed.mapInArrow(run, schema)
+
+
+def place_of(kinds: Mapping[str, T.DataType]) -> Column:
+    """A number that rows with equal values in these columns share; cast, for tables may have narrower types."""
+    return F.xxhash64(*(_plain(name(column).cast(kind), kind) for column, kind in kinds.items()))
+
+
+def place_of_rows(kinds: Mapping[str, T.DataType]) -> Column:
+    """The same for whole rows; columns that Spark can't hash say nothing."""
+    return place_of({column: kind for column, kind in kinds.items() if "map<" not in kind.simpleString()})
+
+
+def _plain(value: Column, kind: T.DataType) -> Column:
+    """-0.0 as 0.0, which equals it."""
+    return value + F.lit(0.0) if isinstance(kind, T.FloatType | T.DoubleType) else value
+
+
+def _tagged(frame: DataFrame, own: str, place: Column, kinds: Mapping[str, T.StructType]) -> DataFrame:
+    """One of several frames as rows of all: its columns in a struct, those of the others null."""
+    columns = [place.alias(_PLACE), F.lit(own).alias(_FRAME)]
+    for other, kind in kinds.items():
+        packed = F.struct(*map(name, frame.columns)) if other == own else F.lit(None).cast(kind)
+        columns.append(packed.alias(other))
+    return frame.select(*columns)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Rows of batches; what Spark knows to be never null is nullable, as in the rules' own types."""
+    rows = pa.Table.from_batches(batches)
+    return rows.cast(pa.schema([pa.field(field.name, _nullable(field.type)) for field in rows.schema]))
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in kind])
+    if pt.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
+    if pt.is_map(kind):
+        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
+    return kind
+
+
+def _frame(rows: pa.Table, own: str) -> pa.Table:
+    struct = flat(rows.filter(pc.equal(rows.column(_FRAME), own)).column(own))
+    return pa.table(dict(zip((field.name for field in struct.type), struct.flatten(), strict=True)))
+
+
+def _batches(rows: pa.Table, schema: T.StructType) -> Iterator[pa.RecordBatch]:
+    yield from rows.select(schema.fieldNames()).combine_chunks().to_batches(max_chunksize=_BATCH)

@@ -1,0 +1,98 @@
+"""Spark's types of the rows that rules take and give; each names the rule that says what the columns hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import types as T
+
+from spark_jobs.engines import table_columns
+from spark_jobs.engines.spark.tables import spark_type
+from spark_jobs.plan.columns import Column
+from spark_jobs.rules.fold import (
+    FIRST,
+    FORCED,
+    FRESH,
+    HAD_ROW,
+    HAS_FORCED,
+    LOWEST,
+    LOWEST_FORCED,
+    carried_name,
+    refolds,
+)
+from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
+from spark_jobs.rules.order import MOVED
+from spark_jobs.rules.redelivery import TIED
+from spark_jobs.table.table_schema import GDDL, TableSchema
+
+_TEXT, _FLAG = T.StringType(), T.BooleanType()
+
+
+def struct(columns: Iterable[Column], **others: T.DataType) -> T.StructType:
+    fields = [T.StructField(c.name, spark_type(str(c.type))) for c in columns]
+    return T.StructType([*fields, *(T.StructField(n, kind) for n, kind in others.items())])
+
+
+def key_types(table_schema: TableSchema) -> dict[str, T.DataType]:
+    kinds = {c.name: c.type for c in table_schema.data}
+    return {key: spark_type(str(kinds[key])) for key in table_schema.keys}
+
+
+def column_types(table_schema: TableSchema) -> dict[str, T.DataType]:
+    """Of the replica's columns but `_gddl`."""
+    return {c.name: spark_type(str(c.type)) for c in table_columns.data_columns(table_schema)}
+
+
+def change_rows(table_schema: TableSchema) -> T.StructType:
+    return struct(table_columns.change_columns(table_schema))
+
+
+def new_change_rows(table_schema: TableSchema) -> T.StructType:
+    """See `redelivery.new_changes`."""
+    return struct(table_columns.change_columns(table_schema), **{TIED: _FLAG})
+
+
+def event_rows(table_schema: TableSchema) -> T.StructType:
+    """See `order.events`."""
+    return struct(table_columns.data_columns(table_schema), **{GDDL: _gddl(table_schema), MOVED: _FLAG})
+
+
+def net_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
+    """See `fold.net_changes`."""
+    gddl = _gddl(table_schema)
+    others: dict[str, T.DataType] = {GDDL: gddl, FIRST: _TEXT}
+    if refolds(table_schema):
+        others |= {FORCED: _FLAG, HAS_FORCED: _FLAG, LOWEST: gddl, LOWEST_FORCED: _FLAG}
+    if partial:
+        others |= {FRESH: _FLAG, HAD_ROW: _FLAG, **dict.fromkeys(carried_names(table_schema), _FLAG)}
+    return struct(table_columns.data_columns(table_schema), **others)
+
+
+def decided_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
+    """See `merge.decide`."""
+    others: dict[str, T.DataType] = {ACTION: _TEXT, LATE: _FLAG, IGNORED: _FLAG, UNKNOWN_KEY: _FLAG}
+    if partial:
+        others |= dict.fromkeys(carried_names(table_schema), _FLAG)
+    return struct(table_columns.replica_columns(table_schema), **others)
+
+
+def version_rows(table_schema: TableSchema) -> T.StructType:
+    """See `history.versions`."""
+    return struct(table_columns.history_columns(table_schema))
+
+
+def version_actions(table_schema: TableSchema) -> T.StructType:
+    """See `history.actions`."""
+    return struct(table_columns.history_columns(table_schema), **{ACTION: _TEXT})
+
+
+def replica_rows(table_schema: TableSchema) -> T.StructType:
+    return struct(table_columns.replica_columns(table_schema))
+
+
+def carried_names(table_schema: TableSchema) -> list[str]:
+    return [carried_name(i) for i, c in enumerate(table_schema.columns) if c not in table_schema.keys]
+
+
+def _gddl(table_schema: TableSchema) -> T.DataType:
+    return spark_type(table_schema.gddl_type)

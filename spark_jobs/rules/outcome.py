@@ -1,0 +1,92 @@
+"""A batch's outcome for whole keys: decided, late and forced ones folded anew (docs/semantics.md, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.codes import shared_codes
+from spark_jobs.rules.fold import FORCED, net_changes
+from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, UNKNOWN_KEY, StoredState, decide, overlaid
+from spark_jobs.rules.order import events, gddl_fields
+from spark_jobs.rules.redelivery import sample_keys
+from spark_jobs.table.table_schema import GDDL, TableSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Attributes:
+    rows: the replica's columns and `_gddl`, `ACTION` and `AT` of what is to be done.
+    deletes: net changes that are deletes: keys, `_gddl`, and `FORCED` under `force_update`.
+    unknown_keys: keys that begin with an update though nothing is known of them.
+    late: see `Applied.late`.
+    """
+
+    rows: pa.Table
+    deletes: pa.Table
+    unknown_keys: pa.Table
+    late: int
+
+
+def outcome_of(
+    net: pa.Table, stored: StoredState, schema: TableSchema, refold: Callable[[pa.Table], pa.Table], *, partial: bool
+) -> Outcome:
+    """
+    Args:
+        net: see `fold.net_changes`; `partial`: as there.
+        stored: whole rows of the replica.
+        refold: all changes of some keys, of the batch's generation; perhaps of other keys too.
+    """
+    decided = decide(net, stored, schema, partial=partial)
+    late = flat(decided.column(LATE))
+    unknown = decided.filter(flat(decided.column(UNKNOWN_KEY))).select(schema.keys)
+    parts = [overlaid(_acting(decided, ~np.asarray(late)), stored.replica, schema, partial=partial)]
+    ignored = int(np.asarray(decided.column(IGNORED)).sum())
+    deletes = [tombstones_of(net.filter(pc.invert(late)), schema)]
+    if pc.any(late).as_py():
+        again = folded_anew(refold(net.filter(late)), net.filter(late), schema)
+        found = decide(again, stored, schema, partial=schema.partial, refolded=True)
+        every = np.ones(found.num_rows, dtype=bool)
+        parts.append(overlaid(_acting(found, every), stored.replica, schema, partial=schema.partial))
+        deletes.append(tombstones_of(again, schema))
+    names = [*schema.columns, GDDL, ACTION, AT]
+    return Outcome(rows=pa.concat_tables([part.select(names) for part in parts]), deletes=pa.concat_tables(deletes),
+                   unknown_keys=unknown, late=ignored)  # fmt: skip
+
+
+def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:
+    return decided.filter(pa.array(where & np.asarray(decided.column(ACTION).is_valid())))
+
+
+def folded_anew(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table:
+    """What all changes of `keys` fold to; see `fold.net_changes`.
+
+    Args:
+        changes: of one generation; may hold other keys' too.
+    """
+    net = net_changes(events(changes, schema), schema, partial=schema.partial)
+    tables = [[table.column(k) for k in schema.keys] for table in (net, keys)]
+    mine, wanted = shared_codes(tables, [net.num_rows, keys.num_rows])
+    return net.filter(pa.array(np.isin(mine, wanted)))
+
+
+def tombstones_of(net: pa.Table, schema: TableSchema) -> pa.Table:
+    """Tombstone rows for the deletes among net changes."""
+    dead = net.filter(pc.equal(gddl_fields(net)["op"], "D"))
+    return dead.select([*schema.keys, GDDL, *([FORCED] if schema.spec.force_update else [])])
+
+
+def unknown_keys_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
+    """`UPDATE_WITHOUT_PRIOR` for these keys."""
+    return update_without_prior(keys.num_rows, sample_keys(keys, schema)) if keys.num_rows else ()
+
+
+def update_without_prior(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
+    message = "updates of keys that were never seen were stored as they came; their earlier changes were not delivered"
+    return (RunWarning(code="UPDATE_WITHOUT_PRIOR", message=message, count=count, sample=sample),)

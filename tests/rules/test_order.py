@@ -1,0 +1,64 @@
+"""The order of changes that share a sequence."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from airflow_gddl.contract.spec import TieBreak
+from tests.rules.changes import IN_ORDER, LATER, Change, in_file, states, table_schema
+
+UPDATE, INSERT, DELETE = Change(op="U", v="u"), Change(op="I", v="i"), Change(op="D")
+UNKNOWN, OTHER = "/l/s/t/part-a.json", "/l/s/t/part-b.json"
+"""Files whose names tell no order."""
+POLICIES: tuple[TieBreak, ...] = ("delete_wins", "last_arrival")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("file", [IN_ORDER, UNKNOWN])
+def test_inside_a_file_the_position_decides(policy: TieBreak, file: str) -> None:
+    schema = table_schema(tie_break=policy)
+    a, b = replace(UPDATE, v="A", file=file), replace(UPDATE, v="B", file=file)
+    assert states(in_file(a, b, a), schema) == {1: "A"}
+    assert states(in_file(replace(DELETE, file=file), replace(INSERT, file=file)), schema) == {1: "i"}
+    assert states(in_file(replace(INSERT, file=file), replace(DELETE, file=file)), schema) == {}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_between_files_whose_names_tell_it_the_later_name_decides(policy: TieBreak) -> None:
+    schema = table_schema(tie_break=policy)
+    deleted_first = [replace(DELETE, batch="000000000002"), replace(UPDATE, file=LATER)]
+    assert states(deleted_first, schema) == {1: "u"}
+    assert states([UPDATE, replace(DELETE, file=LATER, batch="000000000000")], schema) == {}
+
+
+def test_between_other_files_the_policy_decides() -> None:
+    tied = [replace(DELETE, file=UNKNOWN), replace(UPDATE, file=OTHER, batch="000000000002")]
+    assert states(tied, table_schema(tie_break="delete_wins")) == {}
+    assert states(tied, table_schema(tie_break="last_arrival")) == {1: "u"}
+
+
+def test_a_file_that_ends_in_a_delete_wins_and_one_that_goes_on_after_it_does_not() -> None:
+    schema = table_schema(tie_break="delete_wins")
+    ends_in_delete = in_file(replace(INSERT, file=UNKNOWN), replace(DELETE, file=UNKNOWN))
+    goes_on = in_file(replace(DELETE, file=UNKNOWN), replace(INSERT, file=UNKNOWN, v="again"))
+    assert states([*ends_in_delete, replace(UPDATE, file=OTHER)], schema) == {}
+    assert states([*goes_on, replace(UPDATE, file=OTHER)], schema) == {1: "u"}
+
+
+def test_a_file_written_anew_corrects_what_it_said() -> None:
+    schema = table_schema()
+    corrected = replace(UPDATE, v="right", batch="000000000002")
+    assert states([replace(DELETE, position=3), corrected], schema) == {1: "right"}
+
+
+def test_the_order_of_rows_in_memory_decides_nothing() -> None:
+    schema, chosen = table_schema(), random.Random(1)  # noqa: S311 - any values do
+    changes = in_file(*(Change(op=chosen.choice("IUD"), id=n % 3, v=str(n), seq=n % 4) for n in range(40)))
+    changes += [replace(change, file=UNKNOWN) for change in changes[::3]]
+    wanted = states(changes, schema)
+    for _ in range(5):
+        chosen.shuffle(changes)
+        assert states(changes, schema) == wanted
