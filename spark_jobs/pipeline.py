@@ -106,6 +106,7 @@ def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
     run.tell("discover")
     begun = ledger.plan() is not None  # its files are to be found again, however late they came
     found = run.discover(ledger, brief=not begun)
+    outcome.not_listed = found.not_listed
     outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts

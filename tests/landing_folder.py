@@ -50,13 +50,14 @@ def counted_stats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @dataclass
 class Table:
-    """`landing` and `state` are paths or URLs; `storage` serves both."""
+    """`landing` and `state` are paths or URLs; `storage` serves both; every folder is a large one (`cheap_names`)."""
 
     landing: str
     state: str
     options: DmsOptions = field(default_factory=DmsOptions)
     now: datetime = START
     storage: Storage = field(default_factory=Storage)
+    cheap_names: int = 0
     limits: BatchLimits = field(default_factory=lambda: BatchLimits(max_files=1000, max_bytes=10**9))
 
     @classmethod
@@ -83,7 +84,9 @@ class Table:
 
     @property
     def place(self) -> LandingLocation:
-        return LandingLocation(storage=self.storage, landing=self.landing, dialect=self.dialect)
+        return LandingLocation(
+            storage=self.storage, landing=self.landing, dialect=self.dialect, cheap_names=self.cheap_names
+        )
 
     def ledger(self) -> Ledger:
         return Ledger.open(self.storage, self.state)

@@ -48,7 +48,8 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         kept = keep(around, Request(metadata=metadata, tables=names, as_json=json))
         summary.show_troubles(around.screen, kept.outcome)
         raise typer.Exit(kept.exit_status)
-    asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, wait_seconds=wait)
+    asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
+                       wait_seconds=wait)  # fmt: skip
     done = perform(around, Request(metadata=metadata, tables=names, options=asked, as_json=json))
     if not json:
         (show_plans if dry_run else summary.show_runs)(around.screen, done.outcome.results)

@@ -51,6 +51,8 @@ class TableStatus:
         waiting_files: landed and not loaded, as the last look found.
         quarantined, late_ignored: rows that the last runs that are known put aside, and changes that they ignored as
             late.
+        not_listed_days, listed_in_full_at: days of old change files that the newest run did not look at, and since when
+            no run has.
         last_run, last_success, last_look: when the newest run, the newest that did something and did not fail, and the
             newest look at the landing folder started.
         age_seconds: now minus the start of the newest run.
@@ -71,6 +73,8 @@ class TableStatus:
     quarantined: int
     late_ignored: int
     attention: list[str]
+    not_listed_days: int
+    listed_in_full_at: str | None
     last_run: str | None
     last_success: str | None
     last_look: str | None
@@ -202,6 +206,8 @@ def line_of(one: BoardRow, now: float) -> TableStatus:
         quarantined=record.quarantined if record else 0,
         late_ignored=record.late_ignored if record else 0,
         attention=list(state.attention),
+        not_listed_days=newest.not_listed_days if newest else 0,
+        listed_in_full_at=text_of(newest.listed) if newest else None,
         last_run=text_of(newest.started) if newest else None,
         last_success=text_of(record.succeeded) if record else None,
         last_look=text_of(one.look.looked) if one.look else None,
@@ -226,6 +232,9 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float) -> None:
             screen.say(f"{line.table}: {line.error}", "red")
         elif line.attention:
             screen.say(f"{line.table}: look at the last run: {', '.join(line.attention)}", "yellow")
+        if line.not_listed_days:
+            since = line.listed_in_full_at or "its first run"
+            screen.say(f"{line.table}: {count(line.not_listed_days)} days not looked at since {since}")
     numbers = ", ".join(f"{number} {state}" for state, number in counts(found).items() if number)
     screen.say(numbers or "none of the tables")
 

@@ -42,7 +42,7 @@ class DmsOptions:
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
     lookback: str = "7d"
-    """How far behind the newest change file each run looks for a late one; a full listing once a day finds all."""
+    """How far behind the newest change file a run over many files looks for a late one; once a day all are listed."""
     missing_folder: Literal["report", "empty"] = "report"
     """What a vanished folder means: a warning, or that the table is empty now."""
     verify_connection: str | None = None

@@ -75,5 +75,9 @@ class JobResult:
     """What was asked for, one of `spec.Action`."""
     origin: tuple[str, ...] = ()
     """See `JobOptions.origin`."""
+    not_listed_days: int = 0
+    """Days of change files that the listing left out, because the folder is large; 0: it was listed whole."""
+    listed_in_full_at: str | None = None
+    """Since when these days were not looked at (ISO 8601, UTC); null where none was left out."""
     late_ignored: int = 0
     """Changes that were not applied, because what is stored of their key is of a later sequence."""

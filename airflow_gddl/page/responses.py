@@ -73,6 +73,8 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
         "rows": record.rows if record else None,
         "quarantined": record.quarantined if record else 0,
         "late_ignored": record.late_ignored if record else 0,
+        "not_listed_days": facts[-1].not_listed_days if facts else 0,
+        "listed": facts[-1].listed if facts else None,
         "last_run": facts[-1].started if facts else None,
         "last_success": record.succeeded if record else None,
         "looked": look.looked if look else None,

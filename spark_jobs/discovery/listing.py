@@ -1,7 +1,8 @@
 """New files of a table: as short a listing as the names allow, compared with the ledger.
 
-Change files sort by time, so what lies further than the look-back behind the newest one needs no listing; full-load
-files sort after digits. Once a day everything is listed, so that no late file is missed for longer.
+Everything is listed where that is cheap, and whenever a person starts the run. In larger folders change files sort by
+time, so what lies further than the look-back behind the newest one needs no listing; full-load files sort after digits.
+Once a day everything is listed there too, so that no late file is missed for longer.
 """
 
 from __future__ import annotations
@@ -17,23 +18,30 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.discover import Discovery, NotListed, find
 from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
 from spark_jobs.plan.files import FileEntry, LandedFile
 from spark_jobs.storage.objects import Storage, StoredObject
 
 FULL_LISTING_EVERY = timedelta(days=1)
 GLANCE_BACK = timedelta(minutes=10)
+CHEAP_NAMES = 10_000
+"""Files up to which everything is listed at every run: ten pages of S3, about a second."""
 _SAMPLE = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class LandingLocation:
-    """Where a table's files land."""
+    """Where a table's files land.
+
+    Attributes:
+        cheap_names: known files up to which everything is listed.
+    """
 
     storage: Storage
     landing: str
     dialect: Dialect
+    cheap_names: int = CHEAP_NAMES
 
     @property
     def root(self) -> str:
@@ -50,7 +58,8 @@ def discover(
 ) -> Discovery:
     """What waits at `place`.
 
-    Lists in full when `full`, when the last full listing is a day old, or when the layout allows no less. Tells the
+    Lists in full when `full`, when few files are known, when the last full listing is a day old, or when the layout
+    allows no less. Tells the
     ledger how far back a listing reaches, and what a listing found that no batch will record.
 
     Args:
@@ -72,12 +81,27 @@ def discover(
         refused=landed.refused,
         refused_sample=tuple(landed.refused_sample),
         listed=landed.listed,
-        listed_in_full_at=now.astimezone(UTC).isoformat(timespec="microseconds") if scope.is_full else None,
+        listed_in_full_at=_listed_at(ledger, now, full=full) if scope.is_full else None,
+        not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
     )
     listed_at = None if found.waiting else found.listed_in_full_at
     if listed_at or found.touched:
         ledger.note_listing(listed_at, found.touched)
     return found
+
+
+def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
+    """What the ledger is told of a full listing. Where every run lists in full, it is told once a day."""
+    due = full or is_listing_due(ledger.state, now)
+    return now.astimezone(UTC).isoformat(timespec="microseconds") if due else None
+
+
+def _not_listed(state: TableState, scope: _Scope) -> NotListed | None:
+    """Null where no change file that was ever taken is older than what was listed."""
+    first, since = moment(state.oldest or ""), moment(scope.since)
+    if first is None or since is None or first >= since:
+        return None
+    return NotListed(days=-((first - since) // timedelta(days=1)), since=state.listed_in_full_at)
 
 
 def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator[LandedFile]:
@@ -223,6 +247,8 @@ def _scope(place: LandingLocation, ledger: Ledger, now: datetime, back: timedelt
     lookback = _lookback(dialect)
     since = reaching_back(dialect.times, cursor, lookback if back is None else min(back, lookback))
     if cursor is None or since is None or is_listing_due(ledger.state, now) or not ledger.is_archived_by(dialect.times):
+        return _Scope()
+    if back is None and ledger.files_known <= place.cheap_names:
         return _Scope()
     return _since(dialect, cursor, max(since, ledger.archived_before or ""), now)
 

@@ -80,6 +80,12 @@ class Ledger:
         """Whether `archived_before` is such a time; if not, only `all_entries` tells what was ingested."""
         return self._snapshot.archived_before is None or self._snapshot.archived_by == times.rule
 
+    @property
+    def files_known(self) -> int:
+        """How many rows there are, archives among them; a file that was written anew may count twice."""
+        snapshot = self._snapshot
+        return snapshot.recent_rows + sum(archive.rows for archive in snapshot.archives) + len(self._tail())
+
     def entries(self) -> Mapping[str, FileEntry]:
         """Newest row by path of all load files and of change files not yet archived."""
         if self._rows is None:

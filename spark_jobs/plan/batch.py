@@ -62,6 +62,7 @@ class TableState:
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
+        oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); null: none tells a time.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
         swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
             may stand in the replica.
@@ -80,6 +81,7 @@ class TableState:
     generation_floor: tuple[str | None, ...] = ()
     max_commit_ts: str | None = None
     cursor: str | None = None
+    oldest: str | None = None
     listed_in_full_at: str | None = None
     swept: int = 1
     tombstones_purged_at: str | None = None

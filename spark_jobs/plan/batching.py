@@ -80,11 +80,20 @@ def state_after(
         generation=plan.generation,
         generation_floor=state.generation_floor + (state.max_sequence,) * new,
         cursor=_cursor_after(plan, state.cursor, landing, times),
+        oldest=_oldest_after(plan, state.oldest, landing, times),
         listed_in_full_at=listed or state.listed_in_full_at,
     )
 
 
 def _cursor_after(plan: BatchPlan, cursor: str | None, landing: str, times: FileTimes) -> str | None:
     """The newest change file by the time in its path."""
-    names = (file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change")
-    return newest(times, names, datetime.fromisoformat(plan.planned_at), cursor)
+    return newest(times, _change_names(plan, landing), datetime.fromisoformat(plan.planned_at), cursor)
+
+
+def _oldest_after(plan: BatchPlan, oldest: str | None, landing: str, times: FileTimes) -> str | None:
+    found = (times.of(name) for name in _change_names(plan, landing))
+    return min((time for time in (*found, oldest) if time is not None), default=None)
+
+
+def _change_names(plan: BatchPlan, landing: str) -> list[str]:
+    return [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]

@@ -12,6 +12,14 @@ Fingerprint = Callable[[LandedFile], str]
 
 
 @dataclass(frozen=True, kw_only=True)
+class NotListed:
+    """What a listing left out: days of change files, and since when nobody has looked at them (ISO 8601 UTC)."""
+
+    days: int
+    since: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Discovery:
     """What one listing found.
 
@@ -25,7 +33,8 @@ class Discovery:
         ignored_sample: a few of them, relative.
         refused: how many must not be read: links that leave the landing root, names that aren't UTF-8.
         refused_sample: a few of them, relative, each with the reason.
-        listed_in_full_at: ISO 8601 UTC when this was a full listing, else null.
+        listed_in_full_at: ISO 8601 UTC when this was a full listing that the ledger is to be told of, else null.
+        not_listed: null when nothing was left out.
         listed: objects that the store returned, the cost of the listing.
     """
 
@@ -39,6 +48,7 @@ class Discovery:
     refused: int = 0
     refused_sample: tuple[str, ...] = ()
     listed_in_full_at: str | None = None
+    not_listed: NotListed | None = None
     listed: int = 0
 
     def without(self, plan: BatchPlan) -> Discovery:

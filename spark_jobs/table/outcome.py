@@ -8,6 +8,7 @@ from datetime import datetime
 
 from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, RunWarning
 from airflow_gddl.contract.spec import EngineName
+from spark_jobs.plan.discover import NotListed
 
 _SAMPLE = 5
 
@@ -31,6 +32,7 @@ class Outcome:
     warnings: dict[str, RunWarning] = field(default_factory=dict)
     max_commit_ts: str | None = None
     version: int | None = None
+    not_listed: NotListed | None = None
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""
@@ -73,6 +75,8 @@ class Outcome:
             run_id=run_id,
             started_at=started.isoformat(timespec="microseconds"),
             version=self.version,
+            not_listed_days=0 if self.not_listed is None else self.not_listed.days,
+            listed_in_full_at=None if self.not_listed is None else self.not_listed.since,
         )
 
 

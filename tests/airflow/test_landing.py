@@ -387,3 +387,10 @@ def test_params_become_what_is_asked() -> None:
 def test_params_that_mean_nothing_are_refused(params: str | dict[str, object]) -> None:
     with pytest.raises(MetadataError, match="REQUEST_INVALID"):
         from_params(params)
+
+
+def test_a_run_that_a_person_started_asks_the_job_of_large_folders_too() -> None:
+    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(10_000, "x"), "s.b": Poll(10_001, "y")})
+    world.taken("s.a", "s.b")
+    assert not world.decide(run="scheduled__2024-01-01T00:00:00+00:00").is_some
+    assert sorted(world.decide(run="manual__2024-01-01T00:00:00+00:00").increments) == ["s.b"]

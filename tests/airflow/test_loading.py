@@ -136,6 +136,14 @@ def test_a02_a_window_lists_in_full(tmp_path: Path) -> None:
     assert [job.options.full_listing for job in runner.jobs] == [True]
 
 
+def test_a_run_that_a_person_started_lists_in_full(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner()
+    started = ("manual__2024", "by_hand", "scheduled__2024", "asset_triggered__2024", "backfill__2024")
+    for run in started:
+        attempt(made, runner, run=run)
+    assert [job.options.full_listing for job in runner.jobs] == [True, True, False, False, False]
+
+
 def test_events_of_done_tables_outlive_a_failed_try(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
     attempt(made, runner)

@@ -135,6 +135,7 @@ def test_options_reach_the_job(shop: Shop) -> None:
     assert [table["table"] for table in shop.order["tables"]] == ["sales.orders"]
     options = shop.order["options"]
     assert (options["full_refresh"], options["wait_seconds"], options["action"]) == (True, 2.5, "run")
+    assert options["full_listing"], "a person started it"
 
 
 def test_a_failed_table_does_not_hide_the_others(shop: Shop) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
+from spark_jobs.plan.discover import NotListed
 from tests.landing_folder import START, Table, counted_stats
 from tests.s3_server import Bucket, serving
 
@@ -264,3 +265,44 @@ def test_times_are_those_of_the_landing_file(table: Table) -> None:
     assert file.modified == "2023-11-14T22:13:20.000000+00:00"
     assert datetime.fromisoformat(file.modified).timestamp() == 1_700_000_000
     assert (file.kind, file.format, file.size, file.generation) == ("load", "csv", 3, 1)
+
+
+def test_a_small_folder_is_listed_whole_by_every_run(any_layout: Table) -> None:
+    any_layout.cheap_names = 30
+    any_layout.land_changes(20, timedelta(days=1))
+    any_layout.run()
+    very_late = any_layout.land(any_layout.name(START + timedelta(days=2, hours=1)))
+    found = any_layout.discover()
+    assert (any_layout.names(found.waiting), found.not_listed) == ([very_late], None)
+    assert any_layout.run() == [very_late]
+    any_layout.land_changes(20, timedelta(days=1), START + timedelta(days=20))
+    any_layout.run()
+    later = any_layout.land(any_layout.name(START + timedelta(days=3, hours=1)))
+    assert any_layout.run() == [], "it is a large folder now"
+    assert any_layout.run(full=True) == [later]
+
+
+def test_an_idle_listing_of_a_small_folder_writes_nothing(table: Table) -> None:
+    table.cheap_names = 30
+    table.land_changes(3, timedelta(days=1))
+    table.run()
+    before = sorted(Path(table.state).rglob("*"))
+    table.discover()
+    table.discover()
+    assert sorted(Path(table.state).rglob("*")) == before
+
+
+def test_days_that_a_large_folder_was_not_looked_at_are_told(table: Table) -> None:
+    table.land_changes(20, timedelta(days=1))
+    table.run()
+    listed = table.now.isoformat(timespec="microseconds")
+    table.now += timedelta(hours=5)
+    found = table.discover()
+    assert found.not_listed == NotListed(days=12, since=listed), "19 days, of which 7 are within the look-back"
+    assert table.discover(full=True).not_listed is None
+
+
+def test_a_young_folder_has_no_days_to_tell(table: Table) -> None:
+    table.land_changes(5, timedelta(days=1))
+    table.run()
+    assert table.discover().not_listed is None

@@ -37,6 +37,7 @@ function facts({ table, totals, now }) {
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
     fact("Last look", table.looked === null ? "none" : `${ago(table.looked, now)}: ${count(table.files)} files landed, ${count(table.waiting)} waiting`),
+    table.not_listed_days ? fact("Old files", `${count(table.not_listed_days)} days not looked at since ${table.listed === null ? "the first run" : moment(table.listed)}`) : null,
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
     fact("Rows", count(table.rows) || "not known"),
     totals && totals.files ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} delivered again + ${count(totals.quarantined)} quarantined, from ${count(totals.files)} files in the runs below`) : null,

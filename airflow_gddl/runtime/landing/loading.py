@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.hints import TableHint
-from airflow_gddl.runtime.landing.run_request import What
+from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.runners.base import ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.snapshot import PipelineDocument
@@ -41,6 +41,11 @@ class LoadRequest:
     job_id: str
     wait_seconds: float
     begun: tuple[str, ...] | None = None
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person asked for it, and so everything is listed, however large the folders."""
+        return is_by_person(self.run) or self.work.asked.is_some
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -164,7 +169,7 @@ class Loading:
         options = JobOptions(
             action=_ACTIONS[asked.action],
             full_refresh=asked.full_refresh and self.order.stage == "initial",
-            full_listing=asked.window is not None,
+            full_listing=self.order.by_person,
             wait_seconds=self.order.wait_seconds,
             origin=(self.order.document.pipeline.dag_id, *self._airflow),
         )

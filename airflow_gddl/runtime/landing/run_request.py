@@ -12,6 +12,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.runtime.landing.polling import PollWindow
 
 What = Literal["run", "verify", "replay"]
+_BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +99,8 @@ def _seconds(text: str | None) -> float | None:
 
 def _wrong(what: str, remedy: str) -> MetadataError:
     return MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
+
+
+def is_by_person(run_id: str) -> bool:
+    """Whether Airflow did not start the run of itself; its own run ids begin with what started them."""
+    return not run_id.startswith(_BY_AIRFLOW)

@@ -10,8 +10,11 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.runtime.landing.polling import Poll
-from airflow_gddl.runtime.landing.run_request import RunRequestForm
+from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
+
+LISTED_IN_PART = 10_000
+"""Files above which a job lists only a part of a folder; see `spark_jobs.discovery.listing`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +116,13 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     """What the run with this id is to do.
 
     A table has work when its files or its row are not those that were last taken, or when it is asked for. A run that
-    was finished and is cleared does again what it did.
+    was finished and is cleared does again what it did. Of a large folder the job lists a part, unless a person started
+    the run: then it is asked, for it may have left out what was seen here.
     """
     finished = seen.hints.finished.get("increments") == run
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run}
+    if is_by_person(run) and not asked.is_some:
+        again |= {name for name in document.pipeline.tables if seen.looks[name].files > LISTED_IN_PART}
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
     marks = {spec.table: mark(spec, seen.looks[spec.table]) for spec in document.specs}
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}

@@ -27,6 +27,8 @@ class RunFact:
         airflow: Airflow's run id and task id, and the job's page on the platform where it ran on one; empty for a run
             that Airflow did not start.
         late_ignored: changes that were not applied, because what is stored of their keys is newer.
+        not_listed_days: days of change files that its listing left out.
+        listed: when these were looked at last, seconds since the epoch; null where none was left out.
     """
 
     started: float
@@ -47,6 +49,8 @@ class RunFact:
     run_id: str
     airflow: tuple[str, ...] = ()
     late_ignored: int = 0
+    not_listed_days: int = 0
+    listed: float | None = None
 
     @property
     def adds_up(self) -> bool:
@@ -89,6 +93,8 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         run_id=result.run_id,
         airflow=airflow,
         late_ignored=result.late_ignored,
+        not_listed_days=result.not_listed_days,
+        listed=seconds_of(result.listed_in_full_at),
     )
 
 
