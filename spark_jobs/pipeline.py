@@ -23,7 +23,7 @@ from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.rules.figures import Appended
-from spark_jobs.table import emptied, notices
+from spark_jobs.table import emptied, foreign, notices
 from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decisions import (
@@ -112,6 +112,8 @@ def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
     outcome.max_commit_ts = ledger.state.max_commit_ts
     replaying = run.job.options.action == "errors_replay"
     if not (found.waiting or begun or is_emptied(run, found, ledger) or replaying):
+        if run.job.options.full_listing:  # a person asked
+            outcome.warn(foreign.warnings_of(foreign.foreign_commits(run.runtime.storage, run.layout, ledger.state)))
         return None
     require_same_identity(run.spec, ledger.state)
     return PendingWork(state=ledger.state, found=found)
@@ -129,6 +131,8 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         notices.require_tables(
             run.spec.table, ledger.state, context.engine.exists(context.layout.changes), context.layout.state
         )
+    strange = foreign.require_own_tables(context, ledger.state)
+    outcome.warn(foreign.warnings_of(strange))
     found = seen.found if ledger.state == seen.state else run.discover(ledger)
     limit = run.job.options.max_batches
     replayed = False
@@ -143,7 +147,7 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         run.tell("plan", plan.number)
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
-        run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found), outcome)
+        run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange), outcome)
     if outcome.batches and context.engine.exists(context.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
         outcome.version = context.engine.version(context.layout.replica)
@@ -223,7 +227,11 @@ def commit(
     entries = entries_of(settled, state)
     after = state_of(settled, state, context.layout.landing, batch.left, context.dialect.times)
     after = replace(
-        after, rows=max(0, state.rows + grown), tombstones_purged_at=done.purged_at or after.tombstones_purged_at
+        after,
+        rows=max(0, state.rows + grown),
+        tombstones_purged_at=done.purged_at or after.tombstones_purged_at,
+        delta_versions=foreign.versions_of(context.engine, context.layout),
+        foreign=batch.foreign,
     )
     batch.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=entries, state=after))
     run.tell("committed", plan.number)

@@ -172,6 +172,10 @@ class Engine(Protocol):
 
     def version(self, path: str) -> int | None: ...
 
+    def foreign_rows(self, path: str) -> int:
+        """Rows without `_gddl`: this project writes none."""
+        ...
+
     def last_transaction(self, path: str, app: str) -> int:
         """Greatest transaction version that `app` committed to the table; -1 when none."""
         ...

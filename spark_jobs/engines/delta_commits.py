@@ -14,6 +14,22 @@ from spark_jobs.storage.objects import Storage
 _COMMIT = re.compile(r"(\d{20})\.json")
 _LOOK_BACK = 50
 _POINTER = "_last_checkpoint"
+OURS = "gddl"
+"""How the user metadata of every commit of this project begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaCommit:
+    """Attributes:
+    operation: as its writer calls it, e.g. `RESTORE`.
+    ours: it was made by this project.
+    changes_data: rows came, went or changed. OPTIMIZE and VACUUM only put rows into other files, or remove old ones.
+    """
+
+    version: int
+    operation: str
+    ours: bool
+    changes_data: bool
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,16 @@ class DeltaCommits:
     def version(self, table: str) -> int | None:
         """The newest version; None when there is no table."""
         return max((number for number, _ in self._commits(table)), default=None)
+
+    def since(self, table: str, version: int) -> list[DeltaCommit] | None:
+        """Commits after a version, oldest first; None where the log has neither that commit nor a later one."""
+        log, found, met = join(table, "_delta_log"), [], False
+        for item in self.storage.list(log, join(log, f"{version:020d}")):
+            match = _COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
+            met = met or match is not None
+            if match and int(match[1]) > version:
+                found.append(_commit_of(int(match[1]), self.storage.read(item.path)))
+        return found if met else None
 
     def metrics(self, table: str, user_metadata: str) -> dict[str, int]:
         """Operation metrics of the newest commit with this user metadata, out of the last 50; empty without one."""
@@ -62,6 +88,18 @@ class DeltaCommits:
             except (FileNotFoundError, ValueError, TypeError, KeyError):
                 return 0
         return self._checkpoints[log]
+
+
+def _commit_of(version: int, data: bytes) -> DeltaCommit:
+    actions = [json.loads(line) for line in data.splitlines()]
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    files = [action.get("add") or action.get("remove") for action in actions if "add" in action or "remove" in action]
+    return DeltaCommit(
+        version=version,
+        operation=str(info.get("operation", "unknown")),
+        ours=str(info.get("userMetadata", "")).split(" ")[0] == OURS,
+        changes_data=any(file.get("dataChange", True) for file in files),
+    )
 
 
 def _commit_info(data: bytes) -> dict[str, Any]:

@@ -47,6 +47,23 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForeignCommit:
+    """A commit that somebody else made to one of a table's Delta tables.
+
+    Attributes:
+        table: `replica`, `history`, `changes` or `tombstones`.
+        operation: as Delta's log has it; `REPLACED` where the log has lost the commit that the ledger knows.
+    """
+
+    table: str
+    version: int
+    operation: str
+
+    def __str__(self) -> str:
+        return f"{self.table}: version {self.version}, {self.operation}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableState:
     """What the ledger knows of a table beyond its files; the newest commit's copy is the truth.
 
@@ -64,6 +81,9 @@ class TableState:
         cursor: name below the landing folder of the newest change file seen; null before any.
         oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); null: none tells a time.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
+        delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
+            tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
+        foreign: commits of others that changed data in these tables, until a full refresh.
         swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
             may stand in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
@@ -83,6 +103,8 @@ class TableState:
     cursor: str | None = None
     oldest: str | None = None
     listed_in_full_at: str | None = None
+    delta_versions: dict[str, int] = field(default_factory=dict)
+    foreign: tuple[ForeignCommit, ...] = ()
     swept: int = 1
     tombstones_purged_at: str | None = None
     rows: int = 0

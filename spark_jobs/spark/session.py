@@ -52,6 +52,8 @@ SQL_SETTINGS = {
     # A merge's source is read back from the change table, which gives the same rows whenever it is asked.
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
+    # Every commit tells whose it is, so that those of others are known (engines.delta_commits).
+    "spark.databricks.delta.commitInfo.userMetadata": "gddl",
 }
 
 

@@ -15,6 +15,7 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
+from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_of
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.table_schema import TableSchema
@@ -73,6 +74,8 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     require_same_identity(run.spec, ledger.state)
     context = run.context()
     table_schema = shape_of(context, ledger.state)
+    require_replica(context, ledger.state)
+    totals.warn(warnings_of(foreign_commits(context.storage, context.layout, ledger.state)))
     verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
     source = _against_source(run, context, table_schema, ledger.state, started)
     if source is not None and source.unsettled:

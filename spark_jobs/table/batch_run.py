@@ -8,7 +8,7 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import BatchWork
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.batch import BatchPlan, ForeignCommit
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.rules.figures import Appended
 from spark_jobs.table.decoded_batch import DecodedBatch
@@ -21,12 +21,14 @@ class Batch:
 
     Attributes:
         left: what waits after it.
+        foreign: commits that others made to the tables before it.
     """
 
     coming: NextBatch
     ledger: Ledger
     claim: Claim
     left: Discovery
+    foreign: tuple[ForeignCommit, ...] = ()
 
     @property
     def plan(self) -> BatchPlan:

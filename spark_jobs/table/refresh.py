@@ -30,6 +30,7 @@ from spark_jobs.table.batch_run import Batch
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decisions import is_resequenced, is_small
+from spark_jobs.table.foreign import versions_of
 from spark_jobs.table.next_batch import NextBatch, files_changed, moment
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.resync import ResyncCheck, check
@@ -259,6 +260,7 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     state = replace(
         fresh.state, batch=work.plan.number, rows=rows_now, swept=fresh.state.generation,
         max_sequence=fresh.state.max_sequence if order.resequenced else _highest(before, fresh.state),
+        delta_versions=versions_of(work.living.engine, work.living.layout), foreign=(),
         generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))

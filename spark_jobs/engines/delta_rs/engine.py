@@ -101,6 +101,9 @@ class DeltaRsEngine:
     def version(self, path: str) -> int | None:
         return self.tables.version(path)
 
+    def foreign_rows(self, path: str) -> int:
+        return int(self.tables.read(path).column(GDDL).null_count)
+
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
 

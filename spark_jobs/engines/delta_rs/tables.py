@@ -19,7 +19,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
-from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.features import require_known
 from spark_jobs.engines.delta_rs.statistics import statistics
@@ -253,6 +253,7 @@ class Tables:
 def _properties(write: Write) -> CommitProperties:
     told: dict[str, Any] = {"operationMetrics": {name: str(value) for name, value in write.metrics.items()}}
     if not write.app:
+        told["userMetadata"] = OURS
         return CommitProperties(custom_metadata=told, max_commit_retries=0)
     told["userMetadata"] = user_metadata(write.app, write.version)
     transaction = Transaction(write.app, write.version)

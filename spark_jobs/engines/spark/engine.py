@@ -136,6 +136,9 @@ class SparkEngine:
     def version(self, path: str) -> int | None:
         return self.tables.version(path)
 
+    def foreign_rows(self, path: str) -> int:
+        return self.tables.read(path).where(F.col(GDDL).isNull()).count()
+
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
 

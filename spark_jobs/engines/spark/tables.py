@@ -12,7 +12,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan.types import parse_type
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
@@ -93,8 +93,9 @@ class Tables:
         try:
             yield
         finally:
-            for key in (_TXN_APP, _TXN_VERSION, _METADATA):
-                conf.unset(key)
+            conf.unset(_TXN_APP)
+            conf.unset(_TXN_VERSION)
+            conf.set(_METADATA, OURS)
 
     def create(self, definition: TableDefinition) -> None:
         """Create the table unless it is there."""

@@ -1,0 +1,99 @@
+"""What others did to a table's Delta tables since its last batch."""
+
+from __future__ import annotations
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.engines.base import Engine
+from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.plan.batch import ForeignCommit, TableState
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.context import TableContext
+
+_KEPT = 20
+_SAMPLE = 5
+_TABLES = ("changes", "replica", "history", "tombstones")
+
+
+def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
+    """What `TableState.delta_versions` holds after a batch."""
+    found = {name: engine.version(getattr(layout, name)) for name in _TABLES}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def foreign_commits(storage: Storage, layout: Layout, state: TableState) -> tuple[ForeignCommit, ...]:
+    """Commits of others that changed data: those that the ledger knows, and new ones.
+
+    Raises:
+        FatalError: `TABLES_MISSING`.
+    """
+    found, log = list(state.foreign), DeltaCommits(storage)
+    for name, version in state.delta_versions.items():
+        path = getattr(layout, name)
+        commits = log.since(path, version)
+        if commits is None:
+            if not log.exists(path):
+                raise _missing(name, path)
+            now = log.version(path)
+            found += [] if now is None else [ForeignCommit(table=name, version=now, operation="REPLACED")]
+            continue
+        found += [
+            ForeignCommit(table=name, version=commit.version, operation=commit.operation)
+            for commit in commits
+            if commit.changes_data and not commit.ours
+        ]
+    return tuple(dict.fromkeys(found))[-_KEPT:]
+
+
+def require_replica(context: TableContext, state: TableState) -> None:
+    """Of a ledger that knows no versions yet too.
+
+    Raises:
+        FatalError: `TABLES_MISSING`.
+    """
+    if state.keys is not None and not context.engine.exists(context.layout.replica):
+        raise _missing("replica", context.layout.replica)
+
+
+def require_own_tables(context: TableContext, state: TableState) -> tuple[ForeignCommit, ...]:
+    """What others did to the tables, where a batch can go on all the same.
+
+    Raises:
+        FatalError: `TABLES_MISSING`; `FOREIGN_ROWS`: rows that somebody else inserted, without `_gddl`, can't be
+            compared with changes.
+    """
+    require_replica(context, state)
+    commits = foreign_commits(context.storage, context.layout, state)
+    for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
+        path = getattr(context.layout, name)
+        count = context.engine.foreign_rows(path)
+        if count:
+            raise FatalError(
+                "FOREIGN_ROWS",
+                f"{count} rows of the {name} have no _gddl: another writer inserted them",
+                where=path,
+                remedy="delete them (DELETE ... WHERE _gddl IS NULL), or rebuild the table with --full-refresh",
+            )
+    return commits
+
+
+def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
+    """Said by each run until a full refresh."""
+    if not commits:
+        return ()
+    message = (
+        "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them, "
+        "a full refresh rebuilds the table"
+    )
+    sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
+    return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)
+
+
+def _missing(name: str, path: str) -> FatalError:
+    return FatalError(
+        "TABLES_MISSING",
+        f"the {name} that the ledger knows is gone",
+        where=path,
+        remedy="restore the table, or rebuild all with --full-refresh",
+    )
