@@ -151,6 +151,21 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
         yield spec_problem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
 
 
+def _log_began(spec: TableSpec) -> Iterator[SpecProblem]:
+    began = spec.options.get("log_began")
+    if spec.dialect != "debezium" or not isinstance(began, (list, tuple)):
+        return
+    try:
+        moments = [durations.moment_of(text) for text in began]
+    except (TypeError, ValueError) as error:
+        remedy = "write moments as 2026-01-31T12:00:00Z"
+        yield spec_problem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), str(error), remedy)
+        return
+    if moments != sorted(set(moments)):
+        message, remedy = "its moments are not in order", "write the oldest first"
+        yield spec_problem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), message, remedy)
+
+
 def _path_format(spec: TableSpec) -> Iterator[SpecProblem]:
     text = spec.options.get("path_format")
     if spec.dialect != "debezium" or not isinstance(text, str):
@@ -291,5 +306,15 @@ def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy
     return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)
 
 
-_VALUE_CHECKS = (_source, _column_names, _durations, _retention, _connection, _path_format, _properties, _prefix)
+_VALUE_CHECKS = (
+    _source,
+    _column_names,
+    _durations,
+    _retention,
+    _connection,
+    _path_format,
+    _log_began,
+    _properties,
+    _prefix,
+)
 _ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting, _trigger)

@@ -23,6 +23,8 @@ class DebeziumOptions:
     """Column to SQL type (`decimal(12,2)`, `date`, ...) for values that come as text; others keep their type."""
     path_format: str | None = None
     """`path.format` of a sink that makes folders of time (`'year'=YYYY/'month'=MM/'day'=dd`), for shorter listings."""
+    log_began: tuple[str, ...] = ()
+    """When the source's log began anew (failover, reset, restored backup), ISO 8601: later changes come after all."""
     lookback: str = "7d"
     """How far behind the newest change file each run looks for a late one, with `path_format`; else all is listed."""
     missing_folder: Literal["report", "empty"] = "report"

@@ -1,8 +1,9 @@
-"""Lengths of time as people write them: `45s`, `30m`, `2h`, `7d`."""
+"""Lengths of time as people write them (`45s`, `30m`, `2h`, `7d`), and moments."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _FORM = re.compile(r"(?P<n>[1-9][0-9]{0,6})(?P<unit>[smhd])")
@@ -27,3 +28,13 @@ def is_duration(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def moment_of(text: str) -> datetime:
+    """A moment as people write it, `2026-01-31T12:00:00Z`; without a zone it is UTC.
+
+    Raises:
+        ValueError: for any other form.
+    """
+    found = datetime.fromisoformat(str(text))
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -38,6 +38,7 @@ class Dialect(ABC):
         total_order: columns that the service may add, each of which orders changes totally; the first that comes
             is taken.
         of_one_length: texts in `total_order` compare only where they are equally long.
+        log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
         carried: column that the service adds to list the columns that an update carries; null: it adds none.
     """
 
@@ -49,6 +50,7 @@ class Dialect(ABC):
     malformed: ClassVar[str] = "the line has more or fewer fields than columns"
     total_order: ClassVar[tuple[str, ...]] = ()
     of_one_length: ClassVar[bool] = False
+    log_positions: ClassVar[bool] = False
     carried: ClassVar[str | None] = None
 
     @abstractmethod

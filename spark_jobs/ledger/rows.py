@@ -102,6 +102,7 @@ def state_of(
         sequence_by=table_schema.sequence or state.sequence_by,
         sequence_type=table_schema.sequence_type if table_schema.sequence else state.sequence_type,
         normal_text=has_normal_text(state),
+        log_began=tuple(map(str, done.spec.options.get("log_began") or ())),
         schemas=decoded_batch.schema.schemas,
         max_sequence=highest,
         max_commit_ts=newest,

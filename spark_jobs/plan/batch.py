@@ -74,6 +74,7 @@ class TableState:
         sequence_type: SQL type of `_gddl.sequence`; null while unknown.
         normal_text: numbers that come as text are in their normal form in `_gddl.sequence` (`plan.sequence`); false in
             tables whose first changes were ingested before there was one.
+        log_began: the row's `log_began` at the last batch: positions in the source's log are written by it.
         schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
         max_sequence: JSON form of the greatest sequence ingested; null before any change.
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
@@ -96,6 +97,7 @@ class TableState:
     sequence_by: tuple[str, ...] | None = None
     sequence_type: str | None = None
     normal_text: bool = False
+    log_began: tuple[str, ...] = ()
     schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)
     max_sequence: str | None = None
     generation_floor: tuple[str | None, ...] = ()

@@ -27,6 +27,9 @@ PREFIX = r"\A0X"
 DECIMAL = r"\A([0-9]+)\.([0-9]+)\z"
 LSN_DIGITS, DIGITS = 8, 20
 """Digits to which each half of a log sequence number is filled up, and other numbers, unless they have more."""
+EPOCH = r"\Alog[0-9]{4}:"
+"""Before a position in a log that has begun anew."""
+_EPOCH = re.compile(EPOCH)
 _FRACTION = re.compile(r"\A([0-9]+)\.[0-9]+\Z")
 
 
@@ -61,7 +64,9 @@ def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
     """
     value = json.loads(sequence) if sequence else None
     parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
-    return {name: len(_FRACTION.sub(r"\1", text)) for name, text in parts.items() if isinstance(text, str)}
+    return {
+        name: len(_FRACTION.sub(r"\1", _EPOCH.sub("", text))) for name, text in parts.items() if isinstance(text, str)
+    }
 
 
 def require_one_width(widths: Widths, known: Mapping[str, int], examples: Iterable[str], remedy: str) -> None:
@@ -90,3 +95,14 @@ def require_one_width(widths: Widths, known: Mapping[str, int], examples: Iterab
 def _shortest_and_longest(examples: Iterable[str]) -> list[str]:
     ordered = sorted(examples, key=len)
     return [ordered[0], ordered[-1]] if ordered else []
+
+
+def log_place(sequence: str | None) -> str | None:
+    """Where in a log a position is, as text that compares: log file, or LSN or SCN of the commit, with its epoch.
+
+    Args:
+        sequence: JSON text, its first column a position of a `Dialect.log_positions`.
+    """
+    value = json.loads(sequence) if sequence else None
+    first = next(iter(value.values())) if isinstance(value, dict) else value
+    return first.partition(".")[0] if isinstance(first, str) else None

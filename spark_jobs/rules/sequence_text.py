@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.plan.sequence import DECIMAL, DIGITS, HEXADECIMAL, LSN, LSN_DIGITS, PREFIX
+from spark_jobs.plan.sequence import DECIMAL, DIGITS, EPOCH, HEXADECIMAL, LSN, LSN_DIGITS, PREFIX
 
 
 def normal_form(values: pa.Array) -> pa.Array:
@@ -26,7 +26,8 @@ def normal_form(values: pa.Array) -> pa.Array:
 
 def width(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """How long texts are that must be equally long; digits after a decimal point don't count."""
-    return pc.utf8_length(pc.replace_substring_regex(values, DECIMAL, r"\1"))
+    bare = pc.replace_substring_regex(values, EPOCH, "")
+    return pc.utf8_length(pc.replace_substring_regex(bare, DECIMAL, r"\1"))
 
 
 def _lsn(upper: pa.Array) -> pa.Array:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.sequence import is_after, require_one_width, widths_of
+from spark_jobs.plan.sequence import is_after, log_place, require_one_width, widths_of
 from spark_jobs.rules.figures import Figures, Overlap
 from spark_jobs.table.decoded_batch import DecodedBatch
 from spark_jobs.table.table_schema import TableSchema
 
+_FILE_NUMBER, _LONGEST = 10, timedelta(minutes=1)
 _SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
 
 
@@ -36,6 +38,38 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
     _require_ordered_text(dialect, decoded_batch, state)
+    table_schema = decoded_batch.schema.table_schema
+    if dialect.log_positions and table_schema.sequence[:1] == dialect.total_order[:1]:
+        require_one_log(spec.table, figures, state)
+
+
+def require_one_log(table: str, figures: Figures, state: TableState) -> None:
+    """Refuse files whose changes were committed after all known ones, and stand before them in the source's log.
+
+    A file that came late was committed earlier too. Positions of one log file are not compared: MySQL's events have the
+    time at which their statement began. Other logs have no files, so there a transaction may be as long as `_LONGEST`.
+
+    Raises:
+        FatalError: `SOURCE_LOG_RESTARTED`.
+    """
+    timed = [f for f in figures.files.values() if f.max_sequence is not None and f.min_commit_ts and f.max_commit_ts]
+    known, newest = log_place(state.max_sequence), state.max_commit_ts
+    for file in sorted(timed, key=lambda f: f.min_commit_ts or ""):
+        place, since = log_place(file.max_sequence), file.min_commit_ts or ""
+        if known and newest and place and place < known and _is_later(since, newest, known):
+            raise FatalError(
+                "SOURCE_LOG_RESTARTED",
+                f"{table}: changes committed from {since} on are at {place} in the source's log, before {known}, which "
+                f"was committed by {newest}: the log has begun anew; nothing was written",
+                remedy=f"set options.log_began to the moment at which it began anew, {since} at the latest, e.g. "
+                f'["{since}"], and run again; a full refresh puts changes in order that were ingested meanwhile',
+            )
+        known, newest = max(known or "", place or ""), max(newest or "", file.max_commit_ts or "")
+
+
+def _is_later(since: str, newest: str, known: str) -> bool:
+    apart = datetime.fromisoformat(since) - datetime.fromisoformat(newest)
+    return apart > (timedelta(0) if len(known.rpartition(":")[2]) == _FILE_NUMBER else _LONGEST)
 
 
 def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
@@ -55,9 +89,13 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
 
 def is_resequenced(table_schema: TableSchema, before: TableState, after: TableState) -> bool:
     """Whether a refresh writes the same sequences otherwise than the table has them."""
-    if before.max_sequence is None or before.normal_text == after.normal_text:
+    if before.max_sequence is None:
         return False
-    return bool(set(table_schema.normal_text).intersection(table_schema.text_sequence))
+    if before.log_began != after.log_began:
+        return True
+    return before.normal_text != after.normal_text and bool(
+        set(table_schema.normal_text).intersection(table_schema.text_sequence)
+    )
 
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
@@ -43,6 +44,12 @@ class Lake:
         (result,) = self._engine.run(self._job(**options))
         assert result.error is None, result.error
         return result
+
+    def with_row(self, **row: Any) -> Lake:
+        """The same table under another row."""
+        other = copy.copy(self)
+        other._spec = decode(TableSpec, {**plain(self._spec), **row})
+        return other
 
     def refused(self) -> str:
         """The code with which a run fails."""

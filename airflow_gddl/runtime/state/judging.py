@@ -17,7 +17,7 @@ from airflow_gddl.runtime.state.moments import latest
 State = Literal["failed", "late", "attention", "waiting", "new", "fresh", "disabled"]
 STATES: tuple[State, ...] = ("failed", "late", "attention", "waiting", "new", "fresh", "disabled")
 """Most urgent first."""
-NEEDS_ATTENTION = ("BATCH_LATE", "FOREIGN_COMMIT", "SOURCE_LOG_RESTARTED")
+NEEDS_ATTENTION = ("BATCH_LATE", "FOREIGN_COMMIT")
 """Warnings of a run that did what the rules say, and whose table a person should look at all the same."""
 
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+import pyarrow as pa
+
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.path_format import PathFormat
 from spark_jobs.dialects.base import Dialect, GenerationOpening
 from spark_jobs.dialects.debezium import names
+from spark_jobs.dialects.debezium.epochs import with_epochs
 from spark_jobs.dialects.debezium.events import read_events
 from spark_jobs.dialects.debezium.json_table import table_of
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
@@ -38,6 +41,7 @@ class DebeziumDialect(Dialect):
     malformed = "not a change event of Debezium: no op with the before or after that it needs"
     total_order = (SEQUENCE,)
     of_one_length = True
+    log_positions = True
     carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
@@ -89,7 +93,10 @@ class DebeziumDialect(Dialect):
             data = gzip.decompress(data) if data[:2] == _GZIP else data
             images = self.spec.before_image_prefix
             if data[:4] == _PARQUET:
-                return Probed.of_table(file, with_keys(read_parquet(data, self.options, images), self.spec.keys))
+                return Probed.of_table(file, self._finished(read_parquet(data, self.options, images)))
             events = read_events(data)
             rows = table_of(events, self.options, images)
-            return Probed.of_table(file, with_keys(rows, self.spec.keys), events.malformed)
+            return Probed.of_table(file, self._finished(rows), events.malformed)
+
+    def _finished(self, rows: pa.Table) -> pa.Table:
+        return with_epochs(with_keys(rows, self.spec.keys), self.options.log_began)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_jobs.plan.sequence import DECIMAL, DIGITS, HEXADECIMAL, LSN, LSN_DIGITS, PREFIX
+from spark_jobs.plan.sequence import DECIMAL, DIGITS, EPOCH, HEXADECIMAL, LSN, LSN_DIGITS, PREFIX
 
 
 def normal_form(text: Column) -> Column:
@@ -25,7 +25,7 @@ def normal_form(text: Column) -> Column:
 
 def width(text: Column) -> Column:
     """See `rules.sequence_text.width`."""
-    return F.length(F.regexp_replace(text, DECIMAL, "$1"))
+    return F.length(F.regexp_replace(F.regexp_replace(text, EPOCH, ""), DECIMAL, "$1"))
 
 
 def _padded(digits: Column) -> Column:
