@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.debezium import fault_of_log_began
 from airflow_gddl.contract.path_format import PathFormat
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.table_properties import is_allowed
-
-FieldPath = tuple[str | int, ...]
 
 RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
 RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
@@ -27,34 +26,6 @@ _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
 _SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _COLUMN_LISTS = ("keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by")
 _CONTROL_COLUMNS = ("columns_to_update", "force_update")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpecProblem:
-    """One thing that is wrong with a spec.
-
-    Attributes:
-        code: stable, e.g. `KEYS_DUPLICATE`.
-        path: names and list positions that lead to the value.
-        value: what stands there, as it is: whoever prints it cuts it and hides secrets.
-        message: what is wrong, without the value.
-        remedy: the way out.
-    """
-
-    code: str
-    path: FieldPath
-    value: object
-    message: str
-    remedy: str
-
-    @property
-    def field(self) -> str:
-        return field_name(self.path)
-
-
-def field_name(path: FieldPath) -> str:
-    """`("options", "types", "a")` as `options.types.a`, `("keys", 1)` as `keys[1]`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
 def check_table(spec: TableSpec) -> tuple[SpecProblem, ...]:
@@ -153,17 +124,10 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
 
 def _log_began(spec: TableSpec) -> Iterator[SpecProblem]:
     began = spec.options.get("log_began")
-    if spec.dialect != "debezium" or not isinstance(began, (list, tuple)):
-        return
-    try:
-        moments = [durations.moment_of(text) for text in began]
-    except (TypeError, ValueError) as error:
-        remedy = "write moments as 2026-01-31T12:00:00Z"
-        yield spec_problem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), str(error), remedy)
-        return
-    if moments != sorted(set(moments)):
-        message, remedy = "its moments are not in order", "write the oldest first"
-        yield spec_problem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), message, remedy)
+    fault = fault_of_log_began(began) if spec.dialect == "debezium" else None
+    if fault is not None:
+        remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
+        yield spec_problem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), fault, remedy)
 
 
 def _path_format(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -299,11 +263,6 @@ def _control(spec: TableSpec) -> dict[str, str]:
 
 def _lower(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
-
-
-def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
-    """`SpecProblem` by position."""
-    return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)
 
 
 _VALUE_CHECKS = (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from airflow_gddl.contract.durations import moment_of
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -31,3 +33,14 @@ class DebeziumOptions:
     """What a vanished folder means: a warning, or that the table is empty now."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+
+
+def fault_of_log_began(began: Any) -> str | None:
+    """What is wrong with the moments of `log_began`; null: nothing, or another check says it."""
+    if not isinstance(began, (list, tuple)):
+        return None
+    try:
+        moments = [moment_of(text) for text in began]
+    except ValueError as error:
+        return str(error)
+    return None if moments == sorted(set(moments)) else "its moments are not in order"

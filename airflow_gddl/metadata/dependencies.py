@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from airflow_gddl.contract.checks import SpecProblem, spec_problem
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 
 _NAMED = 5
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath
+from airflow_gddl.contract.spec_problem import FieldPath
 from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.values import DocumentError
 

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath
+from airflow_gddl.contract.spec_problem import FieldPath
 from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.values import DocumentError, Locate, Refused, duplicate, line_of, too_deep
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.metadata import reading
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.layers import Layer, report

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.metadata.problems import Problem, show, show_field, show_name
 from airflow_gddl.metadata.values import Locate
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.checks import SpecProblem, spec_problem
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
+from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 from airflow_gddl.metadata import dependencies
 from airflow_gddl.metadata.folder import Folder, open_folder
 from airflow_gddl.metadata.keys import Keys, read_keys

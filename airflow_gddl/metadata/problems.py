@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from dataclasses import dataclass
 
-from airflow_gddl.contract.checks import FieldPath, field_name
+from airflow_gddl.contract.spec_problem import FieldPath, field_name
 from airflow_gddl.metadata import secrets
 
 SHOWN = 80

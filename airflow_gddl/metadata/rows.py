@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from airflow_gddl.contract.checks import SpecProblem, spec_problem
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 from airflow_gddl.metadata.checks import check_spec
 from airflow_gddl.metadata.keys import Keys, conflict
 from airflow_gddl.metadata.layers import Layer, merged, report

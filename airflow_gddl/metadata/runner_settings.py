@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem
 from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.metadata.validation import FieldShape
 from airflow_gddl.runtime.runners import spark_submit_settings as spark_submit
 from airflow_gddl.runtime.runners.databricks import settings as databricks

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.metadata import secrets
 from airflow_gddl.metadata.values import Refused
 

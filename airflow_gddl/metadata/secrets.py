@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from airflow_gddl.contract.checks import FieldPath
+from airflow_gddl.contract.spec_problem import FieldPath
 
 HIDDEN = "(hidden)"
 REMEDY = (

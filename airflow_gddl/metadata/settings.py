@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import Roots, TierSpec
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.metadata import environment, reading
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import Folder

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.metadata import csv_file, reading
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import Folder

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.checks import SpecProblem, spec_problem
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 from airflow_gddl.metadata.validation import TIER
 
 # A tier's name goes into the name of its Airflow pool.

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from airflow_gddl.contract import dialects
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.spec import SchemaEvolution, TableSpec, TierSpec
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 
 T = TypeVar("T")
 

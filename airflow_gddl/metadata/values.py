@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_gddl.contract.checks import FieldPath
+from airflow_gddl.contract.spec_problem import FieldPath
 
 Locate = Callable[[FieldPath], int | None]
 """Line (from 1) of the deepest part of a path that the file has; null when lines are not known."""

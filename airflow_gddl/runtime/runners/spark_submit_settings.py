@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 _MASTER = re.compile(r"spark://[^\s:,/]+:\d+(,[^\s:,/]+:\d+)*|yarn|k8s://\S+")

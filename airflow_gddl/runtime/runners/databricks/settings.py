@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.durations import is_duration
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 CONTRACT_TAG = "gddl-contract"

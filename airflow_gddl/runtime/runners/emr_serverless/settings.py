@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.contract.checks import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.durations import is_duration
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 

@@ -1,0 +1,40 @@
+"""One thing that is wrong with a spec, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FieldPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecProblem:
+    """One thing that is wrong with a spec.
+
+    Attributes:
+        code: stable, e.g. `KEYS_DUPLICATE`.
+        path: names and list positions that lead to the value.
+        value: what stands there, as it is: whoever prints it cuts it and hides secrets.
+        message: what is wrong, without the value.
+        remedy: the way out.
+    """
+
+    code: str
+    path: FieldPath
+    value: object
+    message: str
+    remedy: str
+
+    @property
+    def field(self) -> str:
+        return field_name(self.path)
+
+
+def field_name(path: FieldPath) -> str:
+    """`("options", "types", "a")` as `options.types.a`, `("keys", 1)` as `keys[1]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
+    """`SpecProblem` by position."""
+    return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)
