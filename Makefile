@@ -28,7 +28,7 @@ demo-embedded: $(VENV)/.demo
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
 
-# For the loop of a developer: no Spark, no Airflow processes; below two minutes on two cores.
+# For the loop of a developer: no Spark, no Airflow processes.
 test-quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) tests/oracle
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
 import time
-from pathlib import Path
+
+import psutil
 
 _POLL_SECONDS = 0.5
 
@@ -36,12 +36,9 @@ def _watch(parent: int, direct: bool) -> None:
 
 def _exists(process: int) -> bool:
     """A zombie, ended but not yet asked for, is gone."""
-    with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        return psutil.Process(process).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
+    except psutil.AccessDenied:
         return True
-    return True

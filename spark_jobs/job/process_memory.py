@@ -1,14 +1,13 @@
-"""How much memory a process of this machine holds, by the kernel (Linux)."""
+"""How much memory a process of this machine holds."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import psutil
 
 
 def resident_bytes(pid: int) -> int:
-    """0 where there is no such process, or no /proc."""
+    """0 where there is no such process, or it is another user's."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
         return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
+
+_LINUX = sys.platform == "linux"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +20,7 @@ class ProcessIdentity:
     Attributes:
         boot: the boot and the process-id namespace (containers of one machine share the boot, not the ids); empty where
             the system doesn't tell, and then nothing is concluded from a process id.
-        started: start time in the system's own ticks; a process id is used again, with another start time.
+        started: start time, on Linux in the kernel's ticks; a process id is used again, with another start time.
     """
 
     host: str
@@ -35,6 +40,8 @@ class ProcessIdentity:
 
 
 def _boot() -> str:
+    if not _LINUX:
+        return f"{psutil.boot_time():.0f}"  # no namespaces of process ids here
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
@@ -43,11 +50,17 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """Field 22 of `/proc/<pid>/stat`; None when there is no such process or it is a zombie."""
+    """None when there is no such process or it is a zombie."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return _ticks(pid) if _LINUX else repr(process.create_time())
+    except (psutil.NoSuchProcess, OSError):
         return None
+
+
+def _ticks(pid: int) -> str:
+    """Field 22 of `/proc/<pid>/stat`, since boot: psutil adds the time of boot, which moves with the clock."""
     # The second field, the name in parentheses, may itself hold spaces and parentheses.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else fields[19]
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -23,7 +23,7 @@ _CHOOSE = (
     "the pyspark beside the job, the cluster's own, or on EMR Serverless the application's release",
     "spark_version, or environment_version, of the tier under runners.databricks",
 )
-_LIBRARIES = ("deltalake", "duckdb", "numpy", "obstore", "pyarrow")
+_LIBRARIES = ("deltalake", "duckdb", "numpy", "obstore", "psutil", "pyarrow")
 
 
 def check_versions(session: SparkSession, environ: Mapping[str, str] = os.environ) -> None:
