@@ -39,7 +39,7 @@ def describe(path: str, environ: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def quarantined(path: str, limit: int, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Unresolved rows of an errors table: how many, and some of them, long values cut; reads no more than these.
+    """Unresolved rows of an errors table: how many, and some of them, long values cut.
 
     Raises:
         FatalError: `DELTALAKE_MISSING`.
@@ -48,10 +48,14 @@ def quarantined(path: str, limit: int, environ: Mapping[str, str]) -> dict[str, 
     with _opened(path, environ) as table:
         if table is None:
             return {"unresolved": 0, "rows": []}
-        dataset = table.to_pyarrow_dataset()
-        open_ = _field("resolved_at").is_null()
-        found = dataset.scanner(columns=list(_SHOWN), filter=open_).head(limit).to_pylist()
-        return {"unresolved": dataset.count_rows(filter=open_), "rows": [_shown(row) for row in found]}
+        rows: list[dict[str, Any]] = []
+        count = 0
+        # Not through a pyarrow dataset, which trusts statistics that are missing and reads no deletion vectors.
+        for batch in table.scan(columns=list(_SHOWN), predicate="resolved_at IS NULL"):
+            part = _pyarrow().record_batch(batch)
+            count += part.num_rows
+            rows += part.slice(0, limit - len(rows)).to_pylist()
+        return {"unresolved": count, "rows": [_shown(row) for row in rows]}
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str | None]:
@@ -85,8 +89,8 @@ def _type_text(kind: Any) -> str:
             return f"struct<{', '.join(fields)}>"
 
 
-def _field(name: str) -> Any:
-    return importlib.import_module("pyarrow.dataset").field(name)
+def _pyarrow() -> Any:
+    return importlib.import_module("pyarrow")
 
 
 @contextmanager

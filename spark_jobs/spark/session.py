@@ -46,6 +46,8 @@ SQL_SETTINGS = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # As most readers want them; INT96 can't be read back by all of them before 1677 and after 2262.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",

@@ -1,0 +1,21 @@
+"""The page counts what is in quarantine as the command line does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.page.delta import quarantined
+from tests.delta_rs.small_lake import SmallLake, spec_of
+
+
+def test_the_page_counts_what_the_command_lists(tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of()
+    lake.load(spec)
+    lake.change(spec, 1, [("X", 1, "a"), ("Y", 2, "b"), ("U", 0, "c")])
+    lake.done(spec)
+    listed = lake.done(spec, JobOptions(action="errors_list")).details
+    assert listed["unresolved"] == 2
+    shown = quarantined(lake.layout(spec).errors, 1, {})
+    assert shown["unresolved"] == listed["unresolved"]
+    assert [row["code"] for row in shown["rows"]] == ["OP_UNKNOWN"]
