@@ -1,12 +1,15 @@
-"""Creates the pools that the metadata names when Airflow's scheduler starts, so that a dropped-in folder just runs.
+"""Creates the pools that the metadata names, so that a dropped-in folder and a tier that is added later just run.
 
-Pools that exist are left as they are: whoever tuned one in the UI keeps it. A tier added later needs a restart of the
-scheduler, or `gddl pools`.
+When one of Airflow's processes starts, and then beside the triggerer: nothing of ours runs without one, it has a
+database, and it does not fork while it works. Pools that exist are left as they are: whoever tuned one in the UI keeps
+it.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
@@ -14,6 +17,7 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow_gddl.plugins import page
 
 _LOG = logging.getLogger(__name__)
+EVERY_SECONDS = 60.0
 
 
 class PoolListener:
@@ -24,10 +28,24 @@ class PoolListener:
         # Tasks call it too, but have no database; scheduler, triggerer and DAG processor are jobs.
         if type(component).__name__ != "Job":
             return
-        try:
-            create_missing_pools()
-        except Exception:  # noqa: BLE001 - the scheduler must start whatever is wrong with our metadata
-            _LOG.exception("pools can't be created; `gddl pools` prints them for `airflow pools import`")
+        _try()
+        threading.Thread(target=keep_creating, args=(component,), daemon=True, name="gddl-pools").start()
+
+
+def keep_creating(job: object) -> None:
+    """Ends at once in a process that is no triggerer; which one it is, Airflow tells its job after it has started."""
+    while True:
+        time.sleep(EVERY_SECONDS)
+        if vars(job).get("job_type") != "TriggererJob":
+            return
+        _try()
+
+
+def _try() -> None:
+    try:
+        create_missing_pools()
+    except Exception:  # noqa: BLE001 - Airflow's process must go on whatever is wrong with our metadata
+        _LOG.exception("pools can't be created; `gddl pools` prints them for `airflow pools import`")
 
 
 class GddlPlugin(AirflowPlugin):

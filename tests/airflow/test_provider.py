@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import tomllib
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -27,6 +28,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.links.jobs import AssetsLink, JobLogLink
 from airflow_gddl.notifications.webhook import GddlNotifier, message_of, url_of
+from airflow_gddl.plugins import pools
 from airflow_gddl.plugins.pools import GddlPlugin, create_missing_pools
 from airflow_gddl.provider import DEFAULTS, get_provider_info
 from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
@@ -111,6 +113,29 @@ def test_a08_missing_pools_are_created_and_others_left_alone(stage: Stage) -> No
     with create_session() as session:
         found = {pool.pool: (pool.slots, pool.include_deferred) for pool in Pool.get_pools(session=session)}
     assert (found["big"], found["gddl_small"]) == ((2, True), (77, False))
+
+
+@pytest.mark.usefixtures("database")
+def test_the_triggerer_creates_the_pool_of_a_tier_that_is_added_later(stage: Stage) -> None:
+    stage.monkeypatch.setattr(pools, "EVERY_SECONDS", 0.05)
+    stage.rows("{table: shop.a, keys: [id]}")
+    triggerer, scheduler = (type("Job", (), {})() for _ in range(2))
+    scheduler.job_type, triggerer.job_type = "SchedulerJob", "TriggererJob"
+    pools.keep_creating(scheduler)  # ends at once
+    pools.PoolListener().on_starting(component=triggerer)
+    stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\ntiers: {late: {pool: of_late, slots: 3}}\n")
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], size: late}")
+    try:
+        while not known("of_late"):
+            time.sleep(0.05)
+    finally:
+        triggerer.job_type = None
+    assert known("of_late") == [3]
+
+
+def known(name: str) -> list[int]:
+    with create_session() as session:
+        return [pool.slots for pool in Pool.get_pools(session=session) if pool.pool == name]
 
 
 @pytest.mark.usefixtures("database")
