@@ -112,7 +112,6 @@ class _Execution(Task):
         tell(self.context, self.document, self.operator.log, self.environ)
         results = list(keeping.last.values())
         counts = summary(results)
-        self.context["ti"].xcom_push(key="results", value=counts)
         if outcome.cancelled_by is not None:
             raise AirflowException("the job was told to stop; the next one goes on where it stopped")
         if keeping.failing:

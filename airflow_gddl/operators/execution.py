@@ -182,7 +182,6 @@ class _Execution(Task):
         tell(context, self.document, operator.log, self.environ)
         operator.loaded = tuple(result.table for result in loading.results)
         counts = summary(loading.results)
-        context["ti"].xcom_push(key="results", value=counts)
         if loading.stopped:
             raise AirflowException("the job was told to stop; the next try goes on where it stopped")
         if loading.failed:

@@ -39,7 +39,7 @@ class JobOperator(BaseOperator):
         self.stop: Callable[[], None] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """A summary of the load; `results` of it is bounded.
+        """A summary of the load: counts, and the first tables that failed.
 
         Raises:
             AirflowSkipException: nothing to do.

@@ -13,7 +13,6 @@ from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.version_compat import gauge
 
 SHOWN = 20
-_KEPT = 200
 _COUNTED = 500
 """Tables of a run whose figures are sent."""
 
@@ -96,21 +95,14 @@ def explained(failed: Sequence[JobResult], total: int) -> str:
 
 
 def summary(results: Sequence[JobResult]) -> dict[str, Any]:
-    """Counts, and the first results in short."""
+    """Counts, and the first tables that failed; each table's result is in the lake, and in the task's log."""
     return {
         "tables": len(results),
         **{status: sum(r.status == status for r in results) for status in ("succeeded", "skipped", "failed")},
         "rows_read": sum(r.rows_read for r in results),
         "changes": sum(r.changes_written for r in results),
-        "results": [_short(result) for result in results[:_KEPT]],
+        "failed_tables": [result.table for result in results if result.status == "failed"][:SHOWN],
     }
-
-
-def _short(result: JobResult) -> dict[str, Any]:
-    short = {"table": result.table, "status": result.status, "mode": result.mode, "rows_read": result.rows_read}
-    short |= {"changes": result.changes_written, "quarantined": result.quarantined, "version": result.version}
-    short |= {"lag_seconds": result.freshness.lag_seconds, "seconds": round(result.seconds, 1)}
-    return short if result.error is None else {**short, "error": result.error.code}
 
 
 def _why(result: JobResult) -> str:

@@ -52,7 +52,8 @@ def look_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
         AirflowException, AirflowFailException: it can't be made.
     """
     try:
-        question = Question(run=context["run_id"], now=utc_now(), asked=from_params(context["params"]))
+        again, asked = context["ti"].try_number > 1, from_params(context["params"])
+        question = Question(run=context["run_id"], now=utc_now(), asked=asked, again=again)
         work = look_once(sensor.metadata, sensor.pipeline, question)
     except RetriableError as error:
         raise AirflowException(str(error)) from error

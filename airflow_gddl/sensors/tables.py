@@ -28,7 +28,7 @@ class GddlTablesSensor(BaseSensorOperator):
         forever: wait until some table has work.
     """
 
-    template_fields: Sequence[str] = ("asked", "run_id")
+    template_fields: Sequence[str] = ("asked", "run_id", "try_number")
     ui_color = "#dcefe6"
 
     def __init__(self, *, metadata: str, pipeline: str, forever: bool = False, **kwargs: Any) -> None:
@@ -38,6 +38,7 @@ class GddlTablesSensor(BaseSensorOperator):
         self.forever = forever
         self.asked = "{{ params | tojson }}"
         self.run_id = "{{ run_id }}"
+        self.try_number = "{{ ti.try_number }}"
         self.start_from_trigger = STARTS_FROM_TRIGGER
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=_TRIGGER,
@@ -83,6 +84,7 @@ class GddlTablesSensor(BaseSensorOperator):
             "pipeline": self.pipeline,
             "asked": self.asked,
             "run_id": self.run_id,
+            "try_number": self.try_number,
             "forever": self.forever,
             "poll_seconds": configuration.number("poll_seconds"),
             "patience_seconds": configuration.number("dependency_wait_seconds"),

@@ -52,6 +52,7 @@ class GddlTablesTrigger(BaseTrigger):
         pipeline: DAG id.
         asked: the run's params as JSON, or a template that gives it.
         run_id: the run's id, or a template that gives it.
+        try_number: of the sensor, or a template that gives it.
         forever: look until there is work.
         poll_seconds: time between two looks.
         patience_seconds: how long to wait for tables of `depends_on` when there is nothing else to do.
@@ -64,16 +65,18 @@ class GddlTablesTrigger(BaseTrigger):
         pipeline: str,
         asked: str,
         run_id: str,
+        try_number: str = "1",
         forever: bool,
         poll_seconds: float,
         patience_seconds: float,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
         self.metadata, self.pipeline, self.asked, self.run_id = metadata, pipeline, asked, run_id
+        self.try_number = try_number
         self.forever, self.poll_seconds, self.patience_seconds = forever, poll_seconds, patience_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = ("metadata", "pipeline", "asked", "run_id", "forever", "poll_seconds", "patience_seconds")
+        names = ("metadata", "pipeline", "asked", "run_id", "try_number", "forever", "poll_seconds", "patience_seconds")
         return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -84,7 +87,8 @@ class GddlTablesTrigger(BaseTrigger):
             yield TriggerEvent({"error": str(error), "passing": isinstance(error, RetriableError)})
 
     async def _answer(self) -> TriggerEvent:
-        question = Question(run=self.run_id, now=utc_now(), asked=from_params(self.asked))
+        asked = from_params(self.asked)
+        question = Question(run=self.run_id, now=utc_now(), asked=asked, again=str(self.try_number) not in ("", "1"))
         patience = time.monotonic() + self.patience_seconds
         while True:
             # Listing blocks; the triggerer's loop serves other triggers meanwhile, and answers for connections.

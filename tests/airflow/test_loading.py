@@ -209,12 +209,14 @@ def test_of_many_reasons_the_first_are_told_in_full_and_of_the_others_the_tables
 
 def test_a_summary_is_bounded() -> None:
     counts = summary([JobResult(table=f"s.t{n}", status="succeeded", rows_read=2) for n in range(1000)])
-    assert (counts["tables"], counts["succeeded"], counts["rows_read"], len(counts["results"])) == (
+    assert (counts["tables"], counts["succeeded"], counts["rows_read"], counts["failed_tables"]) == (
         1000,
         1000,
         2000,
-        200,
+        [],
     )
+    failed = JobResult(table="s.bad", status="failed", error=ErrorInfo(code="A_CODE", message="no"))
+    assert len(str(summary([failed] * 1000))) < 1000
 
 
 @pytest.mark.parametrize(("status", "version"), [("skipped", 3), ("failed", 3), ("succeeded", None)])

@@ -207,5 +207,6 @@ def test_the_answer_and_the_results_are_small_xcoms(stage: Stage) -> None:
     with create_session() as session:
         sizes = {(row.task_id, row.key): len(str(row.value)) for row in session.scalars(select(XComModel))}
     assert sizes["landed", "return_value"] < 10_000
-    assert sizes["initial_load", "results"] < 50_000
+    assert sizes["initial_load", "return_value"] < 1000
+    assert ("initial_load", "results") not in sizes
     assert ("initial_load", "_link_JobLogLink") in sizes

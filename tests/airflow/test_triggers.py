@@ -116,8 +116,11 @@ def test_a_run_that_only_waits_for_others_waits_for_a_while(stage: Stage) -> Non
 class Instance:
     """What the sensor uses of a task instance."""
 
+    try_number = 1
+
     def __init__(self) -> None:
         self.pushed: dict[str, Any] = {}
+        self.try_number = 1
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
@@ -163,8 +166,8 @@ def test_a06_the_task_starts_in_the_triggerer_where_that_knows_the_params(stage:
     )
     assert task["__var"].get("start_from_trigger", False) is STARTS_FROM_TRIGGER
     # A trigger takes its templates only from fields that both it and the task have.
-    assert {"asked", "run_id"} <= set(vars(trigger(stage)))
-    assert set(task["__var"]["template_fields"]) == {"asked", "run_id"}
+    assert {"asked", "run_id", "try_number"} <= set(vars(trigger(stage)))
+    assert set(task["__var"]["template_fields"]) == {"asked", "run_id", "try_number"}
 
 
 def test_new_files_are_events_for_asset_watchers(tmp_path: Path) -> None:

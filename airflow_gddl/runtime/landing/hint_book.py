@@ -54,8 +54,13 @@ class HintBook:
         self.write()
 
     def take(self, table: str, hint: TableHint) -> None:
-        """Remember a loaded table; an event that still waits is kept when this time there is none."""
+        """Remember a loaded table; an event that still waits is kept when this time there is none.
+
+        What a later look found is never forgotten for what an earlier one did: a task of an older run was cleared.
+        """
         before = self._hints.tables.get(table)
+        if before is not None and before.looked_at > hint.looked_at:
+            hint = replace(hint, mark=before.mark, looked_at=before.looked_at)
         if hint.announce is None and before is not None:
             hint = replace(hint, announce=before.announce)
         self._change(self._hints.taken(table, hint))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing import hints
@@ -18,10 +18,13 @@ from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, dec
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state import polls as looks
 from airflow_gddl.runtime.state.moments import seconds_of
+from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.runtime.stores import Store, open_store
 
 _LOG = logging.getLogger(__name__)
 Source = Store | Following
+_BACKFILL = "backfill__"
+"""How Airflow begins the ids of a backfill's runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +35,14 @@ class Question:
         run: Airflow's run id.
         now: ISO 8601 UTC with microseconds.
         since: table to the first look of this run that held it back.
+        again: whether the run's sensor has run before: tables of a run that a person cleared are done again.
     """
 
     run: str
     now: str
     asked: RunRequestForm = field(default_factory=RunRequestForm)
     since: Mapping[str, str] = field(default_factory=dict)
+    again: bool = False
 
 
 def observe(
@@ -56,6 +61,10 @@ def observe(
         RetriableError, FatalError: as `Store`.
         MetadataError: `REQUEST_INVALID`.
     """
+    if question.run.startswith(_BACKFILL):
+        what = "a backfill loads nothing: what is loaded is told by the ledger, never by a run's date"
+        remedy = "trigger the DAG with from and to, or with tables"
+        raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
     lake = open_store(document.roots.lake, environ)
     source: Source = open_store(document.roots.landing, environ)
     if following is not None and question.asked.window is None:
@@ -69,11 +78,28 @@ def observe(
         others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
+        of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
     work = decide(document, question.asked, question.run, seen)
     if not question.asked.is_some:  # a look that was asked for some tables tells nothing of the others
         _keep(lake, document, seen, work)
     return work
+
+
+def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[str, str]) -> frozenset[str]:
+    """Tables that the run loaded, or failed to load, before a later one worked on the pipeline; none of the latest run.
+
+    As far back as the state of the tables remembers their runs.
+    """
+    records = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).records
+    facts = [(name, fact) for name, record in records.items() for fact in record.facts if fact.airflow]
+    own = {name: fact.started for name, fact in facts if fact.airflow[0] == run}
+    newest = max(own.values(), default=0.0)
+    superseded = any(fact.airflow[0] != run and fact.started > newest for _, fact in facts)
+    found = frozenset(own) & frozenset(document.pipeline.tables) if superseded else frozenset()
+    if superseded and not found:
+        _LOG.warning("no table is known to have been loaded by %s; name tables in the trigger form instead", run)
+    return found
 
 
 def _keep(lake: Store, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:

@@ -56,6 +56,7 @@ class ListingSnapshot:
         others: hints of the pipelines that load those.
         since: table to the first look that held it back, ISO 8601 UTC.
         exists: whether a table has a replica; asked only of tables that the hints don't know.
+        of_older_run: tables that this run worked on before a later one did; it was cleared, so they are done again.
     """
 
     looked_at: str
@@ -64,6 +65,7 @@ class ListingSnapshot:
     others: Mapping[str, Hints]
     exists: Callable[[TableSpec], bool]
     since: Mapping[str, str] = field(default_factory=dict)
+    of_older_run: frozenset[str] = frozenset()
 
 
 def mark(spec: TableSpec, seen: Poll) -> str:
@@ -116,11 +118,11 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     """What the run with this id is to do.
 
     A table has work when its files or its row are not those that were last taken, or when it is asked for. A run that
-    was finished and is cleared does again what it did. Of a large folder the job lists a part, unless a person started
-    the run: then it is asked, for it may have left out what was seen here.
+    was finished and is cleared, or an older one, does again what it did. Of a large folder the job lists a part, unless a
+    person started the run: then it is asked, for it may have left out what was seen here.
     """
     finished = seen.hints.finished.get("increments") == run
-    again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run}
+    again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
     if is_by_person(run) and not asked.is_some:
         again |= {name for name in document.pipeline.tables if seen.looks[name].files > LISTED_IN_PART}
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again

@@ -1,0 +1,60 @@
+"""Runs that a person clears, and backfills: what they do again, and what they never undo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.hints import TableHint
+from airflow_gddl.runtime.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.snapshot import PipelineDocument
+from tests.airflow.test_loading import ListRunner, attempt, document, stored
+
+NOW = "2026-01-01T00:00:00.000000+00:00"
+
+
+def loaded(root: Path, *runs: str) -> PipelineDocument:
+    """A pipeline whose tables these runs have loaded, one after the other."""
+    made = document(root, *(TableSpec(table=f"s.{name}", keys=("id",), source="s") for name in "ab"))
+    for run in runs:
+        attempt(made, ListRunner(), run=run, stage="increments")
+    return made
+
+
+def look(made: PipelineDocument, run: str, *, again: bool) -> PipelineWork:
+    return observe(made, Question(run=run, now=NOW, again=again))
+
+
+def test_an_older_run_that_is_cleared_does_its_tables_again(tmp_path: Path) -> None:
+    made = loaded(tmp_path, "r1", "r2")
+    assert sorted(look(made, "r1", again=True).increments) == ["s.a", "s.b"]
+    assert sorted(look(made, "r2", again=True).increments) == ["s.a", "s.b"], "the latest run, which was finished"
+
+
+def test_a_try_of_a_new_run_does_nothing_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = loaded(tmp_path, "r1", "r2")
+    known = look(made, "r3", again=False).increments
+    assert look(made, "r3", again=True).increments == known
+    assert "no table is known to have been loaded by r3" in caplog.text
+
+
+def test_a_task_of_an_older_run_never_takes_back_what_a_later_one_saw(tmp_path: Path) -> None:
+    made = loaded(tmp_path, "r1")
+    book = HintBook(made.roots, made.pipeline.dag_id)
+    book.take("s.a", TableHint(mark="newer", looked_at="2026-01-02T00:00:00.000000+00:00", run="r2"))
+    book.take("s.a", TableHint(mark="older", looked_at="2026-01-01T00:00:00.000000+00:00", run="r1"))
+    book.write()
+    kept = stored(made).tables["s.a"]
+    assert (kept.mark, kept.looked_at, kept.run) == ("newer", "2026-01-02T00:00:00.000000+00:00", "r1")
+
+
+def test_a_backfill_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """It would overlap the pipeline's own runs, and no file belongs to a run's date."""
+    made = loaded(tmp_path)
+    with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*backfill.*Remedy: trigger the DAG with from and to"):
+        look(made, "backfill__2026-01-01T00:00:00+00:00", again=False)
