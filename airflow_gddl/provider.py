@@ -76,7 +76,7 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_OPERATORS = ("load", "continuous", "upkeep", "watch")
+_OPERATORS = ("load", "continuous", "maintenance", "watch", "find")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -88,7 +88,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
         "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
         "operators": [
-            _modules(*(f"airflow_gddl.operators.{name}" for name in ("load", "continuous", "upkeep", "watch")))
+            _modules(*(f"airflow_gddl.operators.{name}" for name in _OPERATORS)),
         ],
         "sensors": [_modules("airflow_gddl.sensors.tables")],
         "triggers": [

@@ -30,6 +30,12 @@ def params() -> dict[str, Param]:
             title="Full refresh",
             description="Rebuild from all landing files; readers see the old table until the new one is there.",
         ),
+        "all": Param(
+            False,
+            type=["null", "boolean"],
+            title="All tables",
+            description="All tables of this DAG are meant, with news or not; a full refresh without tables needs it.",
+        ),
         "action": Param(
             "run",
             type=["null", "string"],

@@ -16,6 +16,7 @@ from airflow_gddl.dags.limits import POLL, of_task
 from airflow_gddl.metadata.topology import Pipeline, Timing
 from airflow_gddl.metadata.topology.schedules import timing
 from airflow_gddl.notifications.webhook import GddlNotifier
+from airflow_gddl.operators.find import GddlFindOperator
 from airflow_gddl.operators.maintenance import GddlUpkeepOperator, Upkeep
 from airflow_gddl.operators.watch import GddlWatchOperator
 from airflow_gddl.version_compat import CronTriggerTimetable
@@ -31,9 +32,17 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
     ),
 }
 """By DAG id: what its tasks do, and its page."""
-WATCH = "gddl_watch"
+WATCH, RERUN = "gddl_watch", "gddl_rerun"
 _LONGEST = timedelta(hours=24)
 """That the tables of a tier may be maintained or compared."""
+
+
+_RERUN_PAGE = """Reruns tables by name, whatever DAG loads them today.
+
+Trigger it with *Tables*; the other fields are those of the tables' own DAGs. **find** finds these, **rerun** triggers a
+run of each: its link leads there. Over REST: `POST /api/v2/dags/gddl_rerun/dagRuns` with
+`{"logical_date": null, "conf": {"tables": ["shop.orders"]}}`.
+"""
 
 
 def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
@@ -49,14 +58,29 @@ def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | P
     """
     running = get_parsing_context().dag_id
     told = bool(configuration.text("alert_notifiers") or configuration.text("notify_connection"))
-    wanted = [dag_id for dag_id in (*DAGS, *([WATCH] if told else [])) if running in (None, dag_id)]
+    wanted = [dag_id for dag_id in (*DAGS, RERUN, *([WATCH] if told else [])) if running in (None, dag_id)]
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
     tiers = {pipeline.tier: pipeline for pipeline in configuration.snapshot(metadata).pipelines()}
     if not tiers:
         return {}
-    return {dag_id: _watch(metadata) if dag_id == WATCH else _dag(dag_id, metadata, tiers) for dag_id in wanted}
+    other = {WATCH: _watch, RERUN: _rerun}
+    return {name: other[name](metadata) if name in other else _dag(name, metadata, tiers) for name in wanted}
+
+
+def _rerun(metadata: str) -> DAG:
+    """A stable address of every table: in what DAG it is, is found when it runs."""
+    from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator  # noqa: PLC0415 - only here
+
+    with _empty(RERUN, None, _RERUN_PAGE, POLL) as dag:
+        found = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
+        TriggerDagRunOperator.partial(
+            task_id="rerun", pool=configuration.text("sensor_pool"), map_index_template="{{ task.trigger_dag_id }}"
+        ).expand_kwargs(found.output)
+    form = {name: field for name, field in params().items() if name != "all"}
+    object.__setattr__(dag, "params", ParamsDict(form))
+    return dag
 
 
 def _watch(metadata: str) -> DAG:
@@ -66,16 +90,16 @@ def _watch(metadata: str) -> DAG:
     return dag
 
 
-def _empty(dag_id: str, option: str, page: str, longest: timedelta = _LONGEST) -> DAG:
-    """Without tasks; `option` names its schedule, and a task may take `longest`."""
+def _empty(dag_id: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:
+    """Without tasks; `option` names its schedule (null: by hand alone), and a task may take `longest`."""
     limits = of_task(longest)
     connection = configuration.text("notify_connection") or None
-    written = configuration.text(option)
+    written = configuration.text(option) if option else ""
     return DAG(
         dag_id=dag_id,
         schedule=_schedule(timing(written, dag_id) if written else Timing(kind="never")),
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=1 if option else 16,
         dagrun_timeout=limits.run,
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=["gddl", "upkeep"],

@@ -13,13 +13,14 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.connections import is_lent
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.operators.reporting import Reporter, explained, summary
+from airflow_gddl.runtime.landing.run_request import refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
 from airflow_gddl.runtime.runners.pace import PollInterval
@@ -65,8 +66,11 @@ def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str
     begun = None if resumed is None else decode(Begun, resumed)
     if begun is not None and begun.of_try != context["ti"].try_number:
         begun = None
+    try:
+        asked = _asked(operator, context["params"])
+    except MetadataError as error:
+        raise AirflowFailException(str(error)) from error
     documents = list(_documents(operator))
-    asked = set(context["params"].get("tables") or ())
     specs = {spec.table: spec for document in documents for spec in document.specs}
     wanted = {name: spec for name, spec in sorted(specs.items()) if not asked or name in asked}
     if not wanted:
@@ -77,6 +81,22 @@ def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str
         raise AirflowException(str(error)) from error
     except GddlError as error:
         raise AirflowFailException(str(error)) from error
+
+
+def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
+    """The tables that the run's params name; empty: all.
+
+    Raises:
+        MetadataError: `REQUEST_INVALID`: another field, or a table that the metadata does not have.
+    """
+    refuse_unknown(params, ("tables",))
+    asked = set(params.get("tables") or ())
+    directory = configuration.snapshot(operator.metadata).directory() if asked else None
+    strangers = sorted(asked - {row.table for row in directory.rows}) if directory is not None else []
+    if strangers:
+        what, remedy = f"no table of the metadata: {', '.join(strangers)}", "see `gddl validate` for the names"
+        raise MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
+    return asked
 
 
 def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:

@@ -20,7 +20,7 @@ from tests.airflow.stage import Stage
 
 GOOD = 1000
 PACK = "gddl_pack.shop.small.hourly.normal.all"
-UPKEEP = ("gddl_maintenance", "gddl_verify")
+UPKEEP = ("gddl_maintenance", "gddl_rerun", "gddl_verify")
 CONTEXT = "_AIRFLOW_PARSING_CONTEXT_DAG_ID"
 
 BAD_ROWS = {
@@ -235,6 +235,8 @@ def form(stage: Stage) -> dict[str, Any]:
         ("tables", "shop.orders", False),
         ("full_refresh", True, True),
         ("full_refresh", "yes", False),
+        ("all", True, True),
+        ("all", "yes", False),
         ("action", "verify", True),
         ("action", "errors_list", False),
         ("from", None, True),
@@ -244,7 +246,7 @@ def form(stage: Stage) -> dict[str, Any]:
 )
 def test_a02_the_form_is_validated(stage: Stage, field: str, value: object, good: bool) -> None:
     schema = form(stage)
-    assert sorted(schema) == ["action", "from", "full_refresh", "tables", "to"]
+    assert sorted(schema) == ["action", "all", "from", "full_refresh", "tables", "to"]
     assert jsonschema.Draft202012Validator(schema[field]).is_valid(value) is good
 
 

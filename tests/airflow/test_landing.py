@@ -281,7 +281,9 @@ def test_what_is_asked_for_runs_and_nothing_else() -> None:
     world.taken("s.a", "s.b")
     work = world.decide(RunRequestForm(tables=("s.a",)))
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a"])
-    work = world.decide(RunRequestForm(full_refresh=True))
+    with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*all 3 tables.*set all to true"):
+        world.decide(RunRequestForm(full_refresh=True))
+    work = world.decide(RunRequestForm(full_refresh=True, all=True))
     assert (sorted(work.initial), sorted(work.increments)) == (["s.a", "s.b", "s.c"], [])
     assert sorted(world.decide(RunRequestForm(start="2024-01-01")).initial) == ["s.c"]
     assert not world.decide(RunRequestForm(tables=("s.a",), start="2024-01-01")).is_some
@@ -363,7 +365,7 @@ def test_asking_for_a_table_does_not_wait() -> None:
 
 
 def test_params_become_what_is_asked() -> None:
-    given = {"tables": ["a.b"], "full_refresh": True, "from": "2024-01-31T00:00:00Z", "to": None, "theirs": 1}
+    given = {"tables": ["a.b"], "full_refresh": True, "from": "2024-01-31T00:00:00Z", "to": None}
     asked = from_params(json.dumps(given))
     assert asked == RunRequestForm(tables=("a.b",), full_refresh=True, start="2024-01-31T00:00:00Z")
     assert asked.window == PollWindow(1706659200.0, None)
@@ -382,6 +384,7 @@ def test_params_become_what_is_asked() -> None:
         {"to": 7},
         {"action": "drop"},
         {"action": "verify", "full_refresh": True},
+        {"tables": ["a.b"], "fullrefresh": True},
     ],
 )
 def test_params_that_mean_nothing_are_refused(params: str | dict[str, object]) -> None:

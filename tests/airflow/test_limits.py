@@ -35,7 +35,7 @@ def dags(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_every_task_and_every_run_has_a_limit(dags: dict[str, Any]) -> None:
-    assert len(dags) == 7
+    assert len(dags) == 8
     for dag in dags.values():
         limits = [task.execution_timeout for task in dag.tasks]
         assert all(limits), dag.dag_id

@@ -14,7 +14,7 @@ from airflow.timetables.base import TimeRestriction
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators import maintenance_execution
 from airflow_gddl.operators.maintenance import GddlUpkeepOperator
-from airflow_gddl.version_compat import AirflowException, AirflowSkipException
+from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException
 from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage
 
@@ -42,6 +42,7 @@ def test_a_task_for_each_tier_on_schedules_of_their_own(shop: Stage) -> None:
     dags = build_upkeep_dags()
     assert {dag_id: sorted(dag.task_ids) for dag_id, dag in dags.items()} == {
         "gddl_maintenance": ["maintain_large", "maintain_small"],
+        "gddl_rerun": ["find", "rerun"],
         "gddl_verify": ["verify_large", "verify_small"],
     }
     again = build_upkeep_dags()
@@ -83,6 +84,21 @@ def test_named_tables_alone(shop: Stage) -> None:
     assert (shop.loaded, shop.jobs[0]["options"]["action"]) == ([["shop.b"]], "verify")
     with pytest.raises(AirflowSkipException):
         execute("gddl_verify", "verify_large", ("shop.b",))
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"tables": ["shop.typo"]}, r"no table of the metadata: shop\.typo"),
+        ({"table": ["shop.a"]}, r"table \(did you mean tables\?\)"),
+    ],
+)
+def test_what_can_t_be_asked_is_refused_and_not_green(shop: Stage, params: dict[str, Any], said: str) -> None:
+    task = build_upkeep_dags()["gddl_verify"].get_task("verify_small")
+    context: Any = {"params": params, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    with pytest.raises(AirflowFailException, match=rf"REQUEST_INVALID.*{said}"):
+        task.execute(context)
+    assert shop.jobs == []
 
 
 def test_a_failed_table_fails_the_task_by_name(shop: Stage) -> None:

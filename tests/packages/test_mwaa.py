@@ -157,7 +157,7 @@ def test_it_parses_there(image: Image) -> None:
     found = image.last_line(PARSE, dags)
     assert found["errors"] == {}
     own = [dag_id for dag_id in found["dags"] if not dag_id.startswith("gddl.")]
-    assert {PACK, "gddl_maintenance", "gddl_verify"} <= set(own)
+    assert {PACK, "gddl_maintenance", "gddl_rerun", "gddl_verify"} <= set(own)
     assert [f"gddl.s.t{n}" for n in sorted(range(1, 20, 2), key=str)] == sorted(set(found["dags"]) - set(own))
 
 

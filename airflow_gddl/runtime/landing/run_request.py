@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -13,6 +14,8 @@ from airflow_gddl.runtime.landing.polling import PollWindow
 
 What = Literal["run", "verify", "replay"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
+FIELDS = ("tables", "full_refresh", "all", "action", "from", "to")
+"""Of the trigger form, and of `conf`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +28,7 @@ class RunRequestForm:
         start, end: only those with landing files last modified from `start` on and before `end` (ISO 8601, UTC when
             there is no zone), whether they were taken or not, each listed in full. Null: open.
         action: `verify` compares replicas with their changes, `replay` tries the quarantine again; neither loads.
+        all: all tables of the pipeline are meant, which a full refresh without tables must say.
     """
 
     tables: tuple[str, ...] = ()
@@ -32,10 +36,12 @@ class RunRequestForm:
     start: str | None = None
     end: str | None = None
     action: What = "run"
+    all: bool = False
 
     @property
     def is_some(self) -> bool:
-        return bool(self.tables) or self.full_refresh or self.window is not None or self.action != "run"
+        named = bool(self.tables) or self.all
+        return named or self.full_refresh or self.window is not None or self.action != "run"
 
     @property
     def window(self) -> PollWindow | None:
@@ -59,23 +65,28 @@ class RunRequestForm:
         if strangers:
             what = f"no table of this DAG: {', '.join(strangers)}"
             raise _wrong(what, "see the DAG's documentation for where a table's DAG is found, and `gddl validate`")
+        if self.full_refresh and not self.tables and not self.all and len(all_tables) > 1:
+            what = f"a full refresh of all {len(all_tables)} tables of this DAG must be meant"
+            raise _wrong(what, "name tables, or set all to true")
         return set(self.tables or all_tables)
 
 
 def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
-    """A run's params, as a mapping or its JSON; params of others are left alone.
+    """A run's params, as a mapping or its JSON; a misspelt one is refused, for it would do nothing.
 
     Raises:
         MetadataError: `REQUEST_INVALID`.
     """
     try:
         given: Mapping[str, Any] = json.loads(params) if isinstance(params, str) else params
+        refuse_unknown(given, FIELDS)
         asked = RunRequestForm(
             tables=tuple(given.get("tables") or ()),
             full_refresh=given.get("full_refresh") is True,
             start=given.get("from") or None,
             end=given.get("to") or None,
             action=given.get("action") or "run",
+            all=given.get("all") is True,
         )
     except (ValueError, TypeError, AttributeError) as error:
         raise _wrong(f"params that can't be read: {error}", "use the fields of the trigger form") from error
@@ -85,6 +96,18 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
     if asked.action != "run" and asked.full_refresh:
         raise _wrong(f"a full refresh is no part of {asked.action}", "ask for one of the two")
     return asked
+
+
+def refuse_unknown(given: Collection[str], fields: Sequence[str]) -> None:
+    """
+    Raises:
+        MetadataError: `REQUEST_INVALID`: a field that is none of these.
+    """
+    unknown = sorted(set(given) - set(fields))
+    if unknown:
+        near = {name: difflib.get_close_matches(name, fields, n=1) for name in unknown}
+        named = ", ".join(f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items())
+        raise _wrong(f"unknown fields: {named}", f"use {', '.join(fields)}")
 
 
 def _seconds(text: str | None) -> float | None:

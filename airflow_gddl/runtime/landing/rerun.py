@@ -1,0 +1,42 @@
+"""A request for tables by name, as requests to the DAGs that load them today; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.runtime.landing.run_request import from_params
+from airflow_gddl.runtime.snapshot import Directory
+
+
+def requests_of(params: Mapping[str, Any], directory: Directory | None) -> dict[str, dict[str, Any]]:
+    """DAG id to the `conf` of the run that is to be triggered, sorted.
+
+    Args:
+        params: fields of the trigger form; `tables` names at least one.
+        directory: every table of the metadata; null: it can't be read.
+
+    Raises:
+        MetadataError: `REQUEST_INVALID`.
+    """
+    asked = from_params(params)
+    if not asked.tables:
+        raise _wrong("no table is named", "name tables, e.g. shop.orders")
+    homes = {row.table: row.dag_id for row in directory.rows} if directory is not None else {}
+    unknown = sorted(table for table in asked.tables if table not in homes)
+    if unknown:
+        raise _wrong(f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names")
+    by_dag: defaultdict[str, list[str]] = defaultdict(list)
+    for table in sorted(set(asked.tables)):
+        dag_id = homes[table]
+        if dag_id is None:
+            raise _wrong(f"no DAG loads {table}: its row is disabled", "set enabled to true")
+        by_dag[dag_id].append(table)
+    given = {name: value for name, value in params.items() if value not in (None, False, [], "")}
+    return {dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}
+
+
+def _wrong(what: str, remedy: str) -> MetadataError:
+    return MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
