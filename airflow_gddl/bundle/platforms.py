@@ -14,7 +14,7 @@ from airflow_gddl.bundle.pins import pinned
 from airflow_gddl.bundle.wheel import write_wheel
 
 Platform = Literal["mwaa", "databricks", "emr_serverless", "glue", "spark"]
-Runner = Literal["databricks", "emr_serverless"]
+Runner = Literal["databricks", "emr_serverless", "glue"]
 ENTRY = '"""Where spark-submit starts the job; its code and libraries come beside it."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
 ENTRY_TASK = '"""What EMR Serverless starts: a job that fails says why in the details of its run."""\n\n'

@@ -28,6 +28,7 @@ class BundleTarget(StrEnum):
 class BundleRunner(StrEnum):
     DATABRICKS = "databricks"
     EMR_SERVERLESS = "emr_serverless"
+    GLUE = "glue"
 
 
 class Arch(StrEnum):
