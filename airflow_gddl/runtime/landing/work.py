@@ -118,8 +118,8 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     """What the run with this id is to do.
 
     A table has work when its files or its row are not those that were last taken, or when it is asked for. A run that
-    was finished and is cleared, or an older one, does again what it did. Of a large folder the job lists a part, unless a
-    person started the run: then it is asked, for it may have left out what was seen here.
+    was finished and is cleared, or an older one, does again what it did. Of a large folder the job lists a part, unless
+    a person started the run: then it is asked, for it may have left out what was seen here.
     """
     finished = seen.hints.finished.get("increments") == run
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
