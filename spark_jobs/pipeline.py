@@ -114,6 +114,7 @@ def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
     if not (found.waiting or begun or is_emptied(run, found, ledger) or replaying):
         if run.job.options.full_listing:  # a person asked
             outcome.warn(foreign.warnings_of(foreign.foreign_commits(run.runtime.storage, run.layout, ledger.state)))
+        notices.require_first_load(run.spec.table, ledger)
         return None
     require_same_identity(run.spec, ledger.state)
     return PendingWork(state=ledger.state, found=found)
@@ -148,6 +149,8 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
         run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange), outcome)
+    if not found.waiting:
+        notices.require_first_load(run.spec.table, ledger)
     if outcome.batches and context.engine.exists(context.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
         outcome.version = context.engine.version(context.layout.replica)
@@ -190,6 +193,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
         return Ingested(bad_files=bad_files)
     decoded_batch = work.decoded_batch
     outcome.warn(notices.of_erased(decoded_batch.erased))
+    outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
     require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()
     if decoded_batch.schema.schemas != state.schemas:

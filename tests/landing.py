@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from datetime import time as time_of_day
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +50,8 @@ def arrow_type(text: str) -> pa.DataType:
     text = text.strip()
     if match := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", text):
         return pa.decimal128(int(match[1]), int(match[2]))
+    if match := re.fullmatch(r"decimal256\((\d+),\s*(\d+)\)", text):
+        return pa.decimal256(int(match[1]), int(match[2]))
     if match := re.fullmatch(r"timestamp\[(s|ms|us|ns),\s*(\S+)\]", text):
         return pa.timestamp(match[1], tz=match[2])
     if match := re.fullmatch(r"list<(.+)>", text):
@@ -89,15 +92,21 @@ def _suggested(values: Iterable[Any]) -> pa.DataType:
 
 def _typed(value: Any, kind: pa.DataType) -> Any:
     """Text of a time, date, decimal or binary as such; everything else as it is."""
-    if isinstance(value, str) and pa.types.is_timestamp(kind):
-        return datetime.fromisoformat(value)
-    if isinstance(value, str) and pa.types.is_date(kind):
-        return date.fromisoformat(value)
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        return {field.name: _typed(value.get(field.name), field.type) for field in kind}
     if value is not None and pa.types.is_decimal(kind):
         return Decimal(str(value))
-    if isinstance(value, str) and pa.types.is_binary(kind):
-        return value.encode()
-    return value
+    return _of_text(value, kind) if isinstance(value, str) else value
+
+
+def _of_text(text: str, kind: pa.DataType) -> Any:
+    if pa.types.is_timestamp(kind):
+        return datetime.fromisoformat(text)
+    if pa.types.is_time(kind):
+        return time_of_day.fromisoformat(text)
+    if pa.types.is_date(kind):
+        return date.fromisoformat(text)
+    return text.encode() if pa.types.is_binary(kind) else text
 
 
 def write(folder: Path, name: str, table: pa.Table, form: FileForm = PLAIN) -> Path:

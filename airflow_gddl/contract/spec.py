@@ -24,6 +24,7 @@ NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
 TypeChangePolicy = Literal["widen", "rescue", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
 MaskMethod = Literal["hash", "null"]
+SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 EngineName = Literal["spark", "delta_rs"]
 SpreadName = Literal["spark", "processes"]
 Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase"]
@@ -95,6 +96,8 @@ class TableSpec:
     """What new, changed and dropped columns do."""
     on_bad_row: BadRowPolicy = "quarantine"
     """`fail` stops the batch before anything is written."""
+    sub_microseconds: SubMicrosecondPolicy = "truncate"
+    """Times with digits past the microsecond: `truncate` or `round` them, or `quarantine` the row."""
     cluster_by: tuple[str, ...] = ()
     """Columns to cluster the replica by; empty: none."""
     table_properties: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
-from spark_jobs.dialects.arrow_types import UnsupportedTypeError, is_nanos, sql_type
+from spark_jobs.dialects.arrow_types import column_type, is_nanos
 from spark_jobs.dialects.base import Dialect, GenerationOpening
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.plan.files import PlannedFile
@@ -60,7 +60,7 @@ def reading(file: PlannedFile) -> Iterator[None]:
     nothing about the file: they pass.
 
     Raises:
-        QuarantinableError: `FILE_EMPTY`, `FILE_UNREADABLE`, `FILE_TYPE_UNSUPPORTED`, `FILE_VANISHED`.
+        QuarantinableError: `FILE_EMPTY`, `FILE_UNREADABLE`, `FILE_VANISHED`.
         GddlError, MemoryError, ImportError: as raised inside.
     """
     if file.size == 0:
@@ -71,8 +71,6 @@ def reading(file: PlannedFile) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise QuarantinableError("FILE_VANISHED", "the file is gone since it was listed", where=file.path) from error
-    except UnsupportedTypeError as error:
-        raise QuarantinableError("FILE_TYPE_UNSUPPORTED", f"no SQL type for {error}", where=file.path) from error
     except Exception as error:
         raise QuarantinableError(
             "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path
@@ -96,27 +94,35 @@ def probe(storage: GenerationOpening, file: PlannedFile, options: DmsOptions) ->
 
 def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed:
     footer = pq.ParquetFile(stream)
-    schema = footer.schema_arrow
+    schema, meta = footer.schema_arrow, footer.metadata
     return Probed(
         file=file,
-        columns=tuple((field.name, sql_type(field.type)) for field in schema),
-        rows=footer.metadata.num_rows,
+        columns=tuple((field.name, column_type(field.type)) for field in schema),
+        rows=meta.num_rows,
         nanos=tuple(field.name for field in schema if is_nanos(field.type)),
         wrapped=wrapped,
+        row_groups=() if wrapped else tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups)),
     )
 
 
 def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: DmsOptions) -> Probed:
-    lines = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    # Of the rows nothing is asked yet: text that is not UTF-8 is a matter of its row.
+    lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     try:
         first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
     finally:
         lines.detach()  # the stream is the caller's to close
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
-    names = first if options.csv_header else _named(len(first), file, options)
+    names = _header(first, file) if options.csv_header else _named(len(first), file, options)
     columns = tuple((name, "string") for name in names)
     return Probed(file=file, columns=columns, header=options.csv_header, csv=options)
+
+
+def _header(names: list[str], file: PlannedFile) -> list[str]:
+    if any("\udc80" <= char <= "\udcff" for name in names for char in name):  # bytes that are no text
+        raise QuarantinableError("FILE_UNREADABLE", "the header is not UTF-8", where=file.path)
+    return names
 
 
 def _named(width: int, file: PlannedFile, options: DmsOptions) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from spark_jobs.dialects.arrow_types import is_nanos, sql_type
+from spark_jobs.dialects.arrow_types import column_type, is_nanos
 from spark_jobs.plan.files import PlannedFile
 
 
@@ -30,9 +30,10 @@ class Probed:
     Attributes:
         columns: (name, SQL type) in file order; all `string` for CSV.
         rows: how many; null for CSV, where only reading tells.
-        nanos: timestamp columns in nanoseconds, which Spark reads as whole numbers.
+        nanos: timestamp columns in nanoseconds, which are read as whole numbers.
         header: CSV whose first line holds the names.
-        wrapped: a parquet file inside a gzip stream, to be unwrapped before Spark can read it.
+        wrapped: a parquet file inside a gzip stream.
+        row_groups: rows of each row group of a parquet file that can be read in parts; empty for other files.
         translated: the dialect has made rows of it, for what is in the file is no table.
         table: those rows, until an engine has taken them.
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
@@ -45,6 +46,7 @@ class Probed:
     nanos: tuple[str, ...] = ()
     header: bool = False
     wrapped: bool = False
+    row_groups: tuple[int, ...] = field(default=(), compare=False)
     translated: bool = False
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
@@ -52,12 +54,8 @@ class Probed:
 
     @classmethod
     def of_table(cls, file: PlannedFile, table: pa.Table, malformed: pa.Array | None = None) -> Probed:
-        """A file that the dialect has translated.
-
-        Raises:
-            UnsupportedTypeError: a column of a type that no SQL type stands for.
-        """
-        columns = tuple((f.name, sql_type(f.type)) for f in table.schema)
+        """A file that the dialect has translated."""
+        columns = tuple((f.name, column_type(f.type)) for f in table.schema)
         nanos = tuple(f.name for f in table.schema if is_nanos(f.type))
         return cls(file, columns, table.num_rows, nanos, translated=True, table=table, malformed=malformed)
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from airflow_gddl.contract.spec import MaskMethod
+from spark_jobs.dialects.arrow_types import UNSUPPORTED
 
 NANOS = "nanoseconds of "
 """Comment of a record's column that holds a timestamp as whole nanoseconds; its type follows."""
+
+BYTES = "bytes of "
+"""Comment of a record's column that holds the bytes of text that is not UTF-8; its type follows."""
 
 ROW_BITS = 40
 """Bits of a position that hold the row in its file; the ordinal of the file is above them."""
@@ -30,13 +34,24 @@ COLUMNS: dict[str, str] = {
 }
 
 
-def record_ddl(columns: Sequence[tuple[str, str]], masks: Mapping[str, MaskMethod], nanos: Collection[str]) -> str:
-    """The DDL to read a record's JSON back with: hashed columns are text; a comment tells the type of nanoseconds."""
+def record_ddl(
+    columns: Sequence[tuple[str, str]],
+    masks: Mapping[str, MaskMethod],
+    nanos: Collection[str],
+    unread: Collection[str] = (),
+) -> str:
+    """The DDL to read a record's JSON back with: hashed columns are text; a comment has the type of what isn't JSON.
+
+    Args:
+        unread: columns in which the record has text that is not UTF-8.
+    """
     fields = []
     for column, kind in columns:
         hashed = masks.get(column) == "hash"
-        text = "string" if hashed or kind == "void" else kind
-        if column in nanos and not hashed:
+        text = "string" if hashed or kind == "void" or kind.startswith(UNSUPPORTED) else kind
+        if column in unread:
+            text = f"binary COMMENT '{BYTES}{kind}'"
+        elif column in nanos and not hashed:
             text = f"bigint COMMENT '{NANOS}{kind}'"
         fields.append("`{}` {}".format(column.replace("`", "``"), text))
     return ", ".join(fields)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
@@ -102,6 +102,10 @@ class ErasedKeys:
     columns: tuple[str, ...] = ()
     bound: Callable[[str], Bound] = field(default=_for_ever, compare=False)
     files: Mapping[str, LandedVersion] = field(default_factory=dict, compare=False)
+
+    def resolved(self) -> ErasedKeys:
+        """The same with the bound of every key at hand, to be sent to other processes."""
+        return replace(self, bound={key_hash: self.bound(key_hash) for key_hash in self.hashes}.__getitem__)
 
     def __bool__(self) -> bool:
         return bool(self.hashes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_jobs.dialects.arrow_types import is_nanos
 from spark_jobs.plan.columns import clean_name
 
 
@@ -25,6 +27,10 @@ def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
     Raises:
         pyarrow.ArrowInvalid: a value that doesn't fit after all.
     """
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pt.is_dictionary(values.type):
+        values = values.dictionary_decode()
     source = values.type
     if source == target:
         return values
@@ -32,9 +38,47 @@ def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.nulls(len(values), target)
     if pt.is_nested(target):
         return _recast_nested(values, target)
-    if pt.is_timestamp(target) and not pt.is_string(source):  # by way of the unit, then of the zone
+    if is_text(target) and not is_text(source):
+        return texts(values)
+    if pt.is_timestamp(target) and not is_text(source):  # by way of the unit, then of the zone
+        values = whole_micros(values) if is_nanos(source) else values
         values = values.cast(pa.timestamp("us", source.tz if pt.is_timestamp(source) else None))
     return values.cast(target)
+
+
+def whole_micros(values: pa.Array) -> pa.Array:
+    """Times in nanoseconds as the microsecond they are in, which is the earlier one before 1970 too."""
+    whole = values.cast(pa.int64())
+    micros = pc.divide(pc.subtract(whole, past_micros(whole)), 1000)
+    return micros.cast(pa.timestamp("us", values.type.tz))
+
+
+def past_micros(nanos: pa.Array) -> pa.Array:
+    """Nanoseconds past the microsecond, from 0, of whole nanoseconds."""
+    cut = pc.subtract(nanos, pc.multiply(pc.divide(nanos, 1000), 1000))
+    return pc.if_else(pc.less(cut, 0), pc.add(cut, 1000), cut)
+
+
+def count_past_micros(values: pa.Array) -> int:
+    """Times inside values of any type that have a part of a microsecond."""
+    kind = values.type
+    if is_nanos(kind):
+        return int(pc.sum(pc.not_equal(past_micros(values.cast(pa.int64())), 0)).as_py() or 0)
+    if pt.is_struct(kind):
+        return sum(count_past_micros(part) for part in values.flatten())
+    if pt.is_map(kind):
+        return count_past_micros(values.keys) + count_past_micros(values.items)
+    return count_past_micros(values.flatten()) if pt.is_list(kind) or pt.is_large_list(kind) else 0
+
+
+def texts(values: pa.Array) -> pa.Array:
+    """Times of day as `03:04:05.25`, decimals of more than 38 digits as all their digits, others as Arrow does."""
+    if pt.is_time(values.type):
+        found = pc.replace_substring_regex(values.cast(pa.string()), r"\.0+$", "")
+        return pc.replace_substring_regex(found, r"(\.[0-9]*[1-9])0+$", r"\1")
+    if pt.is_decimal(values.type):
+        return pa.array([None if v is None else format(v, "f") for v in values.to_pylist()], pa.string())
+    return values.cast(pa.string())
 
 
 def _recast_nested(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -88,3 +132,7 @@ def by_name(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         else:
             columns.append(recast(flat(rows.column(at)), wanted.type))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))

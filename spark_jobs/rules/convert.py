@@ -5,33 +5,54 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from airflow_gddl.contract.spec import MaskMethod
+from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from spark_jobs.plan.types import DecimalType, ScalarType, SqlType
 from spark_jobs.rules import exact_numbers
+from spark_jobs.rules.arrays import past_micros
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.scalars import BITS, day, decimal_of, reader, real
+from spark_jobs.rules.text_grammar import BITS, BLANKS, reader, trims
 from spark_jobs.rules.value_text import as_text
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]] | None
 """True where something holds; None: nowhere."""
 _STRING = ScalarType("string")
 _MOST_DISTINCT = 0.5
+_TIMES = ("timestamp", "timestamp_ntz")
+_DATE = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"  # Arrow takes a year 0, too
+_MOMENT = f"^{_DATE}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\\.[0-9]{{1,6}})?$"
+_PLAIN = {
+    **dict.fromkeys(BITS, "^-?[0-9]{1,18}$"),
+    **dict.fromkeys(_TIMES, _MOMENT),
+    "date": f"^{_DATE}$",
+    "double": r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$",
+}
+"""Forms of text that Arrow and `text_grammar` read alike, by type."""
+_PLAIN_DECIMAL = r"^-?[0-9]{1,37}(\.[0-9]{1,37})?$"
+_FINER, _FINER_HALF = r"\.[0-9]{6}[0-9]*[1-9]", r"\.[0-9]{6}[5-9]"
+_PAST_MICROS = r"(\.[0-9]{6})[0-9]+"
+
+_LAST_MICROSECOND = 253_402_300_799_999_999
+"""Of the year 9999."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A converted column, null where a value doesn't fit, and where that is."""
+    """A converted column, null where a value doesn't fit, and where that is.
+
+    Attributes:
+        reduced: where a time was cut or rounded to microseconds.
+    """
 
     values: pa.Array
     misfit: Mask = None
+    reduced: Mask = None
 
 
 def mask_of(values: pa.Array) -> Mask:
@@ -53,34 +74,90 @@ def but(first: Mask, second: Mask) -> Mask:
     return np.asarray(first & ~second)
 
 
-def fit(values: pa.Array, source: SqlType, target: SqlType) -> Fitted:
-    """Convert value by value; what doesn't convert and come back equal is a misfit."""
-    quick = _quick(values, source, target)
-    if quick is not None:
-        return Fitted(quick)
-    converted = _each(values, _converter(source, target), arrow_type(target))
-    return Fitted(converted, mask_of(pc.and_(converted.is_null(), values.is_valid())))
+def fit(values: pa.Array, source: SqlType, target: SqlType, policy: SubMicrosecondPolicy = "truncate") -> Fitted:
+    """Convert value by value; what doesn't convert and come back equal is a misfit.
+
+    Args:
+        policy: what becomes of texts of times with digits past the microsecond.
+    """
+    if source == _STRING and str(target) in _TIMES:
+        return _text_times(values, target, policy)
+    if str(source) in _TIMES and str(target) == "date":
+        return _days(values)
+    converted = _from_text(values, target) if source == _STRING else _each(values, source, target)
+    return Fitted(converted, _lost(values, converted))
 
 
-def _quick(values: pa.Array, source: SqlType, target: SqlType) -> pa.Array | None:
-    """Arrow's own conversion where all of a column's text has the plain form that both read alike."""
-    if source != _STRING or str(target) not in ("int", "bigint", "timestamp", "timestamp_ntz"):
-        return None
-    plain = (
-        r"^-?[0-9]+$"
-        if str(target) in BITS
-        else r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
-    )
-    if pc.all(pc.match_substring_regex(values, plain)).as_py() is False:
-        return None
+def _lost(values: pa.Array, converted: pa.Array) -> Mask:
+    return mask_of(pc.and_(converted.is_null(), values.is_valid())) if converted.null_count else None
+
+
+def _from_text(values: pa.Array, target: SqlType) -> pa.Array:
+    """Texts of the usual form by Arrow's own conversion, the others one by one."""
+    kind, form = arrow_type(target), _plain_form(target)
+    if form is None:
+        return _each(values, _STRING, target)
+    plain = pc.match_substring_regex(values, form)
+    nothing = pa.scalar(None, values.type)
     try:
-        kind = arrow_type(target)
-        return values.cast(pa.timestamp("us")).cast(kind) if pa.types.is_timestamp(kind) else values.cast(kind)
-    except pa.ArrowInvalid:
-        return None
+        usual = _cast(values if _all(plain) else pc.if_else(plain, values, nothing), kind)
+    except pa.ArrowInvalid:  # a day that no month has, a number too great
+        return _each(values, _STRING, target)
+    if _all(plain):
+        return usual
+    return pc.coalesce(usual, _each(pc.if_else(plain, nothing, values), _STRING, target))
 
 
-def _each(values: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+def _plain_form(target: SqlType) -> str | None:
+    return _PLAIN_DECIMAL if isinstance(target, DecimalType) else _PLAIN.get(str(target))
+
+
+def _all(found: pa.Array) -> bool:
+    return pc.all(found).as_py() is not False
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values.cast(pa.timestamp("us")).cast(kind) if pt.is_timestamp(kind) else values.cast(kind)
+
+
+def _text_times(values: pa.Array, target: SqlType, policy: SubMicrosecondPolicy) -> Fitted:
+    past = pc.fill_null(pc.match_substring_regex(values, _FINER), False)
+    if not pc.any(past).as_py():
+        converted = _from_text(values, target)
+        return Fitted(converted, _lost(values, converted))
+    converted = _from_text(pc.replace_substring_regex(values, _PAST_MICROS, r"\1", max_replacements=1), target)
+    up = pc.fill_null(pc.match_substring_regex(values, _FINER_HALF), False)
+    converted = _settled(converted, past, up, policy)
+    return Fitted(converted, _lost(values, converted), mask_of(pc.and_(past, converted.is_valid())))
+
+
+def _settled(cut: pa.Array, past: pa.Array, up: pa.Array, policy: SubMicrosecondPolicy) -> pa.Array:
+    """Times cut to microseconds, by policy.
+
+    Args:
+        past: where something was cut; `up`: where it was half a microsecond or more.
+    """
+    if policy == "quarantine":
+        return pc.if_else(past, pa.scalar(None, cut.type), cut)
+    if policy == "truncate":
+        return cut
+    micros = pc.add(cut.cast(pa.int64()), up.cast(pa.int64()))
+    return pc.if_else(pc.less_equal(micros, _LAST_MICROSECOND), micros, pa.scalar(None, pa.int64())).cast(cut.type)
+
+
+def _days(values: pa.Array) -> Fitted:
+    """Midnights as days."""
+    found = values.cast(pa.date32(), safe=False)
+    exact = pc.equal(found.cast(pa.timestamp("us")).cast(pa.int64()), values.cast(pa.int64()))
+    converted = pc.if_else(exact, found, pa.scalar(None, pa.date32()))
+    return Fitted(converted, _lost(values, converted))
+
+
+def _each(values: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
+    return each(values, _converter(source, target), arrow_type(target))
+
+
+def each(values: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
     """A function of each value, nulls left alone; asked once for each distinct value where many are equal."""
     coded = values.dictionary_encode() if _can_be_coded(values.type) else None
     if coded is not None and len(coded.dictionary) <= _MOST_DISTINCT * len(values):
@@ -90,42 +167,19 @@ def _each(values: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) ->
 
 
 def _can_be_coded(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
+    return bool(pt.is_string(kind) or pt.is_integer(kind) or pt.is_timestamp(kind))
 
 
 def _converter(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
     """Converts one value; None for a misfit."""
     if source == _STRING:
-        return _from_text(target)
+        read = reader(target)
+        return (lambda text: read(text.strip(BLANKS))) if trims(target) else read
     if target == _STRING:
         return lambda value: _to_text(value, source)
     if _is_time(source) and _is_time(target):
-        return lambda value: _time(value, target)
+        return lambda value: value
     return exact_numbers.converter(source, target)
-
-
-def _from_text(target: SqlType) -> Callable[[str], Any]:
-    read = reader(target)
-    if isinstance(target, DecimalType):
-        return lambda text: _exact_decimal(text.strip(" "), target)
-    if str(target) == "date":
-        return lambda text: _exact_day(text.strip(" "))
-    return lambda text: read(text.strip(" ") if str(target) == "binary" else text.strip())
-
-
-def _exact_decimal(text: str, target: DecimalType) -> Decimal | None:
-    value = decimal_of(text.strip(), target)
-    if value is None:
-        return None
-    if "e" in text.lower():
-        return value if float(value) == real(text.strip()) else None
-    digits = text.rstrip("0").partition(".")[2]
-    return value if "." not in text or len(digits) <= target.scale else None
-
-
-def _exact_day(text: str) -> date | None:
-    value, moment = day(text), reader(ScalarType("timestamp"))(text)
-    return value if value is not None and moment == datetime(value.year, value.month, value.day, tzinfo=UTC) else None
 
 
 def _to_text(value: Any, source: SqlType) -> str | None:
@@ -136,33 +190,33 @@ def _to_text(value: Any, source: SqlType) -> str | None:
 
 
 def _is_time(kind: SqlType) -> bool:
-    return isinstance(kind, ScalarType) and kind.name in ("date", "timestamp", "timestamp_ntz")
-
-
-def _time(value: datetime, target: SqlType) -> Any:
-    if str(target) != "date":
-        return value
-    return value.date() if (value.hour, value.minute, value.second, value.microsecond) == (0, 0, 0, 0) else None
+    return isinstance(kind, ScalarType) and kind.name in ("date", *_TIMES)
 
 
 def masked(values: pa.Array, source: SqlType, method: MaskMethod) -> pa.Array:
-    """`hash`: the hexadecimal SHA-256 of the value's text; null stays null."""
+    """`hash`: the hexadecimal SHA-256 of the value's text, of bytes as they are; null stays null."""
     if method == "null":
         return pa.nulls(len(values), arrow_type(source))
-    return _each(values, lambda v: hashlib.sha256(as_text(v, source).encode()).hexdigest(), pa.string())
+    if pt.is_string(values.type):
+        values = values.cast(pa.binary())  # as it came, be it UTF-8 or not
+    return each(values, lambda value: _hash(value, source), pa.string())
 
 
-def from_nanos(values: pa.Array, target: SqlType) -> Fitted:
-    """A timestamp from whole nanoseconds since 1970; it fits where no part of a microsecond would be cut."""
-    micros = pc.divide(pc.subtract(values, _rest(values)), 1000)
-    uneven = pc.fill_null(pc.not_equal(_rest(values), 0), False)
-    stamps = micros.cast(arrow_type(target))
-    if not pc.any(uneven).as_py():
-        return Fitted(stamps)
-    return Fitted(pc.if_else(uneven, pa.scalar(None, stamps.type), stamps), mask_of(uneven))
+def _hash(value: Any, source: SqlType) -> str:
+    data = value if isinstance(value, bytes) else as_text(value, source).encode()
+    return hashlib.sha256(data).hexdigest()
 
 
-def _rest(values: pa.Array) -> pa.Array:
-    """Nanoseconds past the microsecond, from 0."""
-    cut = pc.subtract(values, pc.multiply(pc.divide(values, 1000), 1000))
-    return pc.if_else(pc.less(cut, 0), pc.add(cut, 1000), cut)
+def from_nanos(values: pa.Array, target: SqlType, policy: SubMicrosecondPolicy = "truncate") -> Fitted:
+    """A timestamp from whole nanoseconds since 1970.
+
+    Args:
+        policy: what becomes of those with a part of a microsecond.
+    """
+    rest = past_micros(values)
+    cut = pc.divide(pc.subtract(values, rest), 1000).cast(arrow_type(target))
+    past = pc.fill_null(pc.not_equal(rest, 0), False)
+    if not pc.any(past).as_py():
+        return Fitted(cut)
+    stamps = _settled(cut, past, pc.fill_null(pc.greater_equal(rest, 500), False), policy)
+    return Fitted(stamps, _lost(values, stamps), mask_of(pc.and_(past, stamps.is_valid())))

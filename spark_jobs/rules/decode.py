@@ -16,10 +16,12 @@ from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.rules.arrays import recast
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.convert import Fitted, Mask, either, fit, mask_of
+from spark_jobs.rules.convert import Fitted, Mask, either, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.read import RawGroup
+from spark_jobs.rules.records import Record, records
 from spark_jobs.rules.sequence_text import normal_form
+from spark_jobs.rules.text_grammar import BLANKS
 from spark_jobs.rules.value_text import as_text
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
@@ -30,14 +32,16 @@ _OPERATIONS = ("I", "U", "D")
 class DecodedGroup:
     """Attributes:
     rows: columns of the change table and `_gddl`, good rows and bad.
-    bad: numbers of the bad rows, with `problems` and `records` (JSON of the original) of each.
+    bad: numbers of the bad rows, with `problems` and `records` of each.
+    reduced: times that were cut or rounded to microseconds.
     """
 
     kind: str
     rows: pa.Table
     bad: tuple[int, ...] = ()
     problems: tuple[RowProblem, ...] = ()
-    records: tuple[str, ...] = ()
+    records: tuple[Record, ...] = ()
+    reduced: int = 0
 
     @property
     def good(self) -> pa.Table:
@@ -48,8 +52,21 @@ class DecodedGroup:
         return self.rows.filter(pa.array(kept))
 
 
-def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, plan: BatchPlan) -> DecodedGroup:
-    return _Decoder(group, how, table_schema, plan).decode()
+@dataclass(frozen=True)
+class Stamp:
+    """What is the same for all rows of a batch; `applied_at`: ISO 8601."""
+
+    batch_id: str
+    applied_at: str
+
+    @classmethod
+    def of(cls, plan: BatchPlan) -> Stamp:
+        return cls(plan.batch_id, plan.planned_at)
+
+
+def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, stamp: Stamp) -> DecodedGroup:
+    """Each row for itself, so that a group may be decoded in any parts."""
+    return _Decoder(group, how, table_schema, stamp).decode()
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,7 @@ class _Decoder:
     group: RawGroup
     how: GroupDecoding
     table_schema: TableSchema
-    plan: BatchPlan
+    stamp: Stamp
 
     @property
     def _columns(self) -> DeliveredColumns:
@@ -66,17 +83,22 @@ class _Decoder:
     def decode(self) -> DecodedGroup:
         op = self._op()
         deletes = mask_of(pc.fill_null(pc.equal(op, "D"), False)) if self.how.kind == "change" else None
-        values, misfits, rescued = self._columns.values(deletes)
-        before, before_misfits, _ = self._columns.planned(self.how.before.actions, None)
+        planned = self._columns.values(deletes)
+        before = self._columns.planned(self.how.before.actions, None)
         sequence, unparsable = self._sequence()
-        problems = [*self._row_problems(op, values), *self._sequence_problems(sequence, unparsable), *misfits,
-                    *before_misfits]  # fmt: skip
+        problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
+                    *planned.problems, *before.problems]  # fmt: skip
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
-        columns = [*values, *([self._columns.rescued_json(rescued)] if self.table_schema.rescues else []), *before]
-        rows = pa.Table.from_arrays(
-            [*columns, self._struct(op, sequence)], names=[*self.table_schema.change_columns, GDDL]
+        rescued = [self._columns.rescued_json(planned.rescued)] if self.table_schema.rescues else []
+        columns = [*planned.values, *rescued, *before.values, self._struct(op, sequence)]
+        return DecodedGroup(
+            kind=self.how.kind,
+            rows=pa.Table.from_arrays(columns, names=[*self.table_schema.change_columns, GDDL]),
+            bad=bad,
+            problems=found,
+            records=records(self._columns, bad),
+            reduced=planned.reduced + before.reduced + self.group.reduced,
         )
-        return DecodedGroup(kind=self.how.kind, rows=rows, bad=bad, problems=found, records=self._columns.records(bad))
 
     def _all(self, value: bool) -> Mask:
         return np.full(self.group.rows, value) if value and self.group.rows else None
@@ -86,7 +108,7 @@ class _Decoder:
         if found is None:
             delivered = self._columns.nulls(STRING)
         else:
-            delivered = pc.utf8_upper(pc.utf8_trim(_text(self.group.columns[found], self.how.types[found]), " "))
+            delivered = pc.utf8_upper(pc.utf8_trim(_text(self.group.columns[found], self.how.types[found]), BLANKS))
         if self.how.kind == "load":
             usual = pc.is_in(pc.fill_null(delivered, ""), value_set=pa.array(["", "I", "R"]))
             return pc.if_else(usual, "R", delivered)
@@ -94,13 +116,16 @@ class _Decoder:
             return pc.if_else(pc.equal(pc.fill_null(delivered, ""), ""), "I", delivered)
         return delivered
 
-    def _row_problems(self, op: pa.Array, values: Sequence[pa.Array]) -> list[RowProblem]:
-        """Wrong whatever the values: malformed line, unknown operation, null key, change of an append-only table."""
+    def _row_problems(self, op: pa.Array, values: Sequence[pa.Array], deletes: Mask) -> list[RowProblem]:
+        """Wrong whatever the values: malformed line, no text, unknown operation, null key, change of an append-only
+        table.
+        """
         known = pa.array(("R",) if self.how.kind == "load" else _OPERATIONS)
         problems = []
         if self.group.malformed is not None:
             where = mask_of(self.group.malformed.is_valid())
             problems.append(RowProblem(where, "ROW_MALFORMED", None, self.how.dialect.malformed))
+        problems += self._columns.encoding_problems(deletes)
         unknown = mask_of(pc.invert(pc.is_in(op, value_set=known)))
         column = self.how.dialect.op_column
         reason = f"not an operation: one of {self.how.dialect.operations}"
@@ -159,26 +184,26 @@ class _Decoder:
             return Fitted(self._columns.nulls(target))
         value, source = self._columns.raw(found).values, self.how.types[found]
         if source == STRING:
-            blank = pc.fill_null(pc.equal(pc.utf8_trim(value, " "), ""), False)
+            blank = pc.fill_null(pc.equal(pc.utf8_trim(value, BLANKS), ""), False)
             if pc.any(blank).as_py():
                 value = pc.if_else(blank, pa.scalar(None, pa.string()), value)
         if str(source) == "void":
             return Fitted(self._columns.nulls(target))
-        fitted = Fitted(value) if source == target else fit(value, source, target)
+        fitted = Fitted(value) if source == target else self._columns.fitted(value, source, target)
         if target == STRING and column in self.table_schema.normal_text:
             return Fitted(normal_form(fitted.values), fitted.misfit)
         return fitted
 
     def _struct(self, op: pa.Array, sequence: pa.Array) -> pa.Array:
         count = self.group.rows
-        applied = pa.scalar(datetime.fromisoformat(self.plan.planned_at), pa.timestamp("us", "UTC"))
+        applied = pa.scalar(datetime.fromisoformat(self.stamp.applied_at), pa.timestamp("us", "UTC"))
         values = {
             "sequence": sequence,
             "op": op,
             "commit_ts": self._commit_ts(),
             "source_file": self.group.source,
             "position": self.group.position,
-            "batch_id": pa.repeat(self.plan.batch_id, count),
+            "batch_id": pa.repeat(self.stamp.batch_id, count),
             "generation": self.group.generation,
             "applied_at": pa.repeat(applied, count),
             "schema": pa.repeat(pa.scalar(self.how.schema_id, pa.int32()), count),
@@ -194,8 +219,14 @@ class _Decoder:
                 value, kind = self._columns.raw(found).values, self.how.types[found]
                 if str(kind) in ("void", "date", "timestamp", "timestamp_ntz"):
                     return recast(value, arrow_type(target))
-                return fit(value, kind, target).values
+                return self._columns.fitted(value, kind, target).values
         return self._columns.nulls(target)
+
+
+def are_deletes(op: pa.Array) -> bool:
+    """Whether there is no operation but deletes in a column of text that has the operations of changes."""
+    values = pc.utf8_upper(pc.utf8_trim(op.cast(pa.string()), BLANKS))
+    return not pc.any(pc.fill_null(pc.not_equal(values, "D"), False)).as_py()
 
 
 def _text(values: pa.Array, kind: SqlType) -> pa.Array:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.spec import MaskMethod
+from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.roles import declared_types
+from spark_jobs.dialects.roles import declared_types, match
+from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.schema import ColumnAction, GroupPlan
 from spark_jobs.plan.types import ScalarType, SqlType, parse_type
-from spark_jobs.rules.arrays import recast
+from spark_jobs.rules.arrays import is_text, recast
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.convert import Fitted, Mask, but, fit, from_nanos, mask_of, masked
+from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, from_nanos, mask_of, masked
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.value_text import json_writer, rows_json
 
 STRING = ScalarType("string")
-_TEXT = json_writer(STRING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,26 @@ class GroupDecoding:
     def types(self) -> Mapping[str, SqlType]:
         return {n: parse_type(kind) for n, kind in self.raw}
 
+    @property
+    def sub_microseconds(self) -> SubMicrosecondPolicy:
+        return self.dialect.spec.sub_microseconds
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """Columns of the file that reach a table or order its changes."""
+        actions = (*self.plan.actions, *self.before.actions)
+        return frozenset({a.source for a in actions if a.source is not None} | {*self.plan.rescued} | self.needed)
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Columns of the file that a delete can't do without: key, operation, sequence."""
+        spec = self.dialect.spec
+        keys = {landed_name(key).lower() for key in spec.keys}
+        sources = {a.source for a in self.plan.actions if a.target.name.lower() in keys}
+        order = spec.sequence_by or self.dialect.total_order
+        technical = {match(self.names, name) for name in (self.dialect.op_column, *order)}
+        return frozenset(name for name in sources | technical if name is not None)
+
     @cached_property
     def declared(self) -> Mapping[str, str]:
         return declared_types(dict(self.raw), self.dialect)
@@ -67,6 +87,20 @@ class RowProblem:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedColumns:
+    """Attributes:
+    values: in the order of the target's columns.
+    rescued: name, values and type of what goes into the rescued column.
+    reduced: times that were cut or rounded to microseconds.
+    """
+
+    values: tuple[pa.Array, ...]
+    problems: tuple[RowProblem, ...] = ()
+    rescued: tuple[tuple[str, pa.Array, SqlType], ...] = ()
+    reduced: int = 0
+
+
 @dataclass(frozen=True)
 class DeliveredColumns:
     """The columns of one group."""
@@ -80,7 +114,9 @@ class DeliveredColumns:
     def raw(self, column: str) -> Fitted:
         """A file's column as delivered, nanoseconds made a timestamp."""
         value = self.group.columns[column]
-        return from_nanos(value, self.how.types[column]) if column in self.group.nanos else Fitted(value)
+        if column not in self.group.nanos:
+            return Fitted(value)
+        return from_nanos(value, self.how.types[column], self.how.sub_microseconds)
 
     def delivered(self, column: str) -> tuple[Fitted, SqlType]:
         """A file's column after declared types and masks: value, misfit, type."""
@@ -88,52 +124,83 @@ class DeliveredColumns:
         again = self.group.already_masked and column in self.how.masks
         if column in self.how.declared and not again:
             target = parse_type(self.how.declared[column])
-            found, kind = fit(found.values, kind, target) if kind != target else found, target
+            found, kind = self.fitted(found.values, kind, target) if kind != target else found, target
         method = self.how.masks.get(column)
         if method is None or self.group.already_masked:
             return found, kind
-        return Fitted(masked(found.values, kind, method), found.misfit), kind if method == "null" else STRING
+        values = masked(found.values, kind, method)
+        if method == "null":
+            return Fitted(values, found.misfit), kind
+        return Fitted(self._with_masked_bytes(column, values), found.misfit), STRING
 
-    def values(self, deletes: Mask) -> tuple[list[pa.Array], list[RowProblem], list[tuple[str, pa.Array, SqlType]]]:
-        values, problems, rescued = self.planned(self.how.plan.actions, deletes)
+    def _with_masked_bytes(self, column: str, values: pa.Array) -> pa.Array:
+        """Hashes of text that is not UTF-8 are those of its bytes."""
+        invalid = self.group.invalid.get(column)
+        if invalid is None or not is_text(invalid.type):
+            return values
+        return pc.coalesce(values, masked(invalid, STRING, "hash"))
+
+    def hashed(self, column: str, at: pa.Array) -> pa.Array:
+        """Some values of a column as delivered, hashed."""
+        values = masked(self.raw(column).values.take(at), self.how.types[column], "hash")
+        invalid = self.group.invalid.get(column)
+        return values if invalid is None else pc.coalesce(values, masked(invalid.take(at), STRING, "hash"))
+
+    def fitted(self, values: pa.Array, source: SqlType, target: SqlType) -> Fitted:
+        return fit(values, source, target, self.how.sub_microseconds)
+
+    def encoding_problems(self, deletes: Mask) -> list[RowProblem]:
+        """Rows with text that is not UTF-8 in a column that is needed; of a delete, key, operation and sequence are."""
+        problems = []
+        for column, values in self.group.invalid.items():
+            if column in self.how.used and column not in self.how.masks:
+                where = mask_of(values.is_valid())
+                where = where if column in self.how.needed else but(where, deletes)
+                problems.append(RowProblem(where, "TEXT_NOT_UTF8", column, "the text is not UTF-8"))
+        return problems
+
+    def values(self, deletes: Mask) -> PlannedColumns:
+        found = self.planned(self.how.plan.actions, deletes)
+        rescued = list(found.rescued)
         for column in self.how.plan.rescued:
-            found, kind = self.delivered(column)
-            rescued.append((column, found.values, kind))
-        return values, problems, rescued
+            values, kind = self.delivered(column)
+            rescued.append((column, values.values, kind))
+        return replace(found, rescued=tuple(rescued))
 
-    def planned(
-        self, actions: Sequence[ColumnAction], deletes: Mask
-    ) -> tuple[list[pa.Array], list[RowProblem], list[tuple[str, pa.Array, SqlType]]]:
-        """Values in target order, problems, and values for the rescued column."""
-        values: list[pa.Array] = []
-        problems: list[RowProblem] = []
-        rescued: list[tuple[str, pa.Array, SqlType]] = []
-        for action in actions:
-            target = action.target.type
-            source = action.source
-            if source is None or source not in self.how.types or action.source_type is None:
-                values.append(self.nulls(target))
-                continue
-            found, kind = self.delivered(source)
-            where = but(found.misfit, deletes)
-            problems.append(RowProblem(where, "CAST_FAILED", source, "the value doesn't fit its declared type"))
-            if action.how != "fit":
-                values.append(recast(found.values, arrow_type(target)))
-                if action.keep_original:
-                    rescued.append((source, found.values, kind))
-                continue
-            converted = self._fit(action, found.values, kind)
-            values.append(converted.values)
-            if action.misfit == "rescue":
-                rescued.append((source, _only(found.values, converted.misfit), kind))
-            else:
-                reason = f"a value of type {kind} doesn't fit {target}"
-                problems.append(RowProblem(but(converted.misfit, deletes), "CAST_FAILED", source, reason))
-        return values, problems, rescued
+    def planned(self, actions: Sequence[ColumnAction], deletes: Mask) -> PlannedColumns:
+        found = [self._planned(action, deletes) for action in actions]
+        return PlannedColumns(
+            values=tuple(v for part in found for v in part.values),
+            problems=tuple(p for part in found for p in part.problems),
+            rescued=tuple(r for part in found for r in part.rescued),
+            reduced=sum(part.reduced for part in found),
+        )
+
+    def _planned(self, action: ColumnAction, deletes: Mask) -> PlannedColumns:
+        target, source = action.target.type, action.source
+        if source is None or source not in self.how.types or action.source_type is None:
+            return PlannedColumns(values=(self.nulls(target),))
+        found, kind = self.delivered(source)
+        where = but(found.misfit, deletes)
+        declared = RowProblem(where, "CAST_FAILED", source, "the value doesn't fit its declared type")
+        if action.how != "fit":
+            rescued = ((source, found.values, kind),) if action.keep_original else ()
+            values = recast(found.values, arrow_type(target))
+            return PlannedColumns(
+                values=(values,), problems=(declared,), rescued=rescued, reduced=_count(found.reduced)
+            )
+        converted = self._fit(action, found.values, kind)
+        reduced = _count(either(found.reduced, converted.reduced))
+        if action.misfit == "rescue":
+            rescued = ((source, _only(found.values, converted.misfit), kind),)
+            return PlannedColumns(values=(converted.values,), problems=(declared,), rescued=rescued, reduced=reduced)
+        reason = f"a value of type {kind} doesn't fit {target}"
+        misfit = RowProblem(but(converted.misfit, deletes), "CAST_FAILED", source, reason)
+        return PlannedColumns(values=(converted.values,), problems=(declared, misfit), reduced=reduced)
 
     def _fit(self, action: ColumnAction, value: pa.Array, source: SqlType) -> Fitted:
         if action.convertible:
-            return fit(value, source, action.target.type)
+            return self.fitted(value, source, action.target.type)
         return Fitted(self.nulls(action.target.type), mask_of(value.is_valid()))
 
     def rescued_json(self, rescued: Sequence[tuple[str, pa.Array, SqlType]]) -> pa.Array:
@@ -148,31 +215,9 @@ class DeliveredColumns:
         ]
         return pa.array(full, pa.string())
 
-    def records(self, bad: Sequence[int]) -> tuple[str, ...]:
-        """The original rows as JSON, masked columns masked."""
-        if not bad:
-            return ()
-        at = pa.array(bad, pa.int64())
-        columns = []
-        for column, kind in self.how.types.items():
-            method = self.how.masks.get(column)
-            values, shown = self.group.columns[column].take(at), kind
-            if method is not None and not self.group.already_masked:
-                values = masked(self.raw(column).values.take(at), kind, method)
-                shown = kind if method == "null" else STRING
-            elif column in self.group.nanos:
-                shown = ScalarType("bigint")
-            columns.append((column, values, shown))
-        lines = self._lines().take(at).to_pylist()
-        found = zip(rows_json(columns, nulls=True), lines, strict=True)
-        return tuple(row if line is None else f'{{"line":{_TEXT(line)}}}' for row, line in found)
 
-    def _lines(self) -> pa.Array:
-        """Original texts that a dialect could make no row of; nobody can mask them, so that masks keep them out."""
-        translated = any(file.translated for file in self.group.files)
-        if self.group.malformed is None or not translated or self.how.dialect.spec.mask:
-            return pa.nulls(self.group.rows, pa.string())
-        return self.group.malformed
+def _count(where: Mask) -> int:
+    return 0 if where is None else int(where.sum())
 
 
 def _only(values: pa.Array, where: Mask) -> pa.Array:

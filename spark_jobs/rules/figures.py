@@ -34,6 +34,7 @@ class Figures:
         low, high: range of the first key column; null without keys, and for types whose values don't survive the way
             through Python unchanged (times, floating point).
         widths: of the changes' sequences, see `plan.sequence`.
+        reduced: times that were cut or rounded to microseconds.
     """
 
     files: Mapping[str, FileFigures]
@@ -45,6 +46,7 @@ class Figures:
     high: object
     widths: Widths
     loads: int
+    reduced: int = 0
 
     @property
     def good(self) -> int:

@@ -1,59 +1,143 @@
-"""Figures of a decoded batch: per file for the ledger, and what the dedupe and the merge may skip."""
+"""Figures of decoded rows: per file for the ledger, and what the dedupe and the merge may skip.
+
+Figures of parts of a batch, cut anywhere, add up to those of the whole; distinct keys alone are counted by who has all
+rows of a key at hand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_jobs.plan.types import parse_type
+from spark_jobs.plan.sequence import Widths, sort_key
+from spark_jobs.plan.types import DecimalType, SqlType, parse_type
+from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import Figures, FileFigures
 from spark_jobs.rules.sequence_text import width
-from spark_jobs.rules.value_text import json_writer
+from spark_jobs.rules.value_text import json_writer, read_json
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
+_WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
 
-def measure(groups: Iterable[tuple[str, pa.Table, Sequence[int]]], table_schema: TableSchema) -> Figures:
+
+@dataclass(frozen=True, kw_only=True)
+class PartFigures:
+    """Of some rows of a batch.
+
+    Attributes:
+        files: by ledger path.
+        low, high: range of the first key column among good rows, as JSON text; null where it has none.
+        widths: of the changes' sequences, see `plan.sequence`.
+        loads: good rows of a full load.
+        reduced: times that were cut or rounded to microseconds.
+        erased: rows of erased keys, which are in none of the others.
+    """
+
+    files: Mapping[str, FileFigures] = field(default_factory=dict)
+    low: str | None = None
+    high: str | None = None
+    widths: Widths = field(default_factory=dict)
+    loads: int = 0
+    reduced: int = 0
+    erased: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> PartFigures:
+        found = json.loads(text)
+        files = {path: FileFigures(**figures) for path, figures in found.pop("files").items()}
+        widths = {column: (least, most) for column, (least, most) in found.pop("widths").items()}
+        return cls(**found, files=files, widths=widths)
+
+
+def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
     """
     Args:
-        groups: kind, decoded rows, and numbers of the bad ones.
+        group: its rows need no columns but the first of the key and `_gddl`.
+        erased: rows that were left out before.
     """
+    rows, good, kind = group.rows, group.good, group.kind
+    change = kind == "change"
+    files = {path: _figures(mine, count, table_schema, change=change) for path, mine, count in _by_file(rows, good)}
+    lengths = {column: _lengths(good, column) for column in (table_schema.text_sequence if change else ())}
+    widths = {column: found for column, found in lengths.items() if found is not None}
+    low, high = _range(good, table_schema)
+    loads = good.num_rows if kind == "load" else 0
+    return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
+                       reduced=group.reduced, erased=erased)  # fmt: skip
+
+
+def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFigures:
+    """Figures of parts as those of the whole."""
+    parts = list(parts)
     files: dict[str, FileFigures] = {}
-    good, loads, total = [], 0, 0
-    widths: dict[str, set[int]] = {}
-    for kind, rows, bad in groups:
-        total += rows.num_rows
-        kept = _without(rows, bad)
-        good.append(kept)
-        loads += kept.num_rows if kind == "load" else 0
-        for path, mine, count in _by_file(rows, kept):
-            files[path] = _figures(mine, count, table_schema, change=kind == "change")
-        if kind == "change":
-            for column in table_schema.text_sequence:
-                widths.setdefault(column, set()).update(_widths(kept, column))
-    whole = pa.concat_tables(good) if good else None
-    identities, keys = _distinct(whole, table_schema) if whole is not None else (0, 0)
-    return Figures(
+    widths: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        for column, (least, most) in part.widths.items():
+            known_least, known_most = widths.get(column, (least, most))
+            widths[column] = (min(known_least, least), max(known_most, most))
+        for path, mine in part.files.items():
+            known = files.get(path)
+            files[path] = mine if known is None else _both(known, mine)
+    read = _value_of(_first_key_type(table_schema))
+    return PartFigures(
         files=files,
-        rows=total,
-        quarantined=total - sum(g.num_rows for g in good),
-        identities=identities,
-        keys=keys,
-        low=None,
-        high=None,
-        widths={column: (min(found), max(found)) for column, found in widths.items() if found},
-        loads=loads,
+        low=min((p.low for p in parts if p.low is not None), key=read, default=None),
+        high=max((p.high for p in parts if p.high is not None), key=read, default=None),
+        widths=widths,
+        loads=sum(p.loads for p in parts),
+        reduced=sum(p.reduced for p in parts),
+        erased=sum(p.erased for p in parts),
     )
 
 
-def _without(rows: pa.Table, bad: Sequence[int]) -> pa.Table:
-    if not bad:
-        return rows
-    left = sorted(set(range(rows.num_rows)) - set(bad))
-    return rows.take(pa.array(left, pa.int64()))
+def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tuple[int, int]) -> Figures:
+    """
+    Args:
+        distinct_ones: see `distinct`.
+    """
+    read = _value_of(_first_key_type(table_schema))
+    return Figures(
+        files=whole.files,
+        rows=sum(f.rows for f in whole.files.values()),
+        quarantined=sum(f.quarantined for f in whole.files.values()),
+        identities=distinct_ones[0],
+        keys=distinct_ones[1],
+        low=None if whole.low is None else read(whole.low),
+        high=None if whole.high is None else read(whole.high),
+        widths=whole.widths,
+        loads=whole.loads,
+        reduced=whole.reduced,
+    )
+
+
+def distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
+    """Distinct identities and keys of good rows, whole by key; zero where it can't be told, which only takes longer."""
+    if not table_schema.keys:
+        return 0, 0
+    keys = [good.column(k) for k in table_schema.keys]
+    sequence = pc.struct_field(good.column(GDDL), "sequence")
+    parts = sequence.combine_chunks().flatten() if pt.is_struct(sequence.type) else [sequence]
+    if any(pt.is_nested(c.type) or pt.is_floating(c.type) for c in (*keys, *parts)):
+        return 0, 0
+    return _count([*keys, *parts]), _count(keys)
+
+
+def _count(columns: Sequence[pa.ChunkedArray]) -> int:
+    names = [str(i) for i in range(len(columns))]
+    if len(columns) == 1:
+        return int(pc.count_distinct(columns[0], mode="all").as_py())
+    return int(pa.table(list(columns), names=names).group_by(names, use_threads=False).aggregate([]).num_rows)
 
 
 def _by_file(rows: pa.Table, good: pa.Table) -> Iterable[tuple[str, pa.Table, int]]:
@@ -86,40 +170,65 @@ def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: b
 
 def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
     if pt.is_struct(values.type):
-        found = [v for v in values.to_pylist() if v is not None]
-        by = [tuple(v.values()) for v in found]
-        if not by:
-            return None, None
-        return found[by.index(min(by))], found[by.index(max(by))]
+        return _struct_ends(flat(values))
     ends = pc.min_max(values)
     return ends["min"].as_py(), ends["max"].as_py()
+
+
+def _struct_ends(values: pa.StructArray) -> tuple[Any, Any]:
+    """Of structs that compare field by field; null ones aside."""
+    values = values.drop_null()
+    if not len(values):
+        return None, None
+    names = [str(i) for i in range(values.type.num_fields)]
+    order = pc.sort_indices(pa.table(values.flatten(), names=names), sort_keys=[(n, "ascending") for n in names])
+    return values[order[0].as_py()].as_py(), values[order[-1].as_py()].as_py()
 
 
 def _iso(value: Any) -> str:
     return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
-def _widths(good: pa.Table, column: str) -> set[int]:
-    """Least and greatest length of a sequence column's text; empty without any."""
+def _lengths(good: pa.Table, column: str) -> tuple[int, int] | None:
+    """Least and greatest length of a sequence column's text; null without any."""
     values = pc.struct_field(good.column(GDDL), "sequence")
     ends = pc.min_max(width(pc.struct_field(values, column) if pt.is_struct(values.type) else values))
-    return {v for v in (ends["min"].as_py(), ends["max"].as_py()) if v is not None}
+    return None if ends["min"].as_py() is None else (ends["min"].as_py(), ends["max"].as_py())
 
 
-def _distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
-    """Distinct identities and distinct keys; zero where it can't be told, which only makes the batch take longer."""
+def _both(first: FileFigures, second: FileFigures) -> FileFigures:
+    return FileFigures(
+        rows=first.rows + second.rows,
+        quarantined=first.quarantined + second.quarantined,
+        min_sequence=_chosen(min, first.min_sequence, second.min_sequence, sort_key),
+        max_sequence=_chosen(max, first.max_sequence, second.max_sequence, sort_key),
+        min_commit_ts=_chosen(min, first.min_commit_ts, second.min_commit_ts, str),
+        max_commit_ts=_chosen(max, first.max_commit_ts, second.max_commit_ts, str),
+    )
+
+
+def _chosen(
+    choose: Callable[..., str | None], first: str | None, second: str | None, by: Callable[[str], Any]
+) -> str | None:
+    return choose((v for v in (first, second) if v is not None), key=by, default=None)
+
+
+def _first_key_type(table_schema: TableSchema) -> SqlType | None:
+    """Null without keys, and where values don't survive the way through Python unchanged (times, floating point)."""
     if not table_schema.keys:
-        return 0, 0
-    keys = [good.column(k) for k in table_schema.keys]
-    sequence = pc.struct_field(good.column(GDDL), "sequence")
-    parts = sequence.combine_chunks().flatten() if pt.is_struct(sequence.type) else [sequence]
-    if any(pt.is_nested(c.type) or pt.is_floating(c.type) for c in (*keys, *parts)):
-        return 0, 0
-    return _count([*keys, *parts]), _count(keys)
+        return None
+    kind = next(c.type for c in table_schema.data if c.name == table_schema.keys[0])
+    return kind if str(kind) in _WITH_RANGE or isinstance(kind, DecimalType) else None
 
 
-def _count(columns: Sequence[pa.ChunkedArray]) -> int:
-    names = [str(i) for i in range(len(columns))]
-    if len(columns) == 1:
-        return int(pc.count_distinct(columns[0], mode="all").as_py())
-    return int(pa.table(list(columns), names=names).group_by(names, use_threads=False).aggregate([]).num_rows)
+def _range(good: pa.Table, table_schema: TableSchema) -> tuple[str | None, str | None]:
+    kind = _first_key_type(table_schema)
+    if kind is None:
+        return None, None
+    low, high = _ends(good.column(table_schema.keys[0]))
+    write = json_writer(kind)
+    return (None, None) if low is None else (write(low), write(high))
+
+
+def _value_of(kind: SqlType | None) -> Callable[[str], Any]:
+    return lambda text: None if kind is None else read_json(json.loads(text, parse_float=Decimal), kind)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import QuarantinableError
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import CsvForm, Probed, Unreadable
 from spark_jobs.engines.errors_table import ROW_BITS
-from spark_jobs.plan.types import parse_type
-from spark_jobs.rules.arrays import flat, recast
+from spark_jobs.plan.types import parse_type, unsupported_part
+from spark_jobs.rules.arrays import count_past_micros, flat, recast
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.read_csv import read_csv
+from spark_jobs.rules.valid_text import with_valid_text
 from spark_jobs.storage.objects import Storage
 
 
@@ -36,7 +35,9 @@ class RawGroup:
         malformed: the line as it came where it has more or fewer fields than columns; null: no line has.
         files: where they come from; empty for rows from the quarantine.
         nanos: timestamps that come as whole nanoseconds.
+        reduced: times inside complex values that were cut to microseconds.
         already_masked: rows from the quarantine were masked before they were written there.
+        invalid: column to what it holds where that is text, but not UTF-8, and `columns` has null.
     """
 
     columns: Mapping[str, pa.Array]
@@ -47,20 +48,38 @@ class RawGroup:
     malformed: pa.Array | None = None
     files: tuple[Probed, ...] = ()
     nanos: tuple[str, ...] = ()
+    reduced: int = 0
     already_masked: bool = False
+    invalid: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    @property
+    def translated(self) -> bool:
+        """The dialect made the rows; what `malformed` holds is all there is of a row."""
+        return any(file.translated for file in self.files)
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """A file's columns in its order, and lines that are no rows (null elsewhere)."""
+    """A file's columns in its order, or those of a part of it.
+
+    Attributes:
+        malformed: lines that are no rows (null elsewhere).
+        first: number in the file of the first row.
+        reduced: as in `RawGroup`.
+    """
 
     columns: tuple[pa.Array, ...]
     rows: int
     malformed: pa.Array | None = None
+    first: int = 0
+    reduced: int = 0
 
 
-def read_file(storage: Storage, probed: Probed) -> FileRows | Unreadable:
-    """All of a file, or why it can't be read.
+def read_file(storage: Storage, probed: Probed, part: range | None = None) -> FileRows | Unreadable:
+    """A file, or why it can't be read.
+
+    Args:
+        part: row groups of `Probed.row_groups`; None: all of the file.
 
     Raises:
         GddlError, MemoryError: what is no fault of the file, see `reading`.
@@ -68,51 +87,43 @@ def read_file(storage: Storage, probed: Probed) -> FileRows | Unreadable:
     file = probed.file
     try:
         with reading(file):
-            return _rows(storage, probed)
+            return _rows(storage, probed, part)
     except QuarantinableError as error:
         return Unreadable(file, error.code, error.what)
 
 
-def _rows(storage: Storage, probed: Probed) -> FileRows:
+def _rows(storage: Storage, probed: Probed, part: range | None) -> FileRows:
     if probed.table is not None:
         return _columns(probed.table, probed)
     with storage.open_input(probed.file.path) as stream:
         if probed.csv is not None:
             return _csv(stream.read(), probed, probed.csv)
-        return _parquet(io.BytesIO(gzip.decompress(stream.read())) if probed.wrapped else stream, probed)
+        return _parquet(io.BytesIO(gzip.decompress(stream.read())) if probed.wrapped else stream, probed, part)
 
 
-def _parquet(stream: Any, probed: Probed) -> FileRows:
-    return _columns(pq.ParquetFile(stream).read(use_threads=False), probed)
+def _parquet(stream: Any, probed: Probed, part: range | None) -> FileRows:
+    file = pq.ParquetFile(stream)
+    if part is None:
+        return _columns(file.read(use_threads=False), probed)
+    first = sum(probed.row_groups[: part.start])
+    return replace(_columns(file.read_row_groups(list(part), use_threads=False), probed), first=first)
 
 
 def _columns(table: pa.Table, probed: Probed) -> FileRows:
-    columns = [
-        nanoseconds(table.column(i)) if name in probed.nanos else recast(plain(flat(table.column(i))), _arrow(kind))
-        for i, (name, kind) in enumerate(probed.columns)
-    ]
-    return FileRows(tuple(columns), table.num_rows, probed.malformed)
+    columns, reduced = [], 0
+    for (name, kind), values in zip(probed.columns, map(flat, table.columns), strict=True):
+        if name in probed.nanos:
+            columns.append(values.cast(pa.int64()))
+            continue
+        reduced += count_past_micros(values)
+        known = parse_type(kind)
+        columns.append(described(values) if unsupported_part(known) else recast(values, arrow_type(known)))
+    return FileRows(tuple(columns), table.num_rows, probed.malformed, reduced=reduced)
 
 
-@functools.lru_cache(maxsize=1024)
-def _arrow(kind: str) -> pa.DataType:
-    return arrow_type(parse_type(kind))
-
-
-def nanoseconds(values: pa.ChunkedArray) -> pa.Array:
-    return flat(values).cast(pa.int64())
-
-
-def plain(values: pa.Array) -> pa.Array:
-    """Without the forms that only differ in memory: views, fixed and large widths, unsigned numbers past 64 bits."""
-    kind = values.type
-    if pt.is_string_view(kind) or pt.is_large_string(kind):
-        return values.cast(pa.string())
-    if pt.is_binary_view(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
-        return values.cast(pa.binary())
-    if pt.is_uint64(kind):
-        return values.cast(pa.decimal128(20, 0))
-    return values
+def described(values: pa.Array) -> pa.Array:
+    """Values of a type that no table holds, as text: for records and rescued values."""
+    return pa.array([None if v is None else str(v) for v in values.to_pylist()], pa.string())
 
 
 def _csv(data: bytes, probed: Probed, form: CsvForm) -> FileRows:
@@ -132,12 +143,15 @@ def grouped(files: Sequence[Probed], found: Mapping[str, FileRows], ordinals: Ma
     first = files[0]
     counts = [p.rows for p in parts]
     positions = [
-        pc.add(pa.array(range(n), pa.int64()), ordinals[f.file.path] << ROW_BITS)
-        for f, n in zip(files, counts, strict=True)
+        pa.array(np.arange(p.first, p.first + p.rows, dtype=np.int64) + (ordinals[f.file.path] << ROW_BITS))
+        for f, p in zip(files, parts, strict=True)
     ]
     lines = [p.malformed if p.malformed is not None else pa.nulls(p.rows, pa.string()) for p in parts]
+    columns = {n: _joined([p.columns[i] for p in parts]) for i, (n, _) in enumerate(first.columns)}
+    valid, invalid = with_valid_text(columns)
     return RawGroup(
-        columns={n: _joined([p.columns[i] for p in parts]) for i, (n, _) in enumerate(first.columns)},
+        columns=valid,
+        invalid=invalid,
         rows=sum(counts),
         source=_joined([pa.repeat(f.file.path, n) for f, n in zip(files, counts, strict=True)]),
         position=_joined(positions),
@@ -147,6 +161,7 @@ def grouped(files: Sequence[Probed], found: Mapping[str, FileRows], ordinals: Ma
         malformed=_joined(lines) if any(p.malformed is not None for p in parts) else None,
         files=tuple(files),
         nanos=first.nanos,
+        reduced=sum(p.reduced for p in parts),
     )
 
 

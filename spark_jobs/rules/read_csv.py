@@ -1,48 +1,35 @@
-"""CSV as the CDC service writes it and Spark reads it: every value text or null, broken lines kept with their place."""
+"""CSV as the CDC service writes it: every value text or null, broken lines kept with their place."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from spark_jobs.dialects.probed import CsvForm
+
+_MARK = codecs.BOM_UTF8
 
 
 def read_csv(data: bytes, names: Sequence[str], form: CsvForm, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
     """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
 
-    An empty field is null, a quoted empty one is empty text; the text that stands for null does so quoted too.
+    An empty field is null, a quoted empty one is empty text; the text that stands for null is text where it is quoted.
+    Bytes that are not UTF-8 come as they are (`valid_text` finds them). A byte-order mark is no part of the text.
     """
-    data = data if _is_text(data) else data.decode("utf-8", errors="replace").encode()
-    broken: list[tuple[int, str]] = []
-
-    def note(row: pcsv.InvalidRow) -> str:
-        broken.append((row.number, row.text))
-        return "skip"
-
-    skipped = 1 if header else 0
-    read = pcsv.ReadOptions(column_names=list(map(str, range(len(names)))), use_threads=False, skip_rows=skipped,
-                            block_size=max(1 << 20, len(data) + 1))  # fmt: skip
-    parse = pcsv.ParseOptions(delimiter=form.csv_delimiter, newlines_in_values=True, invalid_row_handler=note)
-    convert = pcsv.ConvertOptions(
-        column_types={str(i): pa.string() for i in range(len(names))},
-        null_values=["", form.csv_null],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    if not data.strip():
-        table = pa.table({str(i): pa.array([], pa.string()) for i in range(len(names))})
-    else:
-        table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
-    columns = [_without(column, form.csv_null) for column in table.columns]
-    if not broken:
-        return pa.table(columns, names=list(map(str, range(len(names))))), None
-    return _with_broken(columns, broken, form, skipped)
+    data = data.removeprefix(_MARK)
+    if _is_text(data):
+        return _read(data, len(names), form, header=header)
+    # Arrow's reader wants UTF-8 for lines that it can't take: each byte goes through it as one character.
+    table, lines = _read(data.decode("latin-1").encode(), len(names), _Bytewise(form), header=header)
+    columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in table.columns]
+    lines = None if lines is None else _map(lines, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
+    return pa.table(columns, names=table.column_names), lines
 
 
 def _is_text(data: bytes) -> bool:
@@ -53,11 +40,56 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _without(column: pa.ChunkedArray, null: str) -> pa.ChunkedArray:
-    found = pc.equal(column, null)
-    if null and pc.any(found).as_py():
-        return pc.if_else(pc.fill_null(found, False), pa.scalar(None, pa.string()), column)
-    return column
+@dataclass(frozen=True)
+class _Bytewise:
+    """The same form where each byte is a character."""
+
+    form: CsvForm
+
+    @property
+    def csv_delimiter(self) -> str:
+        return self.form.csv_delimiter
+
+    @property
+    def csv_null(self) -> str:
+        return self.form.csv_null.encode().decode("latin-1")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _map(values: pa.Array, kind: pa.DataType, change: Callable[[str], object]) -> pa.Array:
+    return pa.array([None if v is None else change(v) for v in values.to_pylist()], kind)
+
+
+def _as_text(values: pa.Array) -> pa.Array:
+    """The same bytes as text, be they UTF-8 or not."""
+    return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
+
+
+def _read(data: bytes, width: int, form: CsvForm, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
+    broken: list[tuple[int, str]] = []
+
+    def note(row: pcsv.InvalidRow) -> str:
+        broken.append((row.number, row.text))
+        return "skip"
+
+    skipped, names = 1 if header else 0, list(map(str, range(width)))
+    if not data.strip():
+        return pa.table({name: pa.array([], pa.string()) for name in names}), None
+    read = pcsv.ReadOptions(
+        column_names=names, use_threads=False, skip_rows=skipped, block_size=max(1 << 20, len(data) + 1)
+    )
+    parse = pcsv.ParseOptions(delimiter=form.csv_delimiter, newlines_in_values=True, invalid_row_handler=note)
+    convert = pcsv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=["", form.csv_null],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
+    return (table, None) if not broken else _with_broken(table.columns, broken, form, skipped)
 
 
 def _with_broken(

@@ -13,6 +13,7 @@ from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.rules.figures import BUCKETS, Verdict
+from spark_jobs.table import notices
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_of
@@ -63,6 +64,7 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     started = run.runtime.clock()
     ledger = run.ledger()
     if ledger.state.keys is None:
+        notices.require_first_load(run.spec.table, ledger)
         return totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     if ledger.plan() is not None:
         raise FatalError(

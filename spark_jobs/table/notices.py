@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import SubMicrosecondPolicy
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery
 
@@ -58,6 +60,13 @@ def of_erased(rows: int) -> tuple[RunWarning, ...]:
     return (RunWarning(code="ERASED_SKIPPED", message=message, count=rows),) if rows else ()
 
 
+def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]:
+    """Times that lost their digits past the microsecond."""
+    done = "rounded" if policy == "round" else "cut"
+    message = f"times with digits past the microsecond were {done}; set sub_microseconds to choose otherwise"
+    return (RunWarning(code="TIMES_REDUCED", message=message, count=count),) if count else ()
+
+
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Files that could not be read, and files that vanished between listing and reading."""
     vanished = [u for u in bad if u.code == "FILE_VANISHED"]
@@ -76,6 +85,24 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
 
 def _paths(files: Sequence[Unreadable]) -> tuple[str, ...]:
     return tuple(u.file.path for u in files[:_SAMPLE])
+
+
+def require_first_load(table: str, ledger: Ledger) -> None:
+    """Refuse to be green where files came and none could be read, so that there is no table.
+
+    Raises:
+        FatalError: `FIRST_LOAD_UNREADABLE`.
+    """
+    if ledger.state.keys is not None or not ledger.state.batch:
+        return
+    bad = sorted(path for path, entry in ledger.entries().items() if entry.state == "unreadable")
+    if bad:
+        raise FatalError(
+            "FIRST_LOAD_UNREADABLE",
+            f"{table}: there is no table yet, and no file to make it of: {len(bad)} could not be read",
+            where=", ".join(bad[:_SAMPLE]),
+            remedy="see the reasons with gddl errors list, and have the files written again",
+        )
 
 
 def require_tables(table: str, state: TableState, changes_exist: bool, state_path: str) -> None:

@@ -17,6 +17,7 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError, Retriabl
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.registry import dialect_of
+from spark_jobs.engines import decoding
 from spark_jobs.job.table_job import TableOutcome
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
@@ -125,16 +126,14 @@ def test_a_damaged_gzip_block_is_the_files(tmp_path: Path) -> None:
 
 
 def test_values_that_can_be_read_and_not_decoded_are_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spark_jobs.engines.delta_rs import batch_reader  # noqa: PLC0415 - replaced for this test
-
-    decode = batch_reader.decode
+    decode = decoding.decode
 
     def decoded(raw: Any, *given: Any) -> Any:
         if any("bad" in str(value) for value in raw.columns["v"].to_pylist()):
             raise OverflowError("no such value")
         return decode(raw, *given)
 
-    monkeypatch.setattr(batch_reader, "decode", decoded)
+    monkeypatch.setattr(decoding, "decode", decoded)
     lake, spec = SmallLake(tmp_path), spec_of()
     lake.change(spec, 1, [("I", 1, "a")])
     lake.change(spec, 2, [("I", 2, "bad")])

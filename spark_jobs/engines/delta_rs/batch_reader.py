@@ -13,18 +13,15 @@ from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import DeclinedError
+from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed
 from spark_jobs.engines.delta_rs import quarantine
-from spark_jobs.engines.delta_rs.erasing import without_erased
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables
-from spark_jobs.engines.errors_table import record_ddl
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.decode import DecodedGroup, decode
-from spark_jobs.rules.delivery import GroupDecoding
+from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.decode import DecodedGroup, are_deletes
 from spark_jobs.rules.figures import NOTHING
-from spark_jobs.rules.measure import measure
+from spark_jobs.rules.measure import combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
@@ -34,10 +31,10 @@ from spark_jobs.table.table_schema import GDDL, TableSchema
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """A batch's rows, with the record DDL of each group for the quarantine."""
+    """A batch's rows."""
 
     decoded_batch: DecodedBatch
-    groups: tuple[tuple[DecodedGroup, str], ...]
+    groups: tuple[DecodedGroup, ...]
     good: pa.Table
 
 
@@ -91,62 +88,30 @@ class BatchReader:
         self, files: Sequence[Probed], found: Mapping[str, FileRows], unreadable: tuple[Unreadable, ...]
     ) -> Decoded:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
-        raws = [grouped(group, found, ordinals) for group in groups(files)]
-        decoded = self._decode_groups([(raw, self._landed(raw)) for raw in raws])
-        ids, passed_over = decoded.decoded_batch.schema_ids, decoded.decoded_batch.erased
-        counted = [f.rows for f in files]
-        decoded_batch = replace(
-            decoded.decoded_batch,
-            unreadable=unreadable,
-            schema_of={f.file.path: id_ for raw, id_ in zip(raws, ids, strict=True) for f in raw.files},
-            rows_by_footer=None if None in counted else sum(c for c in counted if c is not None) - passed_over,
+        alike = groups(files)
+        raws = [grouped(group, found, ordinals) for group in alike]
+        return self._decode_groups(
+            [(raw, self._landed(raw)) for raw in raws], Files(groups=alike, unreadable=unreadable)
         )
-        return replace(decoded, decoded_batch=decoded_batch)
 
-    def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]]) -> Decoded:
+    def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]], files: Files | None = None) -> Decoded:
         """Plan the schema for groups of raw rows and decode them."""
-        context, stored = self.context, self.context.stored_columns()
-        schema = plan_batch(context.dialect, [landed for _, landed in raws], stored, self.state)
-        decoded, erased, passed_over = [], context.erasures.keys(self.plan.files), 0
-        for (raw, landed), group in zip(raws, schema.groups, strict=True):
-            how = GroupDecoding(
-                raw=landed.columns, kind=landed.kind, plan=group.plan, before=group.before,
-                schema_id=group.schema_id, dialect=context.dialect, masks=group.masks,
-            )  # fmt: skip
-            ddl = record_ddl(how.raw, how.masks, raw.nanos)
-            rows, gone = without_erased(decode(raw, how, schema.table_schema, self.plan), schema.table_schema, erased)
-            decoded.append((rows, ddl))
-            passed_over += gone
-        kinds = zip(raws, schema.groups, strict=True)
-        decoded_batch = DecodedBatch(
-            schema=schema,
-            figures=measure(((d.kind, d.rows, d.bad) for d, _ in decoded), schema.table_schema),
-            schema_ids=tuple(g.schema_id for g in schema.groups),
-            change_schemas=frozenset(group.schema_id for (_, landed), group in kinds if landed.kind == "change"),
-            erased=passed_over,
-        )
+        decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws])
+        parts = [decoding.decoder.part(number, raw) for number, (raw, _) in enumerate(raws)]
+        good = pa.concat_tables([group.good for group, _ in parts])
+        table_schema = decoding.schema.table_schema
+        whole = combined([figures for _, figures in parts], table_schema)
         return Decoded(
-            decoded_batch=decoded_batch, groups=tuple(decoded), good=pa.concat_tables([d.good for d, _ in decoded])
+            decoded_batch=decoding.batch(whole, distinct(good, table_schema), files),
+            groups=tuple(group for group, _ in parts),
+            good=good,
         )
 
     def _landed(self, raw: RawGroup) -> Landed:
         probed = raw.files[0]
-        return Landed(
-            kind=probed.file.kind,
-            columns=probed.columns,
-            label=probed.file.path,
-            only_deletes=probed.file.kind == "change" and self._only_deletes(raw),
-        )
-
-    def _only_deletes(self, raw: RawGroup) -> bool:
-        """Whether a group has nothing but deletes; asked only where that decides about a missing column."""
-        if self.context.spec.schema_evolution.dropped_column == "keep":
-            return False
-        op = match(list(raw.columns), self.context.dialect.op_column)
-        if op is None:
-            return False
-        values = pc.utf8_upper(pc.utf8_trim(raw.columns[op].cast(pa.string()), " "))
-        return not pc.any(pc.fill_null(pc.not_equal(values, "D"), False)).as_py()
+        wanted = asks_for_deletes(self.context, probed.file.kind)
+        op = match(list(raw.columns), self.context.dialect.op_column) if wanted else None
+        return landed(probed, only_deletes=op is not None and are_deletes(raw.columns[op]))
 
     def resume_from_changes(self) -> Decoded:
         """See `Engine.take_up`."""
@@ -156,10 +121,12 @@ class BatchReader:
         gddl = rows.column(GDDL)
         found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
         loads = pc.equal(pc.struct_field(gddl, "op"), "R")
-        parts = [("load", rows.filter(loads), ()), ("change", rows.filter(pc.invert(loads)), ())]
+        parts = [DecodedGroup(kind="load", rows=rows.filter(loads)),
+                 DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
+        whole = combined([measure(p, schema.table_schema) for p in parts], schema.table_schema)
         decoded_batch = DecodedBatch(
             schema=schema,
-            figures=measure([p for p in parts if p[1].num_rows], schema.table_schema),
+            figures=figures_of(whole, schema.table_schema, distinct(rows, schema.table_schema)),
             schema_ids=(),
             change_schemas=frozenset(schema_id for _, schema_id, change in found if change),
             schema_of={file: schema_id for file, schema_id, _ in found},
@@ -176,18 +143,9 @@ class BatchReader:
     def _take_in_again(self) -> Decoded | None:
         """Decode the unresolved rows of the quarantine once more; None when there are none."""
         label = f"quarantine of {self.context.spec.table}"
-        raws = []
-        for again in quarantine.groups_to_replay(self.tables, self.context.layout.errors, self.plan.planned_at):
-            landed = Landed(kind=again.kind, columns=again.columns, label=label, only_deletes=False)
-            raws.append((again.raw, landed))
+        waiting = quarantine.groups_to_replay(self.tables, self.context.layout.errors, self.plan.planned_at)
+        raws = [(w.raw, Landed(kind=w.kind, columns=w.columns, label=label, only_deletes=False)) for w in waiting]
         return self._decode_groups(raws) if raws else None
-
-
-def change_schema(table_schema: TableSchema) -> pa.Schema:
-    """The columns of the change table in the shape's order."""
-    kinds = {c.name: arrow_type(c.type) for c in (*table_schema.data, *table_schema.before)}
-    fields = [pa.field(n, kinds.get(n, pa.string())) for n in table_schema.change_columns]
-    return pa.schema([*fields, pa.field(GDDL, arrow_type(parse_type(table_schema.gddl_type)))])
 
 
 def batch_rows(tables: Tables, path: str, batch_id: str, table_schema: TableSchema) -> pa.Table:

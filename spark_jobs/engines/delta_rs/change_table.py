@@ -17,7 +17,7 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
-from spark_jobs.engines.delta_rs.batch_reader import Decoded, change_schema
+from spark_jobs.engines.delta_rs.batch_reader import Decoded
 from spark_jobs.engines.delta_rs.evolve import TableDefinition
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.small_files import join_in_passing
@@ -25,7 +25,10 @@ from spark_jobs.engines.delta_rs.tables import DataFile
 from spark_jobs.engines.transactions import APPEND, QUARANTINE
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.types import StructType, parse_type
+from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Overlap
 from spark_jobs.rules.history import END, START
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
@@ -63,9 +66,10 @@ class ChangeTableWriter:
         """See `Work.quarantine`."""
         path, site = self.site.layout.errors, self.site
         if self.decoded.decoded_batch.figures.quarantined or files:
-            rows = [r for group, ddl in self.decoded.groups for r in quarantine.bad_rows(group, ddl, site.plan)]
-            rows += quarantine.bad_files(files, site.plan)
-            quarantine.append(site.tables, path, rows, QUARANTINE, site.transaction)
+            stamp = Stamp.of(site.plan)
+            rows = [error_rows.of_rows(group, stamp) for group in self.decoded.groups]
+            rows.append(error_rows.of_files(files, stamp))
+            quarantine.append(site.tables, path, pa.concat_tables(rows), QUARANTINE, site.transaction)
         if again and site.tables.exists(path):
             transaction = (f"{QUARANTINE}:resolve", site.transaction)
             quarantine.resolve_files(site.tables, path, again, site.plan, transaction)

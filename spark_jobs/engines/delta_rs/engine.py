@@ -15,7 +15,7 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildRequest
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
-from spark_jobs.engines.delta_rs.batch_reader import BatchReader, Decoded, change_schema
+from spark_jobs.engines.delta_rs.batch_reader import BatchReader, Decoded
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
 from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
@@ -25,7 +25,10 @@ from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.rules.order import events
 from spark_jobs.rules.verify import compare, expected_state, live_rows, verdict_of
@@ -160,7 +163,7 @@ class DeltaRsEngine:
         return DeltaRsBatchWork(decoded, applying)
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
-        rows = quarantine.bad_files(files, plan)
+        rows = error_rows.of_files(files, Stamp.of(plan))
         quarantine.append(self.tables, context.layout.errors, rows, QUARANTINE, version_of(plan))
 
     def forget_errors(self, path: str, batch_id: str) -> None:

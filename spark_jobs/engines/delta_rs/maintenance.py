@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines.base import DeclinedError
-from spark_jobs.engines.delta_rs.batch_reader import change_schema
 from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
 from spark_jobs.engines.delta_rs.small_files import bins, join
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.maintenance.retention import own_hours
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Compacted
 from spark_jobs.rules.order import events
 from spark_jobs.rules.superseded import events_that_matter

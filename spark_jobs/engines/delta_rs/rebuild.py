@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.batch_reader import change_schema
 from spark_jobs.engines.delta_rs.change_table import PLAIN
 from spark_jobs.engines.delta_rs.evolve import TableDefinition
 from spark_jobs.engines.delta_rs.features import require_creatable
@@ -21,8 +20,10 @@ from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import StructType
+from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
+from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import events
@@ -193,4 +194,5 @@ class Rebuild:
             quarantine.stamp(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
-            quarantine.append(self.tables, path, rows, "refresh:quarantine", version_of(plan))
+            stamped = pa.Table.from_pylist(rows, schema=error_rows.SCHEMA)
+            quarantine.append(self.tables, path, stamped, "refresh:quarantine", version_of(plan))

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find, matching
-from spark_jobs.engines.delta_rs.batch_reader import change_schema
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.tables import DataFile
 from spark_jobs.engines.transactions import HISTORY
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.codes import shared_codes
 from spark_jobs.rules.history import differences, versions
 from spark_jobs.rules.merge import ACTION, AT

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.engines.spark.decode import Stamp
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.transactions import APPEND, HISTORY, MERGE, QUARANTINE, SWEEP, TOMBSTONES, version_of
 from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.rules.decode import Stamp
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 __all__ = ["APPEND", "HISTORY", "MERGE", "QUARANTINE", "SWEEP", "TOMBSTONES", "BatchContext", "version_of"]
@@ -35,7 +35,7 @@ class BatchContext:
 
     @property
     def stamp(self) -> Stamp:
-        return Stamp(self.plan.batch_id, self.plan.planned_at)
+        return Stamp.of(self.plan)
 
     def changes(self) -> DataFrame:
         """This batch's rows of the change table."""

@@ -15,7 +15,7 @@ from spark_jobs.engines import table_columns
 from spark_jobs.engines.spark import evolve, quarantine
 from spark_jobs.engines.spark.batch_context import APPEND, QUARANTINE, BatchContext
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.decode import ERROR, KIND, RECORD
+from spark_jobs.engines.spark.decode_tasks import ERROR, KIND
 from spark_jobs.engines.spark.redelivery import new_rows, tie_warnings
 from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.plan.sequence import sort_key
@@ -72,22 +72,14 @@ class ChangeTableWriter:
             evolve.retype_sequence(self.site.tables, definition.path, self.site.table_schema, extra)
             evolve.ensure(self.site.tables, definition, rewrite=rewrite)
 
-    def quarantine(
-        self, groups: Sequence[tuple[DataFrame, str]], files: Sequence[Unreadable], again: Sequence[str]
-    ) -> None:
-        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there.
-
-        Args:
-            groups: decoded rows of each group and the DDL of its records.
-        """
+    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
+        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
         path = self.site.layout.errors
         if self.figures.quarantined or files:
             self.site.tables.create(quarantine.definition(path))
-            frames = [quarantine.bad_rows(rows, ddl) for rows, ddl in groups] if self.figures.quarantined else []
-            frames += [quarantine.bad_files(self.site.tables, files, self.site.stamp)] if files else []
-            rows = frames[0]
-            for frame in frames[1:]:
-                rows = rows.unionByName(frame)
+            rows = quarantine.bad_files(self.site.tables, files, self.site.stamp)
+            if self.figures.quarantined:
+                rows = rows.unionByName(quarantine.bad_rows(self.decoded))
             self.site.tables.append(rows, path, QUARANTINE, self.site.transaction)
         if again and self.site.tables.exists(path):
             with self.site.tables.transaction(f"{QUARANTINE}:resolve", self.site.transaction):
@@ -97,7 +89,7 @@ class ChangeTableWriter:
 
     def fresh(self, overlap: Overlap) -> Fresh:
         """The changes of the batch that are new to the change table."""
-        good = self.decoded.where(F.col(ERROR).isNull()).drop(ERROR, RECORD, KIND)
+        good = self.decoded.where(F.col(ERROR).isNull()).drop(ERROR, KIND)
         stored = self._stored(overlap)
         identities = self.figures.identities if self.site.table_schema.keys else self.figures.loads
         if identities == self.figures.good and stored is None:

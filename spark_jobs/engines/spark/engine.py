@@ -21,7 +21,6 @@ from spark_jobs.engines.spark.batch_context import BatchContext
 from spark_jobs.engines.spark.batch_reader import BatchReader, Decoded
 from spark_jobs.engines.spark.change_table import ChangeTableWriter
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.decode import Stamp
 from spark_jobs.engines.spark.erasing import SparkEraser
 from spark_jobs.engines.spark.maintenance import SparkMaintenance
 from spark_jobs.engines.spark.merge import MergeInput, NetChanges
@@ -31,6 +30,7 @@ from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
@@ -61,7 +61,7 @@ class SparkBatchWork:
         self._receiving.ensure_tables()
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        self._receiving.quarantine(self.decoded.groups, files, again)
+        self._receiving.quarantine(files, again)
 
     def append(self, overlap: Overlap) -> Appended:
         receiving = self._receiving
@@ -159,7 +159,7 @@ class SparkEngine:
         schema = plan_batch(context.dialect, (), context.stored_columns(), state)
         decoded_batch = DecodedBatch(schema=schema, figures=NOTHING, schema_ids=(), change_schemas=frozenset())
         rows = self.tables.read(context.layout.changes).limit(0)
-        work = self._work(context, plan, state, Decoded(decoded_batch=decoded_batch, groups=(), rows=rows))
+        work = self._work(context, plan, state, Decoded(decoded_batch=decoded_batch, rows=rows))
         work.applying = replace(work.applying, first=False)
         return work
 
@@ -179,7 +179,7 @@ class SparkEngine:
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
         self.tables.create(quarantine.definition(context.layout.errors))
-        rows = quarantine.bad_files(self.tables, files, Stamp(plan.batch_id, plan.planned_at))
+        rows = quarantine.bad_files(self.tables, files, Stamp.of(plan))
         self.tables.append(rows, context.layout.errors, QUARANTINE, version_of(plan))
 
     def forget_errors(self, path: str, batch_id: str) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.decode import ERROR
-from spark_jobs.engines.spark.measure import json_of
 from spark_jobs.engines.spark.tables import Assignments, Tables
-from spark_jobs.maintenance.erased_keys import EXACT_REAL, MIDNIGHT, ErasedKeys
+from spark_jobs.maintenance.erased_keys import EXACT_REAL, MIDNIGHT
 from spark_jobs.plan.types import DecimalType, SqlType
 from spark_jobs.rules.figures import ChangesErased
 from spark_jobs.table.table_schema import GDDL, TableSchema
@@ -23,31 +19,6 @@ from spark_jobs.table.table_schema import GDDL, TableSchema
 _BLOCK = 64
 """Bytes of a block of SHA-256, to which HMAC fills its key."""
 _SAMPLE = 5
-
-
-def without_erased(rows: DataFrame, table_schema: TableSchema, erased: ErasedKeys) -> tuple[DataFrame, int]:
-    """Decoded rows without those of erased keys, good or bad, and how many these were; before images are emptied.
-
-    An update that moved a row to an erased key becomes the delete of the old key, which it was too.
-    """
-    if not erased:
-        return rows, 0
-    bad = F.col(ERROR).isNotNull()
-    keys = [_texts(table_schema, old=was) for was in ((False, True) if table_schema.before_of_key else (False,))]
-    later = _later(rows, keys, erased)
-    own = _held(keys[0], erased, later)
-    old = _held(keys[1], erased, later) if table_schema.before_of_key else F.lit(False)
-    turned = own & ~old & ~bad & F.coalesce(moved(table_schema), F.lit(False))
-    gone = (own & ~turned) | (old & bad)  # a bad one's record would hold the before image
-    count = rows.where(gone).count()
-    left = rows.where(~gone)
-    if not table_schema.before_of_key:
-        return left, count
-    kinds = {field.name: field.dataType for field in rows.schema.fields}
-    delete = _as_delete(table_schema, kinds)
-    changed = {c: F.when(turned, v.cast(kinds[c])).otherwise(name(c)) for c, v in delete.items()}
-    changed |= {c.name: F.when(~(old | turned), name(c.name)) for c in table_schema.before}
-    return left.withColumns(changed), count
 
 
 def _as_delete(table_schema: TableSchema, kinds: Mapping[str, DataType]) -> dict[str, Column]:
@@ -104,48 +75,6 @@ def text_of(value: Column, kinds: Sequence[SqlType]) -> Column:
     if "timestamp_ntz" in names:
         return F.regexp_replace(text, f"{MIDNIGHT}$", "")
     return text
-
-
-def _held(texts: list[Column], erased: ErasedKeys, later: Sequence[str]) -> Column:
-    """Whether a row is of an erased key, and of before its erasure."""
-    found = hash_of(texts, erased)
-    held = F.coalesce(found.isin(*sorted(erased.hashes)), F.lit(False))
-    return held & ~_facts(found).isin(*later) if later else held
-
-
-def _facts(key_hash: Column) -> Column:
-    """All that tells whether a row is of before the erasure of its key, as text: hash, file, sequence, commit time."""
-    gddl = F.col(GDDL)
-    time = F.date_format(gddl["commit_ts"], "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
-    parts = (key_hash, gddl["source_file"], json_of(gddl["sequence"]), time)
-    return F.to_json(F.array(*(F.coalesce(part, F.lit("")) for part in parts)))
-
-
-def _later(rows: DataFrame, keys: Sequence[list[Column]], erased: ErasedKeys) -> list[str]:
-    """Those facts of rows of erased keys that tell of a time after the erasure."""
-    found: set[str] = set()
-    for texts in keys:
-        mine = rows.where(_held(texts, erased, ()))
-        found.update(row[0] for row in mine.select(_facts(hash_of(texts, erased))).distinct().collect())
-    return sorted(text for text in found if not _is_kept_out(erased, *json.loads(text)))
-
-
-def _is_kept_out(erased: ErasedKeys, key_hash: str, source: str, sequence: str, time: str) -> bool:
-    commit_ts = datetime.fromisoformat(time) if time else None
-    return erased.is_kept_out(key_hash, commit_ts, sequence or None, source)
-
-
-def hash_of(texts: list[Column], erased: ErasedKeys) -> Column:
-    """See `ErasedKeys.hash_of`; null for a key with a null part."""
-    parts = [part for text in erased.arranged(texts) for part in (F.length(text).cast("string"), F.lit(":"), text)]
-    message = F.encode(F.concat(F.lit(f"{erased.table}\n"), *parts), "UTF-8")
-    key = erased.salt.ljust(_BLOCK, b"\0")
-    inner = F.sha2(F.concat(_bytes(b ^ 0x36 for b in key), message), 256)
-    return F.sha2(F.concat(_bytes(b ^ 0x5C for b in key), F.unhex(inner)), 256)
-
-
-def _bytes(values: object) -> Column:
-    return F.unhex(F.lit(bytes(values).hex()))  # type: ignore[call-overload]  # any iterable of whole numbers
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -52,6 +53,18 @@ class Tables:
         for key, value in {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})}.items():
             session.conf.set(key, value)
         return Tables(session, self.log, few_rows)
+
+    @property
+    def slots(self) -> int:
+        """Tasks that can run at once, as far as the session tells; 4 where it doesn't (Spark Connect)."""
+        try:
+            return max(1, int(self.spark.sparkContext.defaultParallelism))
+        except Exception:  # noqa: BLE001 - Connect raises what it likes for what it lacks
+            return 4
+
+    def local(self, rows: pa.Table, kind: T.StructType) -> DataFrame:
+        """Rows at hand as a frame of a type."""
+        return self.spark.createDataFrame(rows, kind) if rows.num_rows else self.spark.createDataFrame([], kind)
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """The same rows for several uses, as a plan without a past: quick to analyse again, and what a merge takes."""

@@ -1,0 +1,121 @@
+"""How the parts of a batch are decoded, planned once; carried to wherever that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spark_jobs.dialects.probed import Probed, Unreadable
+from spark_jobs.maintenance.erased_keys import ErasedKeys
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.rules.decode import DecodedGroup, Stamp, decode
+from spark_jobs.rules.delivery import GroupDecoding
+from spark_jobs.rules.erased_rows import without_erased
+from spark_jobs.rules.measure import PartFigures, figures_of, measure
+from spark_jobs.rules.read import RawGroup
+from spark_jobs.table.batch_schema import BatchSchema, plan_batch
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.decoded_batch import DecodedBatch, Landed
+from spark_jobs.table.table_schema import TableSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """Decodes any part of a batch's rows; small, and may be sent to other processes.
+
+    Attributes:
+        groups: what is done to the rows of each group.
+    """
+
+    groups: tuple[GroupDecoding, ...]
+    table_schema: TableSchema
+    stamp: Stamp
+    erased: ErasedKeys
+
+    def to_send(self) -> Decoder:
+        """The same for other processes."""
+        return replace(self, erased=self.erased.resolved())
+
+    def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, PartFigures]:
+        """Changes of some rows of a group, those of erased keys left out, and their figures."""
+        decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
+        left, erased = without_erased(decoded, self.table_schema, self.erased)
+        return left, measure(left, self.table_schema, erased=erased)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """The decision for a batch.
+
+    Attributes:
+        landed: its groups, in the order of `Decoder.groups`.
+    """
+
+    schema: BatchSchema
+    landed: tuple[Landed, ...]
+    decoder: Decoder
+
+    @classmethod
+    def planned(cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[Landed]) -> Decoding:
+        """
+        Raises:
+            FatalError: as `plan_batch`.
+        """
+        schema = plan_batch(context.dialect, landed, context.stored_columns(), state)
+        groups = tuple(
+            GroupDecoding(
+                raw=group.columns, kind=group.kind, plan=planned.plan, before=planned.before,
+                schema_id=planned.schema_id, dialect=context.dialect, masks=planned.masks,
+            )
+            for group, planned in zip(landed, schema.groups, strict=True)
+        )  # fmt: skip
+        decoder = Decoder(
+            groups=groups,
+            table_schema=schema.table_schema,
+            stamp=Stamp.of(plan),
+            erased=context.erasures.keys(plan.files),
+        )
+        return cls(schema=schema, landed=tuple(landed), decoder=decoder)
+
+    def batch(self, whole: PartFigures, distinct: tuple[int, int], files: Files | None = None) -> DecodedBatch:
+        """What is known of the batch once its parts are decoded.
+
+        Args:
+            distinct: identities and keys among good rows.
+        """
+        ids = [group.schema_id for group in self.schema.groups]
+        found = files or Files()
+        return DecodedBatch(
+            schema=self.schema,
+            figures=figures_of(whole, self.schema.table_schema, distinct),
+            schema_ids=tuple(ids),
+            change_schemas=frozenset(i for i, g in zip(ids, self.landed, strict=True) if g.kind == "change"),
+            unreadable=found.unreadable,
+            schema_of={f.file.path: i for i, group in zip(ids, found.groups, strict=False) for f in group},
+            rows_by_footer=None if found.rows is None else found.rows - whole.erased,
+            erased=whole.erased,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """The files of a batch, by group, and those that can't be read."""
+
+    groups: Sequence[Sequence[Probed]] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that the footers promise; null where a file has none."""
+        counted = [file.rows for group in self.groups for file in group]
+        return None if not counted or None in counted else sum(c for c in counted if c is not None)
+
+
+def landed(like: Probed, *, only_deletes: bool) -> Landed:
+    """A group of files, by one of them."""
+    return Landed(kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=only_deletes)
+
+
+def asks_for_deletes(context: TableContext, kind: str) -> bool:
+    """Whether it matters if a group has nothing but deletes: only where that decides about a missing column."""
+    return kind == "change" and context.spec.schema_evolution.dropped_column != "keep"

@@ -1,0 +1,27 @@
+"""How many keys and identities a batch over many tasks has: a hint of what may be skipped, not a rule."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.engines.spark.columns import name
+from spark_jobs.table.table_schema import GDDL, TableSchema
+
+KEY, IDENTITY = f"{GDDL}__key", f"{GDDL}__identity"
+
+
+def hashes(rows: DataFrame, table_schema: TableSchema, *others: str) -> DataFrame:
+    """`KEY` and `IDENTITY` (key and sequence) of each row as 64-bit hashes, and other columns of the rows."""
+    keys = [name(k) for k in table_schema.keys]
+    key, identity = F.xxhash64(*keys), F.xxhash64(F.col(GDDL)["sequence"], *keys)
+    return rows.select(key.alias(KEY), identity.alias(IDENTITY), *others)
+
+
+def count_distinct(hashed: DataFrame) -> tuple[int, int]:
+    """Distinct identities and keys among good rows; where two hashes collide the batch only takes the longer way."""
+    # Spread by key, all sequences of a key are together, and one exchange serves both counts.
+    pairs = hashed.select(KEY, IDENTITY).repartition(KEY).groupBy(KEY, IDENTITY).agg(F.lit(1))
+    counted = pairs.groupBy(KEY).agg(F.count(F.lit(1)).alias("n"))
+    row = counted.agg(F.sum("n").alias("i"), F.count(F.lit(1)).alias("k")).collect()[0]
+    return int(row["i"] or 0), int(row["k"] or 0)

@@ -1,0 +1,80 @@
+"""Texts as values: the rules against the oracle, many texts of all sorts in one column."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.convert import fit
+from tests.oracle.texts import cast_text
+
+TYPES = ("tinyint", "smallint", "int", "bigint", "decimal(8,2)", "decimal(38,10)", "float", "double", "boolean",
+         "date", "timestamp", "timestamp_ntz", "binary")  # fmt: skip
+ODD = ("10000-01-01", "0000-01-01 00:00:00", "0001-01-01", "9999-12-31 23:59:59.999999", "03:04:05", "T03:04:05",
+       "2024-02-30", "2024-02-29", "2024-1-2", "2024", "2024-03", "2024-01-02T00:00:00Z", "2024-01-02 00:00:00+02:00",
+       "20240102", "2024-01-02 24:00:00", "2024-01-02 3:4:5", "2024-01-02 03:04", "2024-01-02 03:04:05 Europe/Berlin",
+       "2024-01-02 03:04:05europe/berlin", "2024-01-02 03:04:05.1234567", "2024-01-02 03:04:05 +0200",
+       "9999-12-31T23:00-05",
+       "2024-01-02 03:04:05.", "2024-01-02 ", "2024-01-02 03:04:05 localtime", "0001-01-01 00:00:00+01:00",
+       "\u00a05", "5\u00a0", "\ttrue", " 4 ", "1_000", "+3", "--3", "0x1F", "1.0", "1.", ".5", ".", "1e2", "1.55e1",
+       "1.555e1", "1e400", "-1e-400", "NaN", "-inf", "+Infinity", "1d", "0x1p3", "1e39", "16777217", "\uff15", "\u0663",
+       "2147483648", "-2147483648", "99999999999999999999", "1.50000", "1.505", "true", "T", "on", "2", "", " ",
+       "0" * 40, "-0", "-0.0", "999999.99", "1000000", "1" * 38, "1e501", "5" * 501)  # fmt: skip
+
+_NUMBERS = st.from_regex(r"[+-]?[0-9]{0,12}(\.[0-9]{0,12})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+_TIMES = st.from_regex(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([ T][0-2]?[0-9]:[0-5]?[0-9](:[0-6]?[0-9](\.[0-9]{0,9})?)?"
+    r" ?(Z|UTC|[+-][01]?[0-9](:?[0-5][0-9])?|Asia/Tokyo|America/New_York|Mars)?)?",
+    fullmatch=True,
+)
+_SANE_TIMES = st.datetimes().map(str)
+_BLANKED = st.tuples(st.sampled_from(["", " ", "\t", "\n", "\u00a0", "\u2003"]), st.sampled_from(ODD)).map("".join)
+TEXTS = st.one_of(st.sampled_from(ODD), _NUMBERS, _TIMES, _SANE_TIMES, _BLANKED, st.text(max_size=12),
+                  st.text("0123456789-+:. TZe/", max_size=24))  # fmt: skip
+
+
+def expected(text: str, kind: str) -> Any:
+    try:
+        return cast_text(text, kind)
+    except ValueError:
+        return None
+
+
+def same(found: Any, wanted: Any) -> bool:
+    if isinstance(found, datetime):
+        found = found.replace(tzinfo=None)
+    if isinstance(found, float) and isinstance(wanted, float):
+        return math.isnan(found) == math.isnan(wanted) and (math.isnan(found) or repr(found) == repr(wanted))
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+def differences(texts: list[str], kind: str) -> list[tuple[str, Any, Any]]:
+    fitted = fit(pa.array(texts, pa.string()), parse_type("string"), parse_type(kind)).values.to_pylist()
+    pairs = [(t, f, expected(t, kind)) for t, f in zip(texts, fitted, strict=True)]
+    return [(t, f, w) for t, f, w in pairs if not same(f, w)]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_odd_texts(kind: str) -> None:
+    assert differences(list(ODD), kind) == []
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(deadline=None)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=20))
+def test_every_text_is_the_value_that_the_oracle_says_whatever_is_beside_it(kind: str, texts: list[str]) -> None:
+    assert differences(texts, kind) == []
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(deadline=None)
+@given(text=TEXTS)
+def test_a_text_alone_is_the_same_value(kind: str, text: str) -> None:
+    assert differences([text], kind) == []
