@@ -9,7 +9,7 @@ that a run that died is simply run again (docs/design.md, section 7, rule 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
@@ -20,10 +20,8 @@ from spark_jobs.job.runtime import iso
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
-from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.rules.figures import Appended
-from spark_jobs.table import emptied, foreign, notices
+from spark_jobs.table import foreign, notices
 from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decisions import (
@@ -35,11 +33,11 @@ from spark_jobs.table.decisions import (
     require_sound,
     schema_changes,
 )
-from spark_jobs.table.next_batch import is_emptied, next_plan
+from spark_jobs.table.next_batch import next_plan
 from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.pending_work import PendingWork, look, report_left, waits_for_files
 from spark_jobs.table.run import TableRun
-
-_BYTES_A_ROW = 50
+from spark_jobs.table.sweep import NOT_SWEPT, Swept, sweep, sweep_alone
 
 
 def run_table(run: TableRun, outcome: Outcome) -> JobResult:
@@ -83,43 +81,6 @@ def finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class PendingWork:
-    """A table that has something to do, as a run saw it before it had the claim.
-
-    Attributes:
-        state: its ledger's then.
-    """
-
-    state: TableState
-    found: Discovery
-
-    @property
-    def cost(self) -> int:
-        """Bytes that wait and bytes, roughly, of the table they go into."""
-        return sum(f.size for f in self.found.waiting) + self.state.rows * _BYTES_A_ROW
-
-
-def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
-    """What there is to do; None when there is nothing."""
-    ledger = run.ledger()
-    run.tell("discover")
-    begun = ledger.plan() is not None  # its files are to be found again, however late they came
-    found = run.discover(ledger, brief=not begun)
-    outcome.not_listed = found.not_listed
-    outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
-    outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
-    outcome.max_commit_ts = ledger.state.max_commit_ts
-    replaying = run.job.options.action == "errors_replay"
-    if not (found.waiting or begun or is_emptied(run, found, ledger) or replaying):
-        if run.job.options.full_listing:  # a person asked
-            outcome.warn(foreign.warnings_of(foreign.foreign_commits(run.runtime.storage, run.layout, ledger.state)))
-        notices.require_first_load(run.spec.table, ledger)
-        return None
-    require_same_identity(run.spec, ledger.state)
-    return PendingWork(state=ledger.state, found=found)
-
-
 def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) -> None:
     """Batch after batch until nothing waits.
 
@@ -134,7 +95,12 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         )
     strange = foreign.require_own_tables(context, ledger.state)
     outcome.warn(foreign.warnings_of(strange))
-    found = seen.found if ledger.state == seen.state else run.discover(ledger)
+    found = seen.found
+    if ledger.state != seen.state or waits_for_files(run, found):
+        found = run.discover(ledger, wait="idle")
+    if ledger.plan() is None:
+        notices.require_known_generations(found.inference, run.spec.table)
+    outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
     limit = run.job.options.max_batches
     replayed = False
     while limit is None or outcome.batches < limit:
@@ -149,6 +115,7 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
         run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange), outcome)
+    report_left(run, ledger, found, outcome)
     if not found.waiting:
         notices.require_first_load(run.spec.table, ledger)
     if outcome.batches and context.engine.exists(context.layout.replica):
@@ -164,18 +131,16 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: Outco
     done = resume(context, batch) if batch.coming.appended else ingest(run, context, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.work is not None:
-        main = apply(run, done.work, batch, outcome, sweeps=sweeps)
+        main, swept = apply(run, context, done.work, batch, outcome, sweeps=sweeps)
         done = replace(done, purged_at=purge(run, done.work, state))
     else:
-        main = (
-            emptied.sweep_all(context, plan, state, generation_low_watermarks_of(plan, state))
-            if sweeps
-            else MainCounts()
-        )
+        watermarks = generation_low_watermarks_of(plan, state)
+        swept = sweep_alone(context, plan, state, watermarks) if sweeps else NOT_SWEPT
+        main = swept.counts
     if done.work is not None and plan.source == "quarantine":
         done.work.resolve_rows()
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
-    commit(run, context, batch, done, swept=sweeps, grown=grown)
+    commit(run, context, batch, done, swept=swept, grown=grown)
     count(outcome, plan, done)
     outcome.count(main)
     outcome.max_commit_ts = batch.ledger.state.max_commit_ts
@@ -218,7 +183,7 @@ def resume(context: TableContext, batch: Batch) -> Ingested:
 
 
 def commit(
-    run: TableRun, context: TableContext, batch: Batch, done: Ingested, *, swept: bool = False, grown: int = 0
+    run: TableRun, context: TableContext, batch: Batch, done: Ingested, *, swept: Swept = NOT_SWEPT, grown: int = 0
 ) -> None:
     """Make the batch count: the last of its writes."""
     plan = batch.plan
@@ -226,7 +191,7 @@ def commit(
     batch.claim.check()
     state = batch.ledger.state
     settled = SettledBatch(
-        spec=run.spec, plan=plan, decoded_batch=done.decoded_batch, unreadable=done.bad_files, swept=swept
+        spec=run.spec, plan=plan, decoded_batch=done.decoded_batch, unreadable=done.bad_files, swept=swept.done
     )
     entries = entries_of(settled, state)
     after = state_of(settled, state, context.layout.landing, batch.left, context.dialect.times)
@@ -236,32 +201,33 @@ def commit(
         tombstones_purged_at=done.purged_at or after.tombstones_purged_at,
         delta_versions=foreign.versions_of(context.engine, context.layout),
         foreign=batch.foreign,
+        held=swept.held or (None if swept.done else after.held),
     )
     batch.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=entries, state=after))
     run.tell("committed", plan.number)
 
 
-def apply(run: TableRun, work: BatchWork, batch: Batch, outcome: Outcome, *, sweeps: bool) -> MainCounts:
+def apply(
+    run: TableRun, context: TableContext, work: BatchWork, batch: Batch, outcome: Outcome, *, sweeps: bool
+) -> tuple[MainCounts, Swept]:
     """From appended changes to replica and history."""
-    plan = batch.plan
-    if not work.decoded_batch.schema.table_schema.keys:
-        applied = work.append_only()
-        run.tell("merge", plan.number)
-        swept = work.sweep() if sweeps else MainCounts()
-        return replace(applied.main, deleted=applied.main.deleted + swept.deleted)
-    work.tombstones()
-    run.tell("tombstones", plan.number)
-    applied = work.merge()
+    plan, keyed = batch.plan, bool(work.decoded_batch.schema.table_schema.keys)
+    if keyed:
+        work.tombstones()
+        run.tell("tombstones", plan.number)
+    applied = work.merge() if keyed else work.append_only()
     outcome.warn(applied.warnings)
     outcome.late_ignored += applied.late
     if is_late_as_a_whole(work.decoded_batch.figures, batch.ledger.state):
         outcome.warn(notices.of_late_batch(applied.late))
-    swept = work.sweep() if sweeps else MainCounts()
+    swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
     run.tell("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
-    if run.spec.history:
-        work.history(generation_low_watermarks_of(plan, batch.ledger.state), everything=sweeps)
+    if keyed and run.spec.history:
+        state = batch.ledger.state
+        vanished = plan.generation if swept.done else state.swept
+        work.history(generation_low_watermarks_of(plan, state), swept=vanished, everything=swept.done)
         run.tell("history", plan.number)
-    return replace(applied.main, deleted=applied.main.deleted + swept.deleted)
+    return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted), swept
 
 
 def _known(batch: Batch) -> list[str]:

@@ -29,6 +29,8 @@ def pytest_configure() -> None:
     # Hundreds of short commands would each start a Java process. Tests of the default spread unset these.
     for tier in ("SMALL", "MEDIUM"):
         os.environ.setdefault(f"GDDL_TIERS__{tier}__SPREAD", "processes")
+    # Files are whole once a test has written them; processes that tests start inherit it.
+    os.environ["GDDL_SETTLE"] = "0s"
 
 
 @pytest.hookimpl(tryfirst=True)

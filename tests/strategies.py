@@ -45,7 +45,8 @@ class Traits:
         numbered: sequences are whole numbers instead of 35 digits of text.
         copies: a change may come again, in the same or another file.
         ties: different changes of a key may share a sequence.
-        reloads: LOAD files may be rewritten.
+        reloads: LOAD files may be rewritten, some or all of them.
+        corrections: a change file may be rewritten with other values.
         variants: the column `w` comes in some files only.
         renames: updates may change the key and carry before images.
         bad_rows: some rows belong in the quarantine.
@@ -57,6 +58,7 @@ class Traits:
     copies: bool = True
     ties: bool = True
     reloads: bool = True
+    corrections: bool = True
     variants: bool = True
     partial: bool = False
     forced: bool = False
@@ -70,9 +72,11 @@ class Traits:
     deletes: tuple[DeleteMode, ...] = ("hard", "soft")
 
 
-ORDER_FREE = Traits(reloads=False, ties=False, partial=True, renames=True, tie_breaks=("delete_wins",))
+ORDER_FREE = Traits(
+    reloads=False, corrections=False, ties=False, partial=True, renames=True, tie_breaks=("delete_wins",)
+)
 """Histories whose outcome does not depend on the order of arrival."""
-ORDER_FREE_TIES = Traits(reloads=False, copies=False, renames=True, tie_breaks=("delete_wins",))
+ORDER_FREE_TIES = Traits(reloads=False, corrections=False, copies=False, renames=True, tie_breaks=("delete_wins",))
 """The same with ties. Without copies: of a re-delivery the first file counts, and file names break ties."""
 EVERYTHING = Traits(partial=True, forced=True, renames=True, bad_rows=True)
 
@@ -120,6 +124,8 @@ def specs(draw: st.DrawFn, traits: Traits) -> TableSpec:
         columns_to_update="carried" if traits.partial else None,
         force_update="forced" if traits.forced else None,
         schema_evolution=SchemaEvolution(dropped_column=draw(st.sampled_from(["keep", "null"]))),
+        sweep_after=draw(st.sampled_from(["0s", "1h"])),
+        sweep_limit=draw(st.sampled_from([TableSpec.sweep_limit, 1.0])),
     )
 
 
@@ -241,14 +247,18 @@ def _into_runs(draw: st.DrawFn, files: list[DeliveredFile], traits: Traits) -> t
         again = draw(st.sampled_from(files))
         dealt[-1] = [f for f in dealt[-1] if f.name != again.name] + [again]
     runs = [Run(tuple(found)) for found in dealt if found]
+    changes = [file for file in files if file.kind == "change"]
+    if traits.corrections and changes and not traits.keyless:
+        runs.append(Run((draw(_rewritten(draw(st.sampled_from(changes)))),)))
     loads = [file for file in files if file.kind == "load"]
     if traits.reloads and loads:
-        runs.append(Run((draw(_rewritten(draw(st.sampled_from(loads)))),)))
+        again = draw(st.lists(st.sampled_from(loads), min_size=1, unique_by=lambda file: file.name))
+        runs.append(Run(tuple(draw(_rewritten(load)) for load in again)))
     return tuple(runs)
 
 
 @st.composite
-def _rewritten(draw: st.DrawFn, load: DeliveredFile) -> DeliveredFile:
+def _rewritten(draw: st.DrawFn, file: DeliveredFile) -> DeliveredFile:
     """Some of its rows, with new values."""
-    rows = [{**row, "v": draw(st.sampled_from(TEXTS))} for row in load.rows if draw(st.booleans())]
-    return file_of(load.name, True, rows, load.columns)
+    rows = [{**row, "v": draw(st.sampled_from(TEXTS))} for row in file.rows if draw(st.booleans())]
+    return file_of(file.name, file.kind == "load", rows, file.columns)

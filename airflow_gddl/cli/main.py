@@ -11,7 +11,7 @@ import typer
 
 from airflow_gddl import __version__
 from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import deploy, errors, exits
+from airflow_gddl.cli import deploy, errors, exits, sweep
 from airflow_gddl.cli.bundle import bundle
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo import demo
@@ -43,6 +43,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(errors.app, name="errors")
+app.add_typer(sweep.app, name="sweep")
 app.add_typer(deploy.app, name="deploy")
 
 

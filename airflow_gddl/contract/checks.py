@@ -74,7 +74,8 @@ def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
         ("vacuum_retention",): spec.vacuum_retention,
         ("options", "lookback"): spec.options.get("lookback"),
     }
-    for path, value in values.items():
+    waits: dict[FieldPath, object] = {("settle",): spec.settle, ("sweep_after",): spec.sweep_after}
+    for path, value in (values | {p: v for p, v in waits.items() if v != durations.NO_WAIT}).items():
         if isinstance(value, str) and not durations.is_duration(value):
             yield spec_problem("DURATION_INVALID", path, value, "not a length of time", "write e.g. 45s, 30m, 2h or 7d")
 
@@ -85,6 +86,12 @@ def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
         yield spec_problem(
             "RETENTION_TOO_SHORT", ("vacuum_retention",), spec.vacuum_retention, message, "write 1d or more"
         )
+
+
+def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not 0 <= spec.sweep_limit <= 1:  # true for a number that is none, too
+        message = "not a share of rows"
+        yield spec_problem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
 
 
 def vacuum_seconds(spec: TableSpec) -> int:
@@ -275,5 +282,6 @@ _VALUE_CHECKS = (
     _log_began,
     _properties,
     _prefix,
+    _sweep_limit,
 )
 _ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting, _trigger)

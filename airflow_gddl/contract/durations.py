@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+NO_WAIT = "0s"
 _FORM = re.compile(r"(?P<n>[1-9][0-9]{0,6})(?P<unit>[smhd])")
 
 
@@ -19,6 +20,11 @@ def seconds(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a duration such as 45s, 30m, 2h or 7d")
     return int(match["n"]) * _UNITS[match["unit"]]
+
+
+def wait_seconds(text: str) -> int:
+    """The same of a wait, which may be none: `0s`."""
+    return 0 if text == NO_WAIT else seconds(text)
 
 
 def is_duration(text: str) -> bool:

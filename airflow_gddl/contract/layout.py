@@ -21,7 +21,7 @@ def order_path(lake: str, run_id: str) -> str:
     return join(lake, STATE, "specs", f"{run_id}.json")
 
 
-LOADS = ("run", "errors_replay")
+LOADS = ("run", "errors_replay", "sweep_release")
 """Actions that load."""
 UPKEEP = ("maintain", "verify", "erase")
 """Actions that don't, and whose records say so in their names."""

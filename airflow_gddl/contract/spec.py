@@ -27,7 +27,8 @@ MaskMethod = Literal["hash", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 EngineName = Literal["spark", "delta_rs"]
 SpreadName = Literal["spark", "processes"]
-Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase"]
+Generations = Literal["auto", "one", "by_time"]
+Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase", "sweep_release"]
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -120,6 +121,14 @@ class TableSpec:
     """How long changes that no longer matter to the replica stay in the change table; null: for ever."""
     vacuum_retention: str = "7d"
     """How long files that no version needs any more stay in storage; `1d` at least."""
+    settle: str | None = None
+    """How long a landed file must not have changed before it is loaded; null: `3s` on file systems, none on S3."""
+    generations: Generations = "auto"
+    """A first load of a folder with load files newer than changes: `one` load, or a new one each time (`by_time`)."""
+    sweep_after: str = "1h"
+    """A reload of some load files is whole after so long without another; `0s`: at once."""
+    sweep_limit: float = 0.34
+    """Largest share of its rows, 0 to 1, that a reload may remove from the replica without a person's release."""
 
     @property
     def cadence(self) -> str | Mapping[str, tuple[str, ...]] | None:

@@ -16,6 +16,7 @@ from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.name_times import moment
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.window import EVERYTHING, Window
+from spark_jobs.discovery.settling import AT_ONCE, Settling
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery, NotListed, find
@@ -36,12 +37,14 @@ class LandingLocation:
 
     Attributes:
         cheap_names: known files up to which everything is listed.
+        settling: how long new files must rest.
     """
 
     storage: Storage
     landing: str
     dialect: Dialect
     cheap_names: int = CHEAP_NAMES
+    settling: Settling = AT_ONCE
 
     @property
     def root(self) -> str:
@@ -72,16 +75,21 @@ def discover(
     if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
         scope, known = _Scope(), ledger.all_entries()
     landed = _Landed(place, scope.reaching(place.landing, known))
-    found = find(landed, landed.within(known), ledger.state, place.storage.fingerprint)
+    within = landed.within(known)
+    files, unsettled = place.settling.split(place.storage, landed, within, now)
+    found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
+    is_all = scope.is_full and not unsettled
     found = replace(
         found,
+        unsettled=unsettled,
+        missing=tuple(path for path in found.missing if path not in unsettled),
         folder_missing=landed.listed == 0 and not place.storage.exists(place.landing),
         ignored=landed.ignored,
         ignored_sample=tuple(landed.sample),
         refused=landed.refused,
         refused_sample=tuple(landed.refused_sample),
         listed=landed.listed,
-        listed_in_full_at=_listed_at(ledger, now, full=full) if scope.is_full else None,
+        listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
         not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
     )
     listed_at = None if found.waiting else found.listed_in_full_at

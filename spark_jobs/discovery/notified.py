@@ -34,12 +34,13 @@ def discover_told(place: LandingLocation, ledger: Ledger, now: datetime, told: I
         RetriableError: `FILE_STREAM_FAILED`: a file that is not below the landing folder.
     """
     keep(place, ledger)
-    files = {_below(place.landing, file.path): file for file in told}
-    known = _known(place, ledger, files)
-    new = sorted(path for path, file in files.items() if not _is_known(file, known.get(path)))
+    notified = {_below(place.landing, file.path): file for file in told}
+    known = _known(place, ledger, notified)
+    new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
     landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
-    found = find(landed, within, ledger.state, place.storage.fingerprint)
+    files, unsettled = place.settling.split(place.storage, landed, within, now)
+    found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
     if any(file.kind == "load" for file in found.waiting):
         return discover(place, ledger, now, full=True)
     if found.touched:
@@ -48,6 +49,7 @@ def discover_told(place: LandingLocation, ledger: Ledger, now: datetime, told: I
     return replace(
         found,
         missing=(),
+        unsettled=unsettled,
         ignored=landed.ignored,
         ignored_sample=tuple(landed.sample),
         refused=landed.refused,

@@ -13,6 +13,7 @@ from airflow_gddl.contract.spec import EngineName
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Verdict
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decoded_batch import DecodedBatch
@@ -69,12 +70,20 @@ class BatchWork(Protocol):
         """A table without keys: its replica is the changes themselves."""
         ...
 
+    def sweepable(self) -> tuple[int, int]:
+        """Live rows of older generations, and all live rows of the replica."""
+        ...
+
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""
         ...
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
-        """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`)."""
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int, everything: bool) -> None:
+        """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`).
+
+        Args:
+            swept: rows of generations before this one have vanished.
+        """
         ...
 
     def purge_tombstones(self, before: datetime) -> None:
@@ -88,6 +97,7 @@ class RebuildRequest:
 
     Attributes:
         generation_low_watermarks: greatest sequence ingested before each generation.
+        swept: rows of generations from this one on stand in the replica.
         landed: paths of all files that are there now.
         read: those of them that could be read, whether or not any of their rows was kept.
         resequenced: the living change table writes the same sequences otherwise, so that the two don't compare.
@@ -98,7 +108,7 @@ class RebuildRequest:
     plan: BatchPlan
     table_schema: TableSchema
     generation_low_watermarks: tuple[str | None, ...]
-    generation: int
+    swept: int
     landed: tuple[str, ...]
     read: tuple[str, ...]
     resequenced: bool = False
@@ -178,6 +188,10 @@ class Engine(Protocol):
 
     def last_transaction(self, path: str, app: str) -> int:
         """Greatest transaction version that `app` committed to the table; -1 when none."""
+        ...
+
+    def recorded_files(self, path: str) -> list[RecordedFile]:
+        """What a change table holds of each file and generation."""
         ...
 
     def columns(self, path: str) -> tuple[Column, ...]:

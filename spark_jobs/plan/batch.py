@@ -26,6 +26,7 @@ class BatchPlan:
         swapping: the check of a refresh is over, and tables may have been exchanged: it can only go on.
         source_connection: the one that this check was asked to use; empty: the row's own.
         source: `quarantine` replays its unresolved rows instead of reading files.
+        released: a person has agreed to the sweep, whatever share of the rows vanishes.
     """
 
     number: int
@@ -39,6 +40,12 @@ class BatchPlan:
     resync: bool = False
     swapping: bool = False
     source_connection: str = ""
+    released: bool = False
+
+    @property
+    def corrections(self) -> tuple[str, ...]:
+        """Paths of change files of which an earlier version was ingested."""
+        return tuple(file.path for file in self.files if file.corrects)
 
     @property
     def batch_id(self) -> str:
@@ -61,6 +68,21 @@ class ForeignCommit:
 
     def __str__(self) -> str:
         return f"{self.table}: version {self.version}, {self.operation}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSweep:
+    """A sweep that waits for a person.
+
+    Attributes:
+        rows: live rows of the replica that would vanish, of `live` ones.
+        since: ISO 8601 UTC.
+    """
+
+    generation: int
+    rows: int
+    live: int
+    since: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +111,10 @@ class TableState:
             may stand in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
         rows: of the replica, as counted batch by batch.
+        loaded_at: when the newest batch of load files was planned, ISO 8601 UTC; null before any.
+        held: the sweep of the current generation that waits for a person; null when none does.
+        openings: of a first load over a folder that was reloaded: modification times from which files belong to
+            generation 2, 3, ..., until the last of these has opened.
     """
 
     batch: int = 0
@@ -110,6 +136,9 @@ class TableState:
     swept: int = 1
     tombstones_purged_at: str | None = None
     rows: int = 0
+    loaded_at: str | None = None
+    held: HeldSweep | None = None
+    openings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

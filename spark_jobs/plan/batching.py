@@ -78,11 +78,19 @@ def state_after(
         state,
         batch=plan.number,
         generation=plan.generation,
+        loaded_at=plan.planned_at if any(file.kind == "load" for file in plan.files) else state.loaded_at,
+        held=state.held if plan.generation == state.generation else None,
+        openings=_openings_after(plan, state.openings if left is None else left.openings),
         generation_floor=state.generation_floor + (state.max_sequence,) * new,
         cursor=_cursor_after(plan, state.cursor, landing, times),
         oldest=_oldest_after(plan, state.oldest, landing, times),
         listed_in_full_at=listed or state.listed_in_full_at,
     )
+
+
+def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
+    """None once the last generation that they tell of is open: from then on files tell by being rewritten."""
+    return openings if plan.generation <= len(openings) else ()
 
 
 def _cursor_after(plan: BatchPlan, cursor: str | None, landing: str, times: FileTimes) -> str | None:

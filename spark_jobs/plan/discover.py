@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_gddl.contract.spec import Generations
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.files import FileEntry, LandedFile, PlannedFile
+from spark_jobs.plan.generations import CERTAIN, Inference, generation_at, infer
 
 Fingerprint = Callable[[LandedFile], str]
 
@@ -36,6 +38,11 @@ class Discovery:
         listed_in_full_at: ISO 8601 UTC when this was a full listing that the ledger is to be told of, else null.
         not_listed: null when nothing was left out.
         listed: objects that the store returned, the cost of the listing.
+        unsettled: new files that are still being written, or may be; they are left for a later listing.
+        older_loads: load files whose rows belong, or will, to an older generation than the newest.
+        unreadable_loads: load files that are there, wait for nothing and could not be read.
+        inference: what was inferred of generations, where nothing has been ingested yet.
+        openings: see `TableState.openings`.
     """
 
     waiting: tuple[PlannedFile, ...] = ()
@@ -50,6 +57,11 @@ class Discovery:
     listed_in_full_at: str | None = None
     not_listed: NotListed | None = None
     listed: int = 0
+    unsettled: tuple[str, ...] = ()
+    older_loads: tuple[str, ...] = ()
+    unreadable_loads: tuple[str, ...] = ()
+    inference: Inference = CERTAIN
+    openings: tuple[str, ...] = ()
 
     def without(self, plan: BatchPlan) -> Discovery:
         """What still waits once `plan` is committed.
@@ -67,7 +79,11 @@ class Discovery:
 
 
 def find(
-    listing: Iterable[LandedFile], known: Mapping[str, FileEntry], state: TableState, fingerprint: Fingerprint
+    listing: Iterable[LandedFile],
+    known: Mapping[str, FileEntry],
+    state: TableState,
+    fingerprint: Fingerprint,
+    generations: Generations = "auto",
 ) -> Discovery:
     """Compare what is there with what was ingested (docs/semantics.md, section 2).
 
@@ -75,14 +91,21 @@ def find(
         known: newest ledger row of every path within the listed range; other paths would be reported missing.
         fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
             has vanished since the listing, which then counts as not listed.
+        generations: what the row says of a folder of which nothing was ingested.
     """
     compared = {file.path: _compare(file, known.get(file.path), fingerprint) for file in listing}
     found = [item for item in compared.values() if item is not None]
     opening = [item for item in found if item.opens(state.generation)]
     waiting = [item for item in found if item.waits(state.generation, opens=bool(opening))]
     paths = {item.file.path for item in waiting}
+    inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
+    openings = state.openings or inference.openings
+    resting = [item for item in found if item.file.kind == "load" and item.file.path not in paths]
+    planned = tuple(_in_order(waiting, opening, state, openings))
+    newest = max([state.generation, *(file.generation for file in planned)])
+    older = [item.file.path for item in resting if item.was_read and item.generation < newest]
     return Discovery(
-        waiting=tuple(_in_order(waiting, opening, state)),
+        waiting=planned,
         rewritten=tuple(item.file.path for item in waiting if item.known is not None),
         touched={
             item.file.path: (item.fingerprint, item.file.etag)
@@ -90,6 +113,10 @@ def find(
             if item.touched_only and item.file.path not in paths
         },
         missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
+        older_loads=(*older, *(file.path for file in planned if file.kind == "load" and file.generation < newest)),
+        unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
+        inference=inference,
+        openings=openings,
     )
 
 
@@ -108,6 +135,15 @@ class _Compared:
     @property
     def touched_only(self) -> bool:
         return self.known is not None and not self.changed and self.known.etag != self.file.etag
+
+    @property
+    def was_read(self) -> bool:
+        return self.known is not None and self.known.state == "committed"
+
+    @property
+    def generation(self) -> int:
+        """As its row says; 0 without one."""
+        return 0 if self.known is None else self.known.generation
 
     def opens(self, generation: int) -> bool:
         """A load of the current generation with new content. An unreadable one never was part of it: it continues."""
@@ -145,21 +181,24 @@ def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint
         return None
 
 
-def _in_order(waiting: list[_Compared], opening: list[_Compared], state: TableState) -> Iterator[PlannedFile]:
-    """Changes written before a reload stay in the generation that it ends: after it they would undo newer rows."""
+def _in_order(
+    waiting: list[_Compared], opening: list[_Compared], state: TableState, openings: Sequence[str]
+) -> Iterator[PlannedFile]:
+    """By generation, load files of each first.
+
+    Changes written before a reload stay in the generation that it ends: after it they would undo newer rows.
+    """
     current = state.generation + 1 if opening else max(state.generation, 1)
     since = min((item.file.modified for item in opening), default="")
-    ordered = sorted(waiting, key=lambda item: item.file.order)
-    changes = [item for item in ordered if item.file.kind == "change"]
-    for item in changes:
-        if item.file.modified < since:
-            yield _planned(item, state.generation)
-    for item in ordered:
-        if item.file.kind == "load":
-            yield _planned(item, current)
-    for item in changes:
-        if item.file.modified >= since:
-            yield _planned(item, current)
+
+    def generation(file: LandedFile) -> int:
+        if openings:
+            return generation_at(file.modified, openings)
+        return state.generation if file.kind == "change" and file.modified < since else current
+
+    planned = [(generation(item.file), item) for item in waiting]
+    for number, item in sorted(planned, key=lambda p: (p[0], p[1].file.kind != "load", p[1].file.order)):
+        yield _planned(item, number)
 
 
 def _planned(item: _Compared, generation: int) -> PlannedFile:
@@ -173,4 +212,5 @@ def _planned(item: _Compared, generation: int) -> PlannedFile:
         modified=file.modified,
         fingerprint=item.fingerprint,
         generation=generation,
+        corrects=file.kind == "change" and item.was_read and item.changed,
     )

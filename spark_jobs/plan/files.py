@@ -37,6 +37,7 @@ class PlannedFile:
     Attributes:
         fingerprint: tells content from content: the store's ETag where it is a digest, else BLAKE2b of the bytes.
         generation: the generation its rows belong to.
+        corrects: an earlier version of this change file was ingested.
     """
 
     path: str
@@ -47,6 +48,7 @@ class PlannedFile:
     modified: str
     fingerprint: str
     generation: int
+    corrects: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

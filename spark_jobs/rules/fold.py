@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.codes import row_codes
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
@@ -30,6 +31,15 @@ def carried_name(index: int) -> str:
 def refolds(schema: TableSchema) -> bool:
     """Whether late or forced keys are folded anew from all their changes: an overlay would not be the fold."""
     return schema.partial or schema.spec.force_update is not None
+
+
+def of_newest_generation(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
+    """Events of each key's newest generation, all that its state is made of; none of generations before `swept`."""
+    generation = np.asarray(gddl_fields(happened)["generation"]).astype(np.int64)
+    key = row_codes([happened.column(k) for k in schema.keys], happened.num_rows)
+    latest = np.zeros(happened.num_rows, np.int64)
+    np.maximum.at(latest, key, generation)
+    return happened.filter(pa.array((generation >= swept) & (generation == latest[key])))
 
 
 def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa.Table:

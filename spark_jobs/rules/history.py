@@ -26,14 +26,15 @@ from spark_jobs.table.table_schema import GDDL, TableSchema
 START, END = "__start_at", "__end_at"
 
 
-def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str | None]) -> pa.Table:
+def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> pa.Table:
     """All versions of all keys: the replica's columns, `_gddl`, `__start_at`, `__end_at`.
 
     Args:
         happened: see `order.events`; every event of each key concerned.
         watermarks: greatest sequence ingested before each generation, JSON text.
+        swept: rows of generations before this one have vanished.
     """
-    timeline = _timeline(ordered(happened, schema), schema, watermarks)
+    timeline = _timeline(ordered(happened, schema), schema, watermarks, swept)
     return _runs(timeline, schema)
 
 
@@ -66,7 +67,7 @@ class _Timeline:
         return replace(self, **parts)
 
 
-def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None]) -> _Timeline:
+def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> _Timeline:
     """States in order, one for each key and effective sequence: the last at it."""
     count = len(found.at)
     kind = parse_type(schema.sequence_type)
@@ -80,7 +81,7 @@ def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[st
     low = low_at[np.minimum(generation, len(watermarks))]
     sequence = np.where(rank[found.at] >= rank[low], found.at, low)
     key = np.cumsum(found.begins)
-    ended_key, ended_generation = _endings(key, generation, len(watermarks))
+    ended_key, ended_generation = _endings(key, generation, len(watermarks), swept)
     nothing = np.full(len(ended_key), -1)
     event = np.concatenate([np.arange(count), nothing])
     sequence = np.concatenate([sequence, low_at[ended_generation]])
@@ -94,14 +95,18 @@ def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[st
     return whole.where(last)
 
 
-def _endings(key: np.ndarray, generation: np.ndarray, generations: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each later generation ends each key of an older one, until it comes again: keys, and generations."""
+def _endings(key: np.ndarray, generation: np.ndarray, generations: int, swept: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each later generation ends each key of an older one, until it comes again: keys, and generations.
+
+    One that was not swept ends only keys that come again in it.
+    """
     if generations < 2 or not len(key):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     begins = changes(key)
     first = np.minimum.reduceat(generation, np.flatnonzero(begins))
     numbers, later = np.meshgrid(key[begins], np.arange(2, generations + 1), indexing="ij")
-    chosen = later > first[:, None]
+    again = np.isin(numbers * (generations + 1) + later, key * (generations + 1) + generation)
+    chosen = (later > first[:, None]) & ((later <= swept) | again)
     return numbers[chosen], later[chosen]
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engines.errors_table import ROW_BITS
 from spark_jobs.rules.codes import shared_codes
-from spark_jobs.rules.fold import net_changes
+from spark_jobs.rules.fold import net_changes, of_newest_generation
 from spark_jobs.rules.order import gddl_fields, with_gddl
 from spark_jobs.rules.redelivery import new_changes
 from spark_jobs.table.table_schema import GDDL, TableSchema
@@ -65,23 +65,22 @@ def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
     return [*keys, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
 
 
-def rebuilt_state(happened: pa.Table, schema: TableSchema, generation: int) -> pa.Table:
-    """Net changes of a generation.
+def rebuilt_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
+    """Net changes of each key's newest generation, from `swept` on.
 
     Args:
         happened: see `order.events`; all events of each key, of all generations.
     """
-    return net_changes(happened.filter(pc.equal(gddl_fields(happened)["generation"], generation)), schema,
-                       partial=schema.partial)  # fmt: skip
+    return net_changes(of_newest_generation(happened, schema, swept), schema, partial=schema.partial)
 
 
-def rebuilt_rows(happened: pa.Table, schema: TableSchema, generation: int) -> pa.Table:
+def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
     """Rows of the replica: without deleted ones; under soft deletes those that had a row at some time stay, marked.
 
     Args:
         happened: see `order.events`; all events of each key, of all generations.
     """
-    rows = rebuilt_state(happened, schema, generation)
+    rows = rebuilt_state(happened, schema, swept)
     gone = np.asarray(pc.equal(gddl_fields(rows)["op"], "D"))
     if schema.spec.delete == "hard":
         return rows.filter(pa.array(~gone)).select([*schema.columns, GDDL])

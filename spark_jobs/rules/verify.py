@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.codes import row_codes, shared_codes
 from spark_jobs.rules.figures import BUCKETS, Verdict
-from spark_jobs.rules.fold import net_changes
+from spark_jobs.rules.fold import net_changes, of_newest_generation
 from spark_jobs.rules.order import gddl_fields
 from spark_jobs.rules.redelivery import keys_json
 from spark_jobs.table.table_schema import TableSchema
@@ -29,14 +29,9 @@ def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Ta
         happened: see `order.events`; all events of each key. Of a table without keys, its changes.
         swept: rows of generations before this one have vanished.
     """
-    generation = np.asarray(gddl_fields(happened)["generation"]).astype(np.int64)
     if not schema.keys:
-        return happened.filter(pa.array(generation >= swept)).select(schema.columns)
-    key = row_codes([happened.column(k) for k in schema.keys], happened.num_rows)
-    latest = np.zeros(happened.num_rows, np.int64)
-    np.maximum.at(latest, key, generation)
-    chosen = happened.filter(pa.array((generation >= swept) & (generation == latest[key])))
-    rows = net_changes(chosen, schema, partial=schema.partial)
+        return happened.filter(pc.greater_equal(gddl_fields(happened)["generation"], swept)).select(schema.columns)
+    rows = net_changes(of_newest_generation(happened, schema, swept), schema, partial=schema.partial)
     return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select(schema.columns)
 
 

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from spark_jobs.engines.transactions import APPEND, version_of
 from spark_jobs.job.runtime import iso
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.sweeping import RELEASED, SweepRule, SweepState, sweep_state, with_sweep
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.run import TableRun
 
@@ -52,9 +53,25 @@ def next_plan(
         plan = None if replayed else _replay(ledger, now)
     elif is_emptied(run, found, ledger):
         plan = _emptying(ledger, now)
+    elif sweep_of(run, found, ledger.state) == "due":
+        plan = _sweeping(ledger, now, released=releases(run))
+    elif releases(run):
+        plan = None
     else:
         plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=now)
+        plan = None if plan is None else with_sweep(plan, found, SweepRule.of(run.spec))
     return None if plan is None else NextBatch(plan=plan)
+
+
+def releases(run: TableRun) -> bool:
+    """Whether a person has said that rows which the newest full load lacks may vanish."""
+    return run.job.options.action == "sweep_release"
+
+
+def sweep_of(run: TableRun, found: Discovery, state: TableState) -> SweepState:
+    """How the sweep of the newest generation stands; a person's release makes it due."""
+    rule = RELEASED if releases(run) else SweepRule.of(run.spec)
+    return sweep_state(state, found, rule, run.runtime.clock())
 
 
 def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> datetime:
@@ -69,8 +86,8 @@ def is_emptied(run: TableRun, found: Discovery, ledger: Ledger) -> bool:
     """The folder is gone, the row says that this empties the table, and no batch has done so yet."""
     if not (found.folder_missing and run.dialect.options.missing_folder == "empty" and ledger.state.batch):
         return False
-    last = ledger.last_commit()
-    return last is None or not last.plan.sweep or bool(last.plan.files)
+    generation = ledger.state.generation
+    return any(row.generation == generation for row in ledger.all_entries().values())
 
 
 def files_changed(plan: BatchPlan, found: Discovery) -> bool:
@@ -100,6 +117,20 @@ def _replay(ledger: Ledger, now: datetime) -> BatchPlan | None:
     )
 
 
+def _sweeping(ledger: Ledger, now: datetime, *, released: bool) -> BatchPlan:
+    """A batch without files, which removes the rows that the newest full load lacks."""
+    state = ledger.state
+    return BatchPlan(
+        number=state.batch + 1,
+        mode="incremental",
+        planned_at=iso(now),
+        generation=state.generation,
+        files=(),
+        sweep=True,
+        released=released,
+    )
+
+
 def _emptying(ledger: Ledger, now: datetime) -> BatchPlan:
     state = ledger.state
     return BatchPlan(
@@ -109,4 +140,5 @@ def _emptying(ledger: Ledger, now: datetime) -> BatchPlan:
         generation=state.generation + 1,
         files=(),
         sweep=True,
+        released=True,
     )

@@ -11,13 +11,15 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.generations import Inference
+from spark_jobs.plan.sweeping import SweepState
 
-_SAMPLE = 5
+SAMPLE = 5
 
 
 def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarning, ...]:
-    """A vanished folder, and files whose names no rule knows."""
-    warnings = []
+    """A vanished folder, files that are left alone or correct others, and what times tell of full loads."""
+    warnings: list[RunWarning] = []
     if found.folder_missing:
         warnings.append(
             RunWarning(code="FOLDER_MISSING", message=f"there is no landing folder {landing}; nothing was changed")
@@ -32,7 +34,63 @@ def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarnin
         warnings.append(
             RunWarning(code="FILES_REFUSED", message=message, count=found.refused, sample=found.refused_sample)
         )
-    return tuple(warnings)
+    corrected = [file.path for file in found.waiting if file.corrects]
+    if corrected:
+        message = "change files were written again: their later version counts, rows that it lacks stay"
+        warnings.append(
+            RunWarning(code="FILE_REWRITTEN", message=message, count=len(corrected), sample=tuple(corrected[:SAMPLE]))
+        )
+    return (*warnings, *of_generations(found.inference))
+
+
+def of_unsettled(found: Discovery) -> tuple[RunWarning, ...]:
+    """Files that may still be written."""
+    if not found.unsettled:
+        return ()
+    message = "files that may still be written were left; they are taken once they have not changed for a time"
+    sample = found.unsettled[:SAMPLE]
+    return (RunWarning(code="FILES_UNSETTLED", message=message, count=len(found.unsettled), sample=sample),)
+
+
+def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
+    """Change files that are older than the full load, and nothing but times to tell what that means."""
+    if inference.certainty != "inferred":
+        return ()
+    what = "of the load before it" if inference.openings else "made during the load"
+    message = f"change files are older than the full load, and were taken as {what}; set generations if that is wrong"
+    return (RunWarning(code="GENERATIONS_INFERRED", message=message, count=inference.older, sample=inference.sample),)
+
+
+def require_known_generations(inference: Inference, table: str) -> None:
+    """
+    Raises:
+        FatalError: `GENERATIONS_UNKNOWN`.
+    """
+    if inference.certainty == "unknown":
+        change, load = inference.sample
+        raise FatalError(
+            "GENERATIONS_UNKNOWN",
+            f"{table}: {inference.older} change files are older than a load file, e.g. {change} than {load}: they were "
+            "made during the load, or the load was written again after them",
+            where=table,
+            remedy="write `generations: one` into the row if all belong to one load, as in a folder that was copied; "
+            "`generations: by_time` if later load files were written again",
+        )
+
+
+def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple[RunWarning, ...]:
+    """Rows of an older full load that stand in the replica beside those of the newest."""
+    if standing == "held" and state.held is not None:
+        message = (
+            f"the reload lacks {state.held.rows} of {state.held.live} rows, more than sweep_limit allows; they stay "
+            "until `gddl sweep release`"
+        )
+        return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
+    if standing != "pending":
+        return ()
+    message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
+    older = found.older_loads or found.unreadable_loads or found.unsettled
+    return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
 
 
 def of_fallback(engine: str, reason: str) -> RunWarning:
@@ -84,7 +142,7 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
 
 
 def _paths(files: Sequence[Unreadable]) -> tuple[str, ...]:
-    return tuple(u.file.path for u in files[:_SAMPLE])
+    return tuple(u.file.path for u in files[:SAMPLE])
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:
@@ -100,7 +158,7 @@ def require_first_load(table: str, ledger: Ledger) -> None:
         raise FatalError(
             "FIRST_LOAD_UNREADABLE",
             f"{table}: there is no table yet, and no file to make it of: {len(bad)} could not be read",
-            where=", ".join(bad[:_SAMPLE]),
+            where=", ".join(bad[:SAMPLE]),
             remedy="see the reasons with gddl errors list, and have the files written again",
         )
 

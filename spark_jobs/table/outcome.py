@@ -33,6 +33,7 @@ class Outcome:
     max_commit_ts: str | None = None
     version: int | None = None
     not_listed: NotListed | None = None
+    revisit: bool = False
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""
@@ -77,6 +78,7 @@ class Outcome:
             version=self.version,
             not_listed_days=0 if self.not_listed is None else self.not_listed.days,
             listed_in_full_at=None if self.not_listed is None else self.not_listed.since,
+            revisit=self.revisit,
         )
 
 

@@ -9,6 +9,7 @@ quarantine is settled; the ledger commits.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
@@ -22,10 +23,11 @@ from spark_jobs.pipeline import commit, count, ingest
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.files import FileEntry, PlannedFile
-from spark_jobs.plan.sequence import greater
+from spark_jobs.plan.files import FileEntry
+from spark_jobs.plan.generations import Recorded
+from spark_jobs.plan.sweeping import SweepRule
 from spark_jobs.rules.figures import Rebuilt
-from spark_jobs.rules.sequence_text import normal_json
+from spark_jobs.table import notices, refresh_generations
 from spark_jobs.table.batch_run import Batch
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
@@ -47,6 +49,11 @@ class _Refresh:
     ledger: Ledger
     plan: BatchPlan
     claim: Claim
+
+    @cached_property
+    def recorded(self) -> Recorded | None:
+        """What the change table tells of generations, where the ledger is lost."""
+        return refresh_generations.recorded_files(self.living, self.ledger.state)
 
     @property
     def beside(self) -> TableRun:
@@ -114,6 +121,10 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
     work.run.tell("swapping", work.plan.number)
     done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
     work.claim.check()
+    state, left = _swept(work, fresh)
+    if state.swept < state.generation:
+        outcome.revisit = True
+        outcome.warn(notices.of_sweep("pending", state, left))
     _commit(work, fresh, order, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
@@ -133,7 +144,8 @@ def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildRequest, Ledger, Re
     files, again = fresh.all_entries(), is_resequenced(table_schema, work.ledger.state, fresh.state)
     order = RebuildRequest(
         living=work.living, beside=work.beside.layout, plan=work.plan, table_schema=table_schema,
-        generation_low_watermarks=_watermarks(table_schema, fresh.state, again), generation=fresh.state.generation,
+        generation_low_watermarks=refresh_generations.watermarks(table_schema, fresh.state, again),
+        swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read=tuple(path for path, row in files.items() if row.state == "committed"),
         resequenced=again,
     )  # fmt: skip
@@ -178,9 +190,10 @@ def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[TableSchema | None, L
     run, context = work.beside, replace(work.living, layout=work.beside.layout, dialect=work.beside.dialect)
     ledger = run.ledger()
     if ledger.state.batch == 0:
-        ledger.commit(_empty_commit(work, _seed(work)))
+        ledger.commit(_empty_commit(work, refresh_generations.seed(work.ledger.state, work.recorded)))
     if not _is_sealed(ledger):
-        found = _with_generations(run.discover(ledger), work.ledger, work.run.discover(work.ledger))
+        found = _with_generations(work, run.discover(ledger, wait="idle"), outcome)
+        outcome.warn(notices.of_unsettled(found))
         _require_unchanged(work, ledger, found)
         while (plan := _next_plan(run, ledger, found)) is not None:
             work.claim.check()
@@ -221,13 +234,6 @@ def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None
                              remedy="run the refresh again; the tables are unchanged")  # fmt: skip
 
 
-def _seed(work: _Refresh) -> TableState:
-    """What must go on in the ledger beside: schema ids, generations."""
-    living = work.ledger.state
-    return TableState(batch=1, generation=max(living.generation, 1), schemas=living.schemas,
-                      generation_floor=living.generation_floor or (None,))  # fmt: skip
-
-
 def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
     plan = BatchPlan(
         number=state.batch, mode="refresh", planned_at=work.plan.planned_at, generation=state.generation, files=()
@@ -235,21 +241,16 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
     return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
-def _with_generations(found: Discovery, living: Ledger, waiting: Discovery) -> Discovery:
-    """Files have the generation that the living ledger gave them or would give now; worked off in that order."""
-    known = {path: entry.generation for path, entry in living.all_entries().items()}
-    known.update({file.path: file.generation for file in waiting.waiting})
-
-    def generation(file: PlannedFile) -> int:
-        return known.get(file.path, file.generation)
-
-    files = [replace(f, generation=generation(f)) for f in found.waiting]
-    return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
-
-
-def _watermarks(table_schema: TableSchema, state: TableState, resequenced: bool) -> tuple[str | None, ...]:
-    floors = state.generation_floor
-    return tuple(normal_json(floor, table_schema.normal_text) for floor in floors) if resequenced else floors
+def _with_generations(work: _Refresh, found: Discovery, outcome: Outcome) -> Discovery:
+    recorded = work.recorded
+    if recorded is not None:
+        generations, warning = refresh_generations.of_change_table(found.waiting, recorded)
+        outcome.warn([warning])
+        return refresh_generations.with_generations(found, generations)
+    waiting = work.run.discover(work.ledger)
+    notices.require_known_generations(waiting.inference, work.run.spec.table)
+    outcome.warn(notices.of_generations(waiting.inference))
+    return refresh_generations.with_generations(found, refresh_generations.of_ledger(work.ledger, waiting))
 
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
@@ -257,9 +258,10 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     work.run.tell("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
+    highest = refresh_generations.highest_sequence(before, fresh.state)
     state = replace(
-        fresh.state, batch=work.plan.number, rows=rows_now, swept=fresh.state.generation,
-        max_sequence=fresh.state.max_sequence if order.resequenced else _highest(before, fresh.state),
+        _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
+        max_sequence=fresh.state.max_sequence if order.resequenced else highest,
         delta_versions=versions_of(work.living.engine, work.living.layout), foreign=(),
         generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
     )  # fmt: skip
@@ -267,11 +269,9 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     work.run.tell("committed", work.plan.number)
 
 
-def _highest(before: TableState, after: TableState) -> str | None:
-    """Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone."""
-    if before.sequence_type != after.sequence_type:
-        return after.max_sequence
-    return greater(before.max_sequence, after.max_sequence)
+def _swept(work: _Refresh, fresh: Ledger) -> tuple[TableState, Discovery]:
+    rule = SweepRule.of(work.run.spec)
+    return refresh_generations.sweep_after_refresh(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
 
 
 def _settle(work: _Refresh, outcome: Outcome, state: TableState, done: Rebuilt) -> None:

@@ -12,6 +12,7 @@ from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import LandingLocation, discover
 from spark_jobs.discovery.notified import discover_told
+from spark_jobs.discovery.settling import Settling, Wait, settle_of
 from spark_jobs.engines.choosing import engine_of
 from spark_jobs.job.runtime import Runtime, Step
 from spark_jobs.ledger.claim import Claim
@@ -70,15 +71,21 @@ class TableRun:
 
     @property
     def place(self) -> LandingLocation:
-        return LandingLocation(storage=self.runtime.storage, landing=self.layout.landing, dialect=self.dialect)
+        return self._place("never")
 
-    def discover(self, ledger: Ledger, *, brief: bool = False) -> Discovery:
+    def _place(self, wait: Wait) -> LandingLocation:
+        landing = self.layout.landing
+        settling = Settling(after=settle_of(self.spec, landing, self.runtime.environ), wait=wait)
+        return LandingLocation(storage=self.runtime.storage, landing=landing, dialect=self.dialect, settling=settling)
+
+    def discover(self, ledger: Ledger, *, brief: bool = False, wait: Wait = "never") -> Discovery:
         """What waits.
 
         Args:
             brief: in a job that goes on, the newest files are enough between one look far back and the next.
+            wait: for files that may still be written; files of a stream are always waited for, for it tells them once.
         """
-        place = self.place
+        place = self._place(wait if self.told is None else "always")
         if self.told is not None:
             return discover_told(place, ledger, self.runtime.clock(), self.told)
         options, now = self.job.options, self.runtime.clock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,7 @@ class ListRunner:
     """Answers for every table of a job at once, and remembers the jobs."""
 
     failing: set[str] = field(default_factory=set)
+    unfinished: set[str] = field(default_factory=set)
     jobs: list[JobSpec] = field(default_factory=list)
     stops: bool = False
 
@@ -44,7 +45,8 @@ class ListRunner:
             bad = table.table in self.failing
             error = ErrorInfo(code="SCHEMA_REFUSED", message="a column is text now. Remedy: widen it.") if bad else None
             status = "failed" if bad else "succeeded"
-            listener.on_result(JobResult(table=table.table, status=status, error=error, version=1, rows_read=2))
+            result = JobResult(table=table.table, status=status, error=error, version=1, rows_read=2)
+            listener.on_result(replace(result, revisit=table.table in self.unfinished))
         return JobOutcome(results=(), exit_status=0, log="/log", cancelled_by=15 if self.stops else None)
 
     @property
@@ -117,6 +119,14 @@ def test_a11_clearing_a_task_that_had_succeeded_does_all_of_it_again(tmp_path: P
     assert [len(job.tables) for job in runner.jobs] == [50, 50, 1]
     attempt(made, runner, run="r2")
     assert len(runner.jobs[-1].tables) == 50
+
+
+def test_a_table_that_has_more_to_do_has_work_though_no_file_comes(tmp_path: Path) -> None:
+    """Files may still be written, or a reload is not whole: no sensor sees that."""
+    made = document(tmp_path)
+    attempt(made, ListRunner(unfinished={"s.t05"}))
+    found = hints.read(open_store(str(tmp_path)), str(tmp_path), made.pipeline.dag_id)
+    assert {name for name, hint in found.tables.items() if hint.mark != "m"} == {"s.t05"}
 
 
 def test_a02_a_full_refresh_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Listing
 
 from tests.oracle.fold import Event, State, states
-from tests.oracle.ingest import Ledger
+from tests.oracle.ledger import Ledger
 from tests.oracle.model import Key, Sequence, Value, Version, rank
 from tests.oracle.table_schema import SERVICE_COLUMNS, Shape
 

@@ -5,35 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Sequence as Listing
-from dataclasses import dataclass, field
 
 from tests.oracle.decode import Arrival, decode_file
-from tests.oracle.model import Change, Counts, DeliveredFile, Quarantined, Run, Sequence, Value, rank
+from tests.oracle.ledger import Ledger
+from tests.oracle.model import Change, Counts, DeliveredFile, Quarantined, Run, Value, rank
+from tests.oracle.sweep import sweep
 from tests.oracle.table_schema import Shape, arrival_order
-
-
-@dataclass
-class Ledger:
-    """All that was ever ingested; grows run by run.
-
-    Attributes:
-        read: name to the last version that could be read, and its generation.
-        seen: name to the last version, readable or not.
-        again: LOAD files written again as they were; a newer full load takes them along.
-        generation_low_watermarks: greatest sequence ingested before each generation, from generation 1.
-        swept: generations below this one have vanished.
-    """
-
-    generation: int = 0
-    swept: int = 0
-    generation_low_watermarks: list[Sequence] = field(default_factory=list)
-    read: dict[str, tuple[DeliveredFile, int]] = field(default_factory=dict)
-    seen: dict[str, DeliveredFile] = field(default_factory=dict)
-    again: set[str] = field(default_factory=set)
-    changes: list[Change] = field(default_factory=list)
-    identities: Counter[Hashable] = field(default_factory=Counter)
-    quarantined: list[Quarantined] = field(default_factory=list)
-    counts: list[Counts] = field(default_factory=list)
 
 
 def ingest(table_schema: Shape, runs: Listing[Run]) -> Ledger:
@@ -45,19 +22,28 @@ def ingest(table_schema: Shape, runs: Listing[Run]) -> Ledger:
 
 def _ingest_run(table_schema: Shape, ledger: Ledger, number: int, run: Run) -> None:
     """Change files written before a rewritten LOAD file belong to the generation that it ends."""
-    before = len(ledger.changes), len(ledger.quarantined)
+    before = len(ledger.changes), ledger.faults
+    _remove(ledger, run)
     opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file)]
     early = [file for file in run.files[: min(opening, default=0)] if file.kind == "change"]
     read = _ingest_files(table_schema, ledger, number, early, 0)
     if run.files and (opening or ledger.generation == 0):
         _open(ledger)
     late = [file for file in run.files if file not in early] + (_along(ledger, run) if opening else [])
-    read += _ingest_files(table_schema, ledger, number, late, len(early))
+    loads = [file for file in late if file.kind == "load"]
+    read += _ingest_files(table_schema, ledger, number, loads, len(early))
+    sweep(table_schema, ledger)
+    read += _ingest_files(
+        table_schema, ledger, number, [f for f in late if f.kind == "change"], len(early) + len(loads)
+    )
     appended = len(ledger.changes) - before[0]
-    faults = sum(fault.position is not None for fault in ledger.quarantined[before[1] :])
+    faults = ledger.faults - before[1]
     ledger.counts.append(Counts(read, appended, read - faults - appended, faults))
-    if not any(file.kind == "load" and file.damage for file in ledger.seen.values()):
-        ledger.swept = ledger.generation
+
+
+def _remove(ledger: Ledger, run: Run) -> None:
+    ledger.removed |= set(ledger.seen) if "." in run.removed else set(run.removed)
+    ledger.removed -= {file.name for file in run.files}
 
 
 def _reloads(ledger: Ledger, file: DeliveredFile) -> bool:
@@ -86,6 +72,8 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
     ledger.again.update(file.name for file in ordered if file.kind == "load" and file not in waiting)
     for ordinal, file in enumerate(waiting, start=first):
         ledger.seen[file.name] = file
+        # A new version of a file settles what earlier ones left in the quarantine.
+        ledger.quarantined = [fault for fault in ledger.quarantined if fault.file != file.name]
         ledger.again.discard(file.name)
         if file.damage is not None:
             ledger.quarantined.append(Quarantined(file.name, None, file.damage))
@@ -95,6 +83,7 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
         changes, bad = decode_file(table_schema, arrival)
         _append(table_schema, ledger, changes)
         ledger.quarantined.extend(bad)
+        ledger.faults += len(bad)
         read += len(file.rows)
     return read
 

@@ -41,9 +41,14 @@ class DeliveredFile:
 
 @dataclass(frozen=True)
 class Run:
-    """The files written before a run, in the order they were written; the run works off all of them."""
+    """The files written before a run, in the order they were written; the run works off all of them.
+
+    Attributes:
+        removed: names of files removed before it; `.` is the whole folder.
+    """
 
     files: tuple[DeliveredFile, ...]
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +126,7 @@ class Outcome:
         ties: each (key, sequence) that changes of several files of unknown order share.
         counts: one for each run.
         late: changes ignored as late, of each run; a run that is cut into more batches may have others.
+        held: generation whose sweep waits for a person; null: none does.
     """
 
     columns: tuple[str, ...]
@@ -131,6 +137,7 @@ class Outcome:
     ties: frozenset[tuple[Key, Sequence]]
     counts: tuple[Counts, ...]
     late: tuple[int, ...]
+    held: int | None = None
 
 
 def rank(sequence: Sequence) -> tuple[Value, ...]:

@@ -8,8 +8,9 @@ from collections.abc import Sequence as Listing
 from airflow_gddl.contract.spec import TableSpec
 from tests.oracle.fold import events_by_key
 from tests.oracle.history import history
-from tests.oracle.ingest import Ledger, ingest
+from tests.oracle.ingest import ingest
 from tests.oracle.late import late_ignored
+from tests.oracle.ledger import Ledger
 from tests.oracle.model import Key, Outcome, Run, Sequence
 from tests.oracle.replica import replica
 from tests.oracle.table_schema import Shape
@@ -33,6 +34,7 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
         ties=_ties(table_schema, ledger),
         counts=tuple(ledger.counts),
         late=late_ignored(events if table_schema.keys else {}, len(runs)),
+        held=ledger.held,
     )
 
 

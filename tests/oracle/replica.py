@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Listing
 
 from tests.oracle.fold import Event, State, states
-from tests.oracle.ingest import Ledger
+from tests.oracle.ledger import Ledger
 from tests.oracle.model import Key, ReplicaRow
 from tests.oracle.table_schema import Shape
 

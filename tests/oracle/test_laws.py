@@ -81,8 +81,17 @@ def test_the_same_changes_under_new_names_change_nothing(case: Case) -> None:
 @quick
 @given(any_traits())
 def test_a_file_a_run_gives_the_same_as_many_files_a_run(case: Case) -> None:
-    split = tuple(Run((file,)) for run in case.runs for file in arrival_order(run.files))
+    split = tuple(part for number in range(len(case.runs)) for part in _split(case, number))
     assert tables(replay(case.spec, split)) == tables(replay(case.spec, case.runs))
+
+
+def _split(case: Case, number: int) -> list[Run]:
+    """A run for each of a run's files; a reload stays whole: seen in part, it may remove what its other files bring."""
+    earlier = {file.name for run in case.runs[:number] for file in run.files if file.kind == "load"}
+    run = case.runs[number]
+    if any(file.name in earlier for file in run.files):
+        return [run]
+    return [Run((file,)) for file in arrival_order(run.files)]
 
 
 @quick
@@ -92,7 +101,9 @@ def test_every_row_read_is_accounted_for(case: Case) -> None:
     for counts in outcome.counts:
         assert counts.rows_read == counts.appended + counts.redelivered + counts.quarantined
     assert sum(c.appended for c in outcome.counts) == len(outcome.changes)
-    assert sum(c.quarantined for c in outcome.counts) == len(outcome.quarantined)
+    versions = [file.name for run in case.runs for file in run.files]
+    settled = sum(c.quarantined for c in outcome.counts) - len(outcome.quarantined)
+    assert settled == 0 or (settled > 0 and len(set(versions)) < len(versions)), "by a later version of a file"
 
 
 @quick

@@ -16,7 +16,7 @@ Rows = list[dict[str, Value]]
 
 
 def table(**fields: Any) -> TableSpec:
-    return TableSpec(**{"table": "s.t", "keys": ("id",), "sequence_by": ("seq",), **fields})
+    return TableSpec(**{"table": "s.t", "keys": ("id",), "sequence_by": ("seq",), "sweep_limit": 1.0, **fields})
 
 
 def load(*rows: Mapping[str, Value], name: str = "LOAD00000001.parquet") -> DeliveredFile:
@@ -103,6 +103,35 @@ def test_a_rewritten_load_ends_what_it_lacks_and_newer_changes_survive() -> None
     assert sorted((r["id"], r["v"]) for r in live(outcome)) == [(1, "A"), (2, "d")]
     soft = replay(table(delete="soft"), [first, again])
     assert {(r.columns["id"], r.columns["v"], r.deleted) for r in soft.replica} == {(1, "A", False), (2, "c", True)}
+
+
+def reload_in_part(**fields: Any) -> Outcome:
+    first = run(load({"id": 1, "v": "a"}), load({"id": 2, "v": "b"}, name="LOAD00000002.parquet"))
+    return replay(table(**fields), [first, run(load({"id": 3, "v": "c"}))])
+
+
+def test_a_reload_in_part_removes_nothing_until_it_is_whole_or_its_row_says_so() -> None:
+    assert {r["id"] for r in live(reload_in_part())} == {1, 2, 3}
+    assert {r["id"] for r in live(reload_in_part(sweep_after="0s"))} == {3}
+
+
+def test_a_reload_is_whole_once_the_older_load_files_are_gone() -> None:
+    first = run(load({"id": 1, "v": "a"}), load({"id": 2, "v": "b"}, name="LOAD00000002.parquet"))
+    gone = Run((), removed=("LOAD00000002.parquet",))
+    assert {r["id"] for r in live(replay(table(), [first, run(load({"id": 3, "v": "c"})), gone]))} == {3}
+
+
+@pytest.mark.parametrize(("limit", "left", "held"), [(0.74, {1, 2, 3, 4}, 2), (0.75, {4}, None)])
+def test_a_reload_that_removes_too_large_a_share_is_held(limit: float, left: set[int], held: int | None) -> None:
+    rows = [{"id": n, "v": "a"} for n in (1, 2, 3)]
+    outcome = replay(table(sweep_limit=limit), [run(load(*rows)), run(load({"id": 4, "v": "b"}))])
+    assert {r["id"] for r in live(outcome)} == left
+    assert outcome.held == held
+
+
+def test_the_later_version_of_a_change_file_counts() -> None:
+    runs = [run(changes(change("U", 5, v=text))) for text in ("b", "a")]
+    assert live(replay(table(), runs)) == [{"id": 1, "v": "a"}]
 
 
 def test_a_load_under_a_new_name_continues_the_generation() -> None:

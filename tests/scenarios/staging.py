@@ -84,7 +84,7 @@ def _table(scenario: Scenario, file: FileStep) -> pa.Table:
 
 
 def oracle_run(scenario: Scenario, run: RunStep) -> Run:
-    return Run(tuple(_delivered(scenario, file) for file in run.files if not file.ignored))
+    return Run(tuple(_delivered(scenario, file) for file in run.files if not file.ignored), tuple(run.remove))
 
 
 def _delivered(scenario: Scenario, file: FileStep) -> DeliveredFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.durations import seconds, wait_seconds
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,12 @@ from airflow_gddl.contract.durations import seconds
 )
 def test_seconds(text: str, expected: int) -> None:
     assert seconds(text) == expected
+
+
+def test_a_wait_may_be_none() -> None:
+    assert (wait_seconds("0s"), wait_seconds("3s")) == (0, 3)
+    with pytest.raises(ValueError, match="is not a duration such as"):
+        wait_seconds("0m")
 
 
 @pytest.mark.parametrize(

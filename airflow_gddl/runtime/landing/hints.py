@@ -22,7 +22,7 @@ class TableHint:
     """What was last taken of a table.
 
     Attributes:
-        mark: of the files and the row that were loaded; see `work.mark`.
+        mark: of the files and the row that were loaded, see `work.mark`; empty: the next run has work in any case.
         looked_at: ISO 8601 UTC: every file that was there by then is loaded.
         run: Airflow's id of the run that did it.
         announce: extra of the asset event that is still to be sent; null when there is none.

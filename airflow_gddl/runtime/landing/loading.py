@@ -157,7 +157,7 @@ class Loading:
             self.book.fail(result.table, self.order.run)
         else:
             hint = TableHint(
-                mark=self._marks[result.table],
+                mark="" if result.revisit else self._marks[result.table],
                 looked_at=self.order.work.looked_at,
                 run=self.order.run,
                 announce=self.hearer.event_of(result),

@@ -17,7 +17,7 @@ from airflow_gddl.runtime.state.moments import latest
 State = Literal["failed", "late", "attention", "waiting", "new", "fresh", "disabled"]
 STATES: tuple[State, ...] = ("failed", "late", "attention", "waiting", "new", "fresh", "disabled")
 """Most urgent first."""
-NEEDS_ATTENTION = ("BATCH_LATE", "FOREIGN_COMMIT")
+NEEDS_ATTENTION = ("BATCH_LATE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "SWEEP_HELD")
 """Warnings of a run that did what the rules say, and whose table a person should look at all the same."""
 
 

@@ -25,12 +25,14 @@ from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.rules.order import events
+from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.rules.verify import compare, expected_state, live_rows, verdict_of
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decoded_batch import DecodedBatch
@@ -75,11 +77,14 @@ class DeltaRsBatchWork:
     def append_only(self) -> Applied:
         return self.applying.append_only()
 
+    def sweepable(self) -> tuple[int, int]:
+        return self.applying.sweepable()
+
     def sweep(self) -> MainCounts:
         return self.applying.sweep()
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
-        self.applying.history(generation_low_watermarks, everything=everything)
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int, everything: bool) -> None:
+        self.applying.history(generation_low_watermarks, swept=swept, everything=everything)
 
     def purge_tombstones(self, before: datetime) -> None:
         self.applying.purge_tombstones(before)
@@ -109,6 +114,11 @@ class DeltaRsEngine:
 
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
+
+    def recorded_files(self, path: str) -> list[RecordedFile]:
+        snapshot = self.tables.existing(path)
+        parts = (self.tables.read_files(snapshot, [file], [GDDL]) for file in snapshot.files)
+        return recorded_files(parts, snapshot.schema.types[GDDL])
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return self.tables.columns(path)

@@ -65,8 +65,8 @@ class Rebuild:
         """Live rows of the replica that `swap` would make; nothing is written."""
         source = self._source(self._fresh(), self._gone())
         if not self.table_schema.keys:
-            return source.filter(pc.equal(pc.struct_field(source.column(GDDL), "generation"), self.order.generation))
-        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.generation)
+            return self._unswept(source)
+        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
         return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "op"), "D"))
 
     def _write(self, step: str, added: pa.Table, removed: tuple[()] | None = (), schema: DeltaSchema | None = None,
@@ -144,26 +144,30 @@ class Rebuild:
             return fresh
         return pa.concat_tables([fresh, by_name(gone, fresh.schema)])
 
+    def _unswept(self, source: pa.Table) -> pa.Table:
+        """Changes of the generations whose rows stand in the replica."""
+        return source.filter(pc.greater_equal(pc.struct_field(source.column(GDDL), "generation"), self.order.swept))
+
     def _tombstones(self, source: pa.Table) -> None:
         columns = table_columns.tombstone_columns(self.table_schema)
-        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.generation)
+        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
         rows = tombstones_of(rows, self.table_schema)
         self._replace(self.order.living.layout.tombstones, columns, rows, TOMBSTONES, {})
 
     def _replica(self, source: pa.Table) -> int:
         spec, columns = self.table_schema.spec, table_columns.replica_columns(self.table_schema)
         if self.table_schema.keys:
-            rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.generation)
+            rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.swept)
         else:
-            old = pc.struct_field(source.column(GDDL), "generation")
-            rows = source.filter(pc.equal(old, self.order.generation))
+            rows = self._unswept(source)
             rows = undeleted(rows) if spec.delete == "soft" else rows
         properties = PLAIN | dict(spec.table_properties)
         self._replace(self.order.living.layout.replica, columns, rows, MERGE, properties)
         return int(rows.num_rows)
 
     def _history(self, source: pa.Table) -> None:
-        rows = versions(events(source, self.table_schema), self.table_schema, self.order.generation_low_watermarks)
+        happened = events(source, self.table_schema)
+        rows = versions(happened, self.table_schema, self.order.generation_low_watermarks, self.order.swept)
         columns = table_columns.history_columns(self.table_schema)
         self._replace(self.order.living.layout.history, columns, rows, HISTORY, PLAIN)
 

@@ -166,6 +166,15 @@ class ReplicaWriter:
         if self.site.tables.exists(self.site.layout.tombstones):
             remove_rows(self.site.tables, self.site.layout.tombstones, applied_before(before), self.table_schema.keys)
 
+    def sweepable(self) -> tuple[int, int]:
+        """See `BatchWork.sweepable`."""
+        site, rows, live = self.site, 0, 0
+        snapshot = site.tables.existing(site.layout.replica)
+        for file in snapshot.files:
+            alive, old = _alive_and_old(site.tables.read_files(snapshot, [file], [GDDL]), site.plan.generation)
+            rows, live = rows + (pc.sum(old).as_py() or 0), live + (pc.sum(alive).as_py() or 0)
+        return rows, live
+
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""
         site, path = self.site, self.site.layout.replica
@@ -180,10 +189,7 @@ class ReplicaWriter:
         soft = self.table_schema.spec.delete == "soft" and bool(self.table_schema.keys)
         for file in snapshot.files:
             rows = site.tables.read_files(snapshot, [file])
-            gddl = rows.column(GDDL)
-            old = pc.less(pc.struct_field(gddl, "generation"), site.plan.generation)
-            if soft:
-                old = pc.and_(old, pc.invert(pc.fill_null(pc.struct_field(gddl, "deleted"), False)))
+            _, old = _alive_and_old(rows, site.plan.generation)
             hit = pc.sum(old).as_py() or 0
             if hit:
                 count += hit
@@ -193,10 +199,20 @@ class ReplicaWriter:
         name = "numUpdatedRows" if soft else "numDeletedRows"
         site.tables.commit(path, site.write(SWEEP, added, removed, {name: count}))
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
-        """See `Work.history`."""
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int, everything: bool) -> None:
+        """See `BatchWork.history`."""
         touched = None if everything else self.net.select(self.table_schema.keys)
-        update_history(self.site, touched, generation_low_watermarks)
+        update_history(self.site, touched, generation_low_watermarks, swept)
+
+
+def _alive_and_old(rows: pa.Table, generation: int) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Which rows are not marked deleted, and which of these are of an older generation."""
+    gddl = rows.column(GDDL)
+    old = pc.less(pc.struct_field(gddl, "generation"), generation)
+    if gddl.type.get_field_index("deleted") < 0:
+        return pc.is_valid(old), old
+    alive = pc.invert(pc.fill_null(pc.struct_field(gddl, "deleted"), False))
+    return alive, pc.and_(alive, old)
 
 
 def undeleted(rows: pa.Table) -> pa.Table:

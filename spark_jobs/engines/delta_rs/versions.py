@@ -46,21 +46,26 @@ def changes_of_keys(site: BatchContext, keys: pa.Table, generation: int | None =
 
 
 def update_history(
-    site: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None]
+    site: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None], swept: int
 ) -> None:
-    """Make the history of `touched` keys (null: of all) equal to what their changes tell."""
+    """Make the history of `touched` keys (null: of all) equal to what their changes tell.
+
+    Args:
+        swept: rows of generations before this one have vanished.
+    """
     path, table_schema = site.layout.history, site.table_schema
     if site.has_made(path, HISTORY):
         return
     snapshot = site.tables.existing(path)
     if touched is None:
         rows = by_name(site.tables.read(site.layout.changes), change_schema(table_schema))
-        derived, found = versions(events(rows, table_schema), table_schema, generation_low_watermarks), _all(site)
+        derived = versions(events(rows, table_schema), table_schema, generation_low_watermarks, swept)
+        found = _all(site)
         mine = np.arange(found.rows.num_rows)
     else:
         happened = events(changes_of_keys(site, touched), table_schema)
         happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
-        derived = versions(happened, table_schema, generation_low_watermarks)
+        derived = versions(happened, table_schema, generation_low_watermarks, swept)
         found = find(site.tables, snapshot, touched, table_schema.keys)
         mine = with_keys(found.rows, touched, table_schema)
     missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)

@@ -26,12 +26,15 @@ from spark_jobs.engines.spark.maintenance import SparkMaintenance
 from spark_jobs.engines.spark.merge import MergeInput, NetChanges
 from spark_jobs.engines.spark.rebuild import Rebuild
 from spark_jobs.engines.spark.replica import ReplicaWriter
-from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.spark.tables import Tables, sql_text
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
+from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.table.batch_schema import plan_batch
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decoded_batch import DecodedBatch
@@ -105,13 +108,16 @@ class SparkBatchWork:
     def append_only(self) -> Applied:
         return self.applying.append_only()
 
+    def sweepable(self) -> tuple[int, int]:
+        return self.applying.sweepable()
+
     def sweep(self) -> MainCounts:
         return self.applying.sweep()
 
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, everything: bool) -> None:
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int, everything: bool) -> None:
         net = None if everything else self._found_net()
         keys, count = (None, None) if net is None else (net.rows, net.keys)
-        self.applying.history(keys, count, generation_low_watermarks)
+        self.applying.history(keys, count, generation_low_watermarks, swept)
 
     def purge_tombstones(self, before: datetime) -> None:
         self.applying.purge_tombstones(before)
@@ -141,6 +147,14 @@ class SparkEngine:
 
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
+
+    def recorded_files(self, path: str) -> list[RecordedFile]:
+        rows, gddl = self.tables.read(path), F.col(GDDL)
+        kind = parse_type(sql_text(rows.schema[GDDL].dataType))
+        latest = [F.max(gddl[name]).alias(name) for name in ("applied_at", "sequence")]
+        found = rows.groupBy(gddl["source_file"].alias("source_file"), gddl["generation"].alias("generation"))
+        struct = F.struct("source_file", "generation", "applied_at", "sequence").alias(GDDL)
+        return recorded_files([found.agg(*latest).select(struct).toArrow()], kind)
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return self.tables.columns(path)
@@ -200,7 +214,7 @@ class SparkEngine:
     def _rebuild(self, order: RebuildRequest) -> Rebuild:
         return Rebuild(
             tables=self.tables, living=order.living.layout, beside=order.beside, tier=order.living.tier,
-            plan=order.plan, table_schema=order.table_schema, generation=order.generation, landed=order.landed,
+            plan=order.plan, table_schema=order.table_schema, swept=order.swept, landed=order.landed,
             generation_low_watermarks=order.generation_low_watermarks, read=order.read,
             resequenced=order.resequenced,
         )  # fmt: skip

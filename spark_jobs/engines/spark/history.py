@@ -27,6 +27,14 @@ class Wanted:
     few: bool
 
 
+@dataclass(frozen=True)
+class Generations:
+    """`watermarks`: greatest sequence before each generation; `swept`: rows of generations before it have vanished."""
+
+    watermarks: tuple[str | None, ...]
+    swept: int
+
+
 def changes_of(changes: DataFrame, keys: DataFrame, table_schema: TableSchema, *, few: bool) -> DataFrame:
     """Changes of these keys, under their new name or, by before image, their old one."""
     found = of_keys(changes, keys, table_schema, few=few)
@@ -45,13 +53,17 @@ def changes_of(changes: DataFrame, keys: DataFrame, table_schema: TableSchema, *
     return both.dropDuplicates(["_gddl__b", "_gddl__p"]).drop("_gddl__b", "_gddl__p")
 
 
-def versions_of(
-    changes: DataFrame, table_schema: TableSchema, watermarks: tuple[str | None, ...], *, rows: int
-) -> DataFrame:
+def _versions(changes: pa.Table, table_schema: TableSchema, generations: Generations) -> pa.Table:
+    return versions(as_events(changes, table_schema), table_schema, generations.watermarks, generations.swept)
+
+
+def versions_of(changes: DataFrame, table_schema: TableSchema, generations: Generations, *, rows: int) -> DataFrame:
     """See `history.versions`; `changes`: every change of each key concerned, about so many rows."""
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
-        return versions(as_events(tables["changes"], table_schema), table_schema, watermarks)
+        return versions(
+            as_events(tables["changes"], table_schema), table_schema, generations.watermarks, generations.swept
+        )
 
     frames = {"changes": to_events(changes, table_schema)}
     place = place_of(row_types.key_types(table_schema))
@@ -62,7 +74,7 @@ def actions_of(
     changes: DataFrame,
     stored: DataFrame,
     table_schema: TableSchema,
-    watermarks: tuple[str | None, ...],
+    generations: Generations,
     wanted: Wanted | None,
     *,
     rows: int,
@@ -78,7 +90,9 @@ def actions_of(
         happened = of_keys(happened, wanted.keys, table_schema, few=wanted.few)
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
-        derived = versions(as_events(tables["changes"], table_schema), table_schema, watermarks)
+        derived = versions(
+            as_events(tables["changes"], table_schema), table_schema, generations.watermarks, generations.swept
+        )
         return actions(derived, tables["stored"], table_schema)
 
     frames = {"changes": happened, "stored": stored}

@@ -16,7 +16,7 @@ from spark_jobs.engines import table_columns
 from spark_jobs.engines.spark import evolve, quarantine, row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.history import versions_of
+from spark_jobs.engines.spark.history import Generations, versions_of
 from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of, row_by_row
 from spark_jobs.engines.spark.merge import as_events, to_events, tombstones_of
 from spark_jobs.engines.spark.redelivery import lacking_rows
@@ -49,7 +49,7 @@ class Rebuild:
     plan: BatchPlan
     table_schema: TableSchema
     generation_low_watermarks: tuple[str | None, ...]
-    generation: int
+    swept: int
     landed: tuple[str, ...]
     read: tuple[str, ...]
     resequenced: bool
@@ -78,7 +78,7 @@ class Rebuild:
         """Live rows of the replica that `swap` would make; nothing is written."""
         source = self._source()
         if not self.table_schema.keys:
-            return source.where(F.col(GDDL)["generation"] == self.generation)
+            return source.where(F.col(GDDL)["generation"] >= self.swept)
         return self._state(source).where(F.col(GDDL)["op"] != "D")
 
     def _fresh(self) -> DataFrame:
@@ -174,9 +174,9 @@ class Rebuild:
         )  # fmt: skip
 
     def _state(self, source: DataFrame) -> DataFrame:
-        table_schema, generation = self.table_schema, self.generation
+        table_schema, swept = self.table_schema, self.swept
         schema = row_types.net_rows(table_schema, partial=table_schema.partial)
-        return self._of_keys(source, lambda happened: rebuilt_state(happened, table_schema, generation), schema)
+        return self._of_keys(source, lambda happened: rebuilt_state(happened, table_schema, swept), schema)
 
     def _tombstones(self, source: DataFrame) -> None:
         rows = tombstones_of(self._state(source), self.table_schema)
@@ -186,11 +186,11 @@ class Rebuild:
 
     def _rows(self, source: DataFrame) -> DataFrame:
         """The new replica's."""
-        table_schema, generation, gddl = self.table_schema, self.generation, F.col(GDDL)
+        table_schema, swept, gddl = self.table_schema, self.swept, F.col(GDDL)
         if table_schema.keys:
             schema = row_types.replica_rows(table_schema)
-            return self._of_keys(source, lambda happened: rebuilt_rows(happened, table_schema, generation), schema)
-        rows = source.where(gddl["generation"] == generation)
+            return self._of_keys(source, lambda happened: rebuilt_rows(happened, table_schema, swept), schema)
+        rows = source.where(gddl["generation"] >= swept)
         soft = table_schema.spec.delete == "soft"
         return rows.withColumn(GDDL, gddl.withField("deleted", F.lit(False))) if soft else rows
 
@@ -219,7 +219,8 @@ class Rebuild:
         return [name(n).cast(wanted[n]).alias(n, metadata=metadata[n]) for n in ordered]
 
     def _history(self, source: DataFrame) -> None:
-        derived = versions_of(source, self.table_schema, self.generation_low_watermarks, rows=self._count_of_changes())
+        until = Generations(self.generation_low_watermarks, self.swept)
+        derived = versions_of(source, self.table_schema, until, rows=self._count_of_changes())
         definition = TableDefinition(
             path=self.living.history,
             columns=table_columns.history_columns(self.table_schema),

@@ -230,6 +230,15 @@ class ReplicaWriter:
             old = F.col(GDDL)["applied_at"] < F.lit(before.isoformat()).cast("timestamp")
             self.site.tables.handle(self.site.layout.tombstones).delete(old)
 
+    def sweepable(self) -> tuple[int, int]:
+        """See `BatchWork.sweepable`."""
+        rows = self.site.tables.read(self.site.layout.replica)
+        if "deleted" in rows.select(f"{GDDL}.*").columns:
+            rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
+        old = F.count_if(F.col(GDDL)["generation"] < self.site.plan.generation)
+        found = rows.agg(old, F.count(F.lit(1))).collect()[0]
+        return int(found[0]), int(found[1])
+
     def sweep(self) -> MainCounts:
         """Rows of older generations vanish, or are marked deleted."""
         handle = self.site.tables.handle(self.site.layout.replica)
@@ -244,7 +253,11 @@ class ReplicaWriter:
         return MainCounts(deleted=found.get("numDeletedRows", 0) + found.get("numUpdatedRows", 0))
 
     def history(
-        self, keys: DataFrame | None, count: int | None, generation_low_watermarks: tuple[str | None, ...]
+        self,
+        keys: DataFrame | None,
+        count: int | None,
+        generation_low_watermarks: tuple[str | None, ...],
+        swept: int,
     ) -> None:
         """Bring the history of some keys up to date.
 
@@ -260,9 +273,8 @@ class ReplicaWriter:
             wanted = history.Wanted(touched, few=few)
         else:
             count, wanted = self.site.tables.count(self.site.layout.changes), None
-        work = history.actions_of(
-            changes, stored, self.table_schema, generation_low_watermarks, wanted, rows=count or 0
-        )
+        until = history.Generations(generation_low_watermarks, swept)
+        work = history.actions_of(changes, stored, self.table_schema, until, wanted, rows=count or 0)
         with tables.transaction(HISTORY, self.site.transaction):
             history.apply(tables, path, tables.keep(work), self.table_schema)
 

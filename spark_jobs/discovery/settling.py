@@ -1,0 +1,66 @@
+"""Files that are still being written: on a file system a file is seen while it grows, and left until it rests.
+
+A file rests once it has not changed for the row's `settle` (docs/semantics.md, section 2). Objects on S3 appear whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from airflow_gddl.contract.durations import wait_seconds
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.files import FileEntry, LandedFile
+from spark_jobs.storage.objects import Storage
+
+Wait = Literal["never", "idle", "always"]
+SETTLE_VARIABLE = "GDDL_SETTLE"
+_FILE_SYSTEM_SETTLE = "3s"
+
+
+def settle_of(spec: TableSpec, landing: str, environ: Mapping[str, str]) -> timedelta:
+    """The row's `settle`, else the deployment's `GDDL_SETTLE`, else 3 seconds on file systems and none on S3."""
+    default = "0s" if landing.startswith("s3://") else environ.get(SETTLE_VARIABLE, _FILE_SYSTEM_SETTLE)
+    return timedelta(seconds=wait_seconds(default if spec.settle is None else spec.settle))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settling:
+    """How long new files must rest before they are taken.
+
+    Attributes:
+        wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`.
+    """
+
+    after: timedelta = timedelta(0)
+    wait: Wait = "never"
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def split(
+        self, storage: Storage, listing: Iterable[LandedFile], known: Mapping[str, FileEntry], now: datetime
+    ) -> tuple[list[LandedFile], tuple[str, ...]]:
+        """The files that may be taken, and paths of new ones that may still be growing.
+
+        Args:
+            now: aware. A file from the future counts as just written: its clock is not ours.
+        """
+        files = list(listing)
+        new = [file for file in files if file.path not in known or known[file.path].etag != file.etag]
+        since = (now - self.after).astimezone(UTC).isoformat(timespec="microseconds")
+        young = [file for file in new if file.modified > since] if self.after else []
+        if young and (self.wait == "always" or (self.wait == "idle" and len(young) == len(new))):
+            young = self._still_growing(storage, young, now)
+        left = {file.path for file in young}
+        return [file for file in files if file.path not in left], tuple(sorted(left))
+
+    def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
+        newest = datetime.fromisoformat(max(file.modified for file in young))
+        self.sleep(min(newest - now + self.after, self.after).total_seconds())
+        return [file for file in young if (found := storage.look(file.path)) is None or found.etag != file.etag]
+
+
+AT_ONCE = Settling()
+"""Files are taken as they are seen."""

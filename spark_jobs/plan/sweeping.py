@@ -1,0 +1,73 @@
+"""When rows of older generations may vanish: the newest full load is whole, and the share is small or released; pure.
+
+See docs/semantics.md, section 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from airflow_gddl.contract.durations import wait_seconds
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
+from spark_jobs.plan.discover import Discovery
+
+SweepState = Literal["none", "pending", "due", "held"]
+
+
+@dataclass(frozen=True)
+class SweepRule:
+    """What a row says of reloads.
+
+    Attributes:
+        after: seconds without another load file after which a reload of some files is whole.
+        limit: largest share of the live rows that vanishes without a person's release.
+    """
+
+    after: float
+    limit: float
+
+    @classmethod
+    def of(cls, spec: TableSpec) -> SweepRule:
+        return cls(float(wait_seconds(spec.sweep_after)), spec.sweep_limit)
+
+    def allows(self, rows: int, live: int) -> bool:
+        """Whether so many of the live rows may vanish."""
+        return rows <= self.limit * live
+
+
+RELEASED = SweepRule(after=0.0, limit=1.0)
+"""A person says that the reload is whole, and that what it lacks may vanish."""
+
+
+def sweep_state(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> SweepState:
+    """How the sweep of the current generation stands while no load file waits."""
+    if state.generation <= max(state.swept, 1):
+        return "none"
+    held = state.held
+    if held is not None and held.generation == state.generation and not rule.allows(held.rows, held.live):
+        return "held"
+    return "due" if _is_whole(state, found, rule, now) else "pending"
+
+
+def with_sweep(plan: BatchPlan, found: Discovery, rule: SweepRule) -> BatchPlan:
+    """A batch with the last load files that wait: it sweeps if these make the load whole, and no time need pass."""
+    whole = not found.unsettled and (rule.after == 0 or not found.older_loads)
+    return replace(plan, sweep=plan.sweep and whole)
+
+
+def held_sweep(plan: BatchPlan, rows: int, live: int, rule: SweepRule) -> HeldSweep | None:
+    """What keeps a sweep that would remove `rows` of `live` rows; null: nothing."""
+    if plan.released or rule.allows(rows, live):
+        return None
+    return HeldSweep(generation=plan.generation, rows=rows, live=live, since=plan.planned_at)
+
+
+def _is_whole(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> bool:
+    if found.unsettled or found.unreadable_loads or any(file.kind == "load" for file in found.waiting):
+        return False
+    if not found.older_loads or state.loaded_at is None:
+        return True
+    return (now - datetime.fromisoformat(state.loaded_at)).total_seconds() >= rule.after

@@ -1,0 +1,100 @@
+"""Generations in a full refresh: those of the ledger; where it is lost, those that the change table tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.files import FileEntry, PlannedFile
+from spark_jobs.plan.generations import Recorded, reconstruct
+from spark_jobs.plan.sequence import greater
+from spark_jobs.plan.sweeping import SweepRule, sweep_state
+from spark_jobs.rules.sequence_text import normal_json
+from spark_jobs.table import notices
+from spark_jobs.table.context import TableContext
+from spark_jobs.table.table_schema import TableSchema
+
+
+def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
+    """What the change table tells of generations; null where the ledger does, or there is no change table."""
+    if state.batch or state.schemas or not context.engine.exists(context.layout.changes):
+        return None
+    return Recorded(context.engine.recorded_files(context.layout.changes))
+
+
+def seed(state: TableState, recorded: Recorded | None) -> TableState:
+    """What must go on in a ledger that is built beside: schema ids, generations."""
+    if recorded is None:
+        return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas,
+                          generation_floor=state.generation_floor or (None,))  # fmt: skip
+    generations = range(1, recorded.generation + 1)
+    return TableState(batch=1, generation=recorded.generation,
+                      generation_floor=tuple(_greatest_before(g, recorded) for g in generations))  # fmt: skip
+
+
+def _greatest_before(generation: int, recorded: Recorded) -> str | None:
+    found: str | None = None
+    for row in recorded.rows:
+        found = greater(found, row.max_sequence) if row.generation < generation else found
+    return found
+
+
+def of_ledger(living: Ledger, waiting: Discovery) -> Mapping[str, int]:
+    """The generation that the ledger gave each file, or would give it now."""
+    known = {path: entry.generation for path, entry in living.all_entries().items()}
+    return {**known, **{file.path: file.generation for file in waiting.waiting}}
+
+
+def of_change_table(files: Sequence[PlannedFile], recorded: Recorded) -> tuple[Mapping[str, int], RunWarning]:
+    """The generation of each file without a ledger, and that it was told so."""
+    message = (
+        "the ledger was lost: which full load files belong to was taken from the change table, and of files that it "
+        "does not know from their times; compare the table with its source"
+    )
+    paths = tuple(file.path for file in files[: notices.SAMPLE])
+    warning = RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)
+    return reconstruct(files, recorded), warning
+
+
+def with_generations(found: Discovery, generations: Mapping[str, int]) -> Discovery:
+    """The files with these generations, worked off in their order."""
+    files = [replace(f, generation=generations.get(f.path, f.generation)) for f in found.waiting]
+    return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
+
+
+def sweep_after_refresh(
+    plan: BatchPlan, before: TableState, after: TableState, files: Mapping[str, FileEntry], rule: SweepRule
+) -> tuple[TableState, Discovery]:
+    """The state with the generation from which rows stand in the rebuilt replica, and what keeps older ones there.
+
+    What the files lack vanishes where the newest full load is whole: a person asked for the refresh, nothing is held.
+    """
+    loads = [row for row in files.values() if row.kind == "load"]
+    left = Discovery(
+        older_loads=tuple(r.path for r in loads if r.state == "committed" and r.generation < after.generation),
+        unreadable_loads=tuple(r.path for r in loads if r.state == "unreadable"),
+    )
+    is_new = before.generation < after.generation
+    known = before.swept if before.batch else min((row.generation for row in loads), default=1)
+    state = replace(after, swept=known, loaded_at=plan.planned_at if is_new else before.loaded_at, held=None)
+    if sweep_state(state, left, rule, datetime.fromisoformat(plan.planned_at)) == "pending":
+        return state, left
+    return replace(state, swept=after.generation), left
+
+
+def watermarks(table_schema: TableSchema, state: TableState, resequenced: bool) -> tuple[str | None, ...]:
+    """Greatest sequence before each generation, in the order that the rebuilt tables have."""
+    floors = state.generation_floor
+    return tuple(normal_json(floor, table_schema.normal_text) for floor in floors) if resequenced else floors
+
+
+def highest_sequence(before: TableState, after: TableState) -> str | None:
+    """Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone."""
+    if before.sequence_type != after.sequence_type:
+        return after.max_sequence
+    return greater(before.max_sequence, after.max_sequence)

@@ -1,0 +1,48 @@
+"""The sweep of a batch: rows of older generations vanish, or are kept for a person to decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.result import MainCounts
+from spark_jobs.engines.base import BatchWork
+from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
+from spark_jobs.plan.sweeping import SweepRule, held_sweep
+from spark_jobs.table.context import TableContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What a sweep did.
+
+    Attributes:
+        done: rows of older generations have vanished; false also where the batch does not sweep.
+        held: why they have not, though the full load is whole; null: no person is asked.
+    """
+
+    done: bool = False
+    counts: MainCounts = field(default_factory=MainCounts)
+    held: HeldSweep | None = None
+
+
+NOT_SWEPT = Swept()
+
+
+def sweep(context: TableContext, work: BatchWork, plan: BatchPlan) -> Swept:
+    """Carry it out, unless it would remove more of the replica than the row allows without a person's release."""
+    rows, live = work.sweepable()
+    held = held_sweep(plan, rows, live, SweepRule.of(context.spec))
+    return Swept(held=held) if held is not None else Swept(done=True, counts=work.sweep())
+
+
+def sweep_alone(
+    context: TableContext, plan: BatchPlan, state: TableState, generation_low_watermarks: tuple[str | None, ...]
+) -> Swept:
+    """The sweep of a batch without a readable row: of a folder that is gone, or of a reload that has settled."""
+    if not context.engine.exists(context.layout.replica):
+        return Swept(done=True)
+    work = context.engine.without_rows(context, plan, state)
+    swept = sweep(context, work, plan)
+    if swept.done and context.spec.history and context.spec.keys:
+        work.history(generation_low_watermarks, swept=plan.generation, everything=True)
+    return swept

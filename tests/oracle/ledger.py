@@ -1,0 +1,39 @@
+"""What the oracle remembers of the runs so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from tests.oracle.model import Change, Counts, DeliveredFile, Quarantined, Sequence
+
+
+@dataclass
+class Ledger:
+    """All that was ever ingested; grows run by run.
+
+    Attributes:
+        read: name to the last version that could be read, and its generation.
+        seen: name to the last version, readable or not.
+        again: LOAD files written again as they were; a newer full load takes them along.
+        removed: names that are no longer in the landing folder.
+        generation_low_watermarks: greatest sequence ingested before each generation, from generation 1.
+        swept: generations below this one have vanished.
+        faults: rows ever quarantined.
+        held: generation whose sweep waits for a person; null: none does.
+    """
+
+    generation: int = 0
+    swept: int = 0
+    faults: int = 0
+    held: int | None = None
+    generation_low_watermarks: list[Sequence] = field(default_factory=list)
+    read: dict[str, tuple[DeliveredFile, int]] = field(default_factory=dict)
+    seen: dict[str, DeliveredFile] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    changes: list[Change] = field(default_factory=list)
+    identities: Counter[Hashable] = field(default_factory=Counter)
+    quarantined: list[Quarantined] = field(default_factory=list)
+    counts: list[Counts] = field(default_factory=list)

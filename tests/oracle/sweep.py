@@ -1,0 +1,33 @@
+"""When rows of older generations vanish (semantics, 2)."""
+
+from __future__ import annotations
+
+from tests.oracle.fold import events_by_key
+from tests.oracle.ledger import Ledger
+from tests.oracle.replica import replica
+from tests.oracle.table_schema import Shape
+
+
+def sweep(table_schema: Shape, ledger: Ledger) -> None:
+    """Let older generations vanish once the newest load is whole and the share of rows is small enough."""
+    if ledger.generation == 0:
+        return
+    if ledger.generation == 1:
+        ledger.swept = 1
+    if ledger.swept == ledger.generation or not _is_whole(table_schema, ledger):
+        return
+    events = events_by_key(ledger.changes, table_schema.spec.tie_break)
+    rows = [row for row in replica(table_schema, ledger, events) if not row.deleted]
+    older = [row for row in rows if row.generation < ledger.generation]
+    if len(older) > table_schema.spec.sweep_limit * len(rows):
+        ledger.held = ledger.generation
+    else:
+        ledger.swept, ledger.held = ledger.generation, None
+
+
+def _is_whole(table_schema: Shape, ledger: Ledger) -> bool:
+    """Every load file could be read, and each was written again or is gone; no time passes between runs."""
+    loads = {name: file for name, file in ledger.seen.items() if file.kind == "load" and name not in ledger.removed}
+    if any(file.damage for file in loads.values()):
+        return False
+    return table_schema.spec.sweep_after == "0s" or all(ledger.read[name][1] == ledger.generation for name in loads)
