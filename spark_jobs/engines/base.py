@@ -120,8 +120,8 @@ class Maintenance(Protocol):
     `dry_run`: only tell.
     """
 
-    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:
-        """Join small files; transactions, statistics of `indexed` columns and of `_gddl` stay."""
+    def compact(self, path: str, *, dry_run: bool) -> Compacted:
+        """Join small files; transactions and statistics stay."""
         ...
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
@@ -132,7 +132,7 @@ class Maintenance(Protocol):
         """Make a commit that changes nothing, and a checkpoint of it."""
         ...
 
-    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
+    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         """Remove deletes applied before a time; how many."""
         ...
 

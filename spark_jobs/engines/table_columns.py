@@ -8,7 +8,6 @@ from spark_jobs.rules.history import END, START
 from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
 _FORCED = f"{GDDL}__forced"
-_INDEXABLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz", "string")
 
 
 def replica_columns(table_schema: TableSchema) -> tuple[Column, ...]:
@@ -34,14 +33,6 @@ def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
 
 def data_columns(table_schema: TableSchema) -> tuple[Column, ...]:
     return (*table_schema.data, Column(RESCUED, ScalarType("string"))) if table_schema.rescues else table_schema.data
-
-
-def skipping_columns(table_schema: TableSchema) -> str:
-    """Columns whose statistics are wanted, wherever they stand in a wide table; as Delta's property takes them."""
-    kinds = {c.name: str(c.type) for c in table_schema.data}
-    keys = [k for k in table_schema.keys if kinds[k] in _INDEXABLE or kinds[k].startswith("decimal")]
-    ours = [f"{GDDL}.{f}" for f in ("sequence", "op", "source_file", "batch_id", "generation")]
-    return ",".join([*(f"`{k}`" for k in keys), *ours])
 
 
 def _gddl(table_schema: TableSchema) -> Column:

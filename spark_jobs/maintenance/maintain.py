@@ -119,12 +119,10 @@ class _Maintenance:
 
     def _tables(self, context: TableContext, ledger: Ledger, now: datetime, kept: MaintenanceResult) -> None:
         engine, layout, spec = context.engine, context.layout, context.spec
-        maintenance, indexed = engine.maintenance(), spec.keys
+        maintenance = engine.maintenance()
         if spec.keys and engine.exists(layout.tombstones):
             before = now - timedelta(seconds=seconds(spec.tombstone_retention))
-            kept.tombstones_removed = maintenance.forget_tombstones(
-                layout.tombstones, before, indexed, dry_run=self._dry
-            )
+            kept.tombstones_removed = maintenance.forget_tombstones(layout.tombstones, before, dry_run=self._dry)
             self.run.tell("tombstones", rows=kept.tombstones_removed)
         # A batch under way may be in the change table in part; by other keys or another order other changes matter.
         if ledger.plan() is None and has_same_identity(spec, ledger.state):
@@ -135,7 +133,7 @@ class _Maintenance:
             if not engine.exists(path):
                 continue
             self._check()
-            joined = maintenance.compact(path, indexed, dry_run=self._dry)
+            joined = maintenance.compact(path, dry_run=self._dry)
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined
             self.run.tell("compact", rows=joined.files_before - joined.files_after)

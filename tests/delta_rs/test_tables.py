@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import RetriableError
 from spark_jobs.engines.delta_rs import checkpoints as log_upkeep
 from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.job.runtime import utc_now
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
@@ -24,10 +27,14 @@ def opened() -> Tables:
     return Tables(Storage(), utc_now)
 
 
+def definition(path: str, properties: Mapping[str, str] = MappingProxyType({})) -> TableDefinition:
+    return TableDefinition(path=path, columns=(Column("id", parse_type("bigint")),), properties=properties)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     found = str(tmp_path / "t")
-    opened().create(found, (Column("id", parse_type("bigint")),), {})
+    opened().create(definition(found))
     return found
 
 
@@ -82,7 +89,7 @@ def test_every_ten_commits_a_checkpoint_keeps_the_log_short(path: str) -> None:
 
 def test_a_table_says_itself_how_often(tmp_path: Path) -> None:
     path = str(tmp_path / "own")
-    opened().create(path, (Column("id", parse_type("bigint")),), {"delta.checkpointInterval": "3"})
+    opened().create(definition(path, {"delta.checkpointInterval": "3"}))
     committed(path, 7)
     assert checkpoints(path) == [2, 5]
 
@@ -94,7 +101,7 @@ def test_expired_commits_go_with_a_checkpoint_unless_the_table_keeps_them(
     for cleans in ("true", "false"):
         path = str(tmp_path / cleans)
         properties = {"delta.logRetentionDuration": "interval 1 days", "delta.enableExpiredLogCleanup": cleans}
-        opened().create(path, (Column("id", parse_type("bigint")),), properties)
+        opened().create(definition(path, properties))
         committed(path, 15)
         log = Path(path, "_delta_log")
         for old in log.iterdir():

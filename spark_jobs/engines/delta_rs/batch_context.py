@@ -45,8 +45,10 @@ class BatchContext:
         metrics: Mapping[str, int] | None = None,
     ) -> Write:
         """A commit of this batch's step."""
-        return Write(app=app, version=self.transaction, added=added, removed=removed or (), metrics=metrics or {},
-                     indexed=self.table_schema.keys, once=self.begun)  # fmt: skip
+        return Write(
+            app=app, version=self.transaction, added=added, removed=removed or (), metrics=metrics or {},
+            once=self.begun,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,10 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines import table_columns
+from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.batch_reader import Decoded
-from spark_jobs.engines.delta_rs.evolve import TableDefinition
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.small_files import join_in_passing
 from spark_jobs.engines.delta_rs.tables import DataFile
@@ -34,8 +33,6 @@ from spark_jobs.rules.history import END, START
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 from spark_jobs.table.table_schema import GDDL
 
-PLAIN = {"delta.enableDeletionVectors": "false"}
-
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeTableWriter:
@@ -45,16 +42,7 @@ class ChangeTableWriter:
     def ensure_tables(self) -> None:
         """Create or evolve change table, replica and history."""
         site, spec = self.site, self.site.table_schema.spec
-        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(site.table_schema)}
-        definitions = [
-            TableDefinition(path=site.layout.changes, columns=table_columns.change_columns(site.table_schema),
-                            properties=PLAIN | skipping),
-            TableDefinition(path=site.layout.replica, columns=table_columns.replica_columns(site.table_schema),
-                            properties=PLAIN | dict(spec.table_properties)),
-        ]  # fmt: skip
-        if spec.history:
-            columns = table_columns.history_columns(site.table_schema)
-            definitions.append(TableDefinition(path=site.layout.history, columns=columns, properties=PLAIN))
+        definitions = table_definition.definitions(site.table_schema, site.layout, site.tier)
         if any(not site.tables.exists(d.path) for d in definitions):
             require_creatable(spec, site.tier)
         for definition in definitions:
@@ -103,7 +91,7 @@ class ChangeTableWriter:
             told = site.tables.metrics(path, APPEND, site.transaction).get("numOutputRows")
             return self._appended() if told is None else told
         if not site.begun:
-            join_in_passing(site.tables, path, site.table_schema.keys)
+            join_in_passing(site.tables, path)
         added = [good] if good.num_rows else []
         site.tables.commit(path, site.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))
         return int(good.num_rows)

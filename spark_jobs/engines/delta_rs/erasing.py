@@ -26,7 +26,7 @@ class DeltaRsEraser:
         def hit(rows: pa.Table) -> pa.Array:
             return pa.array([texts == key for texts in key_texts(rows, table_schema)], pa.bool_())
 
-        return remove_rows(self.tables, path, hit, table_schema.keys)
+        return remove_rows(self.tables, path, hit)
 
     def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
         snapshot, done = self.tables.existing(path), ChangesErased()
@@ -45,7 +45,7 @@ class DeltaRsEraser:
                 done = ChangesErased(removed=done.removed + int(met.own.sum()), images=done.images + int(images.sum()),
                                      others=tuple(dict.fromkeys((*done.others, *met.others)))[:_SAMPLE])  # fmt: skip
         if removed:
-            self.tables.commit(path, Write(added=added, removed=removed, indexed=table_schema.keys))
+            self.tables.commit(path, Write(added=added, removed=removed))
         return done
 
     def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
@@ -53,4 +53,4 @@ class DeltaRsEraser:
             records = rows.column("record").to_pylist()
             return pa.array([record is not None and holds(record) for record in records], pa.bool_())
 
-        return remove_rows(self.tables, path, hit, ())
+        return remove_rows(self.tables, path, hit)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
-from spark_jobs.engines.delta_rs.features import require_addable
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.plan.columns import Column
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.merging import extra_fields, widenings
 from spark_jobs.plan.types import SqlType, StructField, StructType, parse_type
 from spark_jobs.rules.arrays import by_name
@@ -17,27 +15,16 @@ from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableDefinition:
-    """What a table is created with."""
-
-    path: str
-    columns: tuple[Column, ...]
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-
 def ensure(tables: Tables, definition: TableDefinition) -> None:
     """Create the table, or bring an existing one to the definition's columns; types grow by rewriting."""
     if not tables.exists(definition.path):
-        tables.create(definition.path, definition.columns, definition.properties)
+        tables.create(definition)
         return
     snapshot = tables.existing(definition.path)
     stored = snapshot.schema.types
     new = [c for c in definition.columns if c.name not in stored]
     changed = {c.name: _grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
     changed = {name: kind for name, kind in changed.items() if kind != stored[name]}
-    for kind in (*(c.type for c in new), *changed.values()):
-        require_addable(snapshot.delta, kind)
     if changed:
         columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
         _rewrite(tables, definition.path, DeltaSchema((*columns, *new), snapshot.schema.metadata))

@@ -4,15 +4,16 @@ and passes over others without a word (a column-mapped table's columns read as n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.engines.base import DeclinedError
-from spark_jobs.plan.types import ArrayType, MapType, SqlType, StructType, parts
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.types import parts
 
 NTZ = "timestampNtz"
 _READER = {NTZ}
@@ -95,11 +96,9 @@ def require_creatable(spec: TableSpec, tier: TierSpec) -> None:
             raise DeclinedError(f"table_properties has {key}")
 
 
-def require_addable(delta: DeltaTable, kind: SqlType) -> None:
-    """
-    Raises:
-        DeclinedError: a column of this type would need a table feature that the table lacks.
-    """
-    text = {str(part) for part in parts(kind) if not isinstance(part, ArrayType | MapType | StructType)}
-    if "timestamp_ntz" in text and NTZ not in (delta.protocol().writer_features or ()):
-        raise DeclinedError("a new column needs the table feature timestampNtz")
+def missing_features(delta: DeltaTable, columns: Sequence[Column]) -> list[TableFeatures]:
+    """Table features that these columns need and the table lacks: it is created with those of its first columns."""
+    scalars = {str(part) for column in columns for part in parts(column.type)}
+    if "timestamp_ntz" in scalars and NTZ not in (delta.protocol().writer_features or ()):
+        return [TableFeatures.TimestampWithoutTimezone]
+    return []

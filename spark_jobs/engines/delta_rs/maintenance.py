@@ -5,7 +5,6 @@ Files are joined here and not by `deltalake`, which keeps no statistics of `_gdd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,13 +31,13 @@ class DeltaRsMaintenance:
 
     tables: Tables
 
-    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:
+    def compact(self, path: str, *, dry_run: bool) -> Compacted:
         snapshot = self.tables.existing(path)
         before, joined, made = len(snapshot.files), 0, 0
         for files in list(bins(snapshot.files)):
             joined, made = joined + len(files), made + 1
             if not dry_run:
-                join(self.tables, path, files, indexed)
+                join(self.tables, path, files)
         return Compacted(files_before=before, files_after=before - joined + made)
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
@@ -54,8 +53,8 @@ class DeltaRsMaintenance:
         self.tables.commit(path, Write(rearranged=True))
         self.tables.existing(path).delta.create_checkpoint()
 
-    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:
-        return remove_rows(self.tables, path, applied_before(before), indexed, dry_run=dry_run)
+    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
+        return remove_rows(self.tables, path, applied_before(before), dry_run=dry_run)
 
     def cut_changes(
         self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
@@ -71,7 +70,7 @@ class DeltaRsMaintenance:
         def hit(part: pa.Table) -> pa.Array:
             return pa.array([place in places for place in _placed(part)], pa.bool_())
 
-        return remove_rows(self.tables, path, hit, table_schema.keys, dry_run=dry_run) if places else 0
+        return remove_rows(self.tables, path, hit, dry_run=dry_run) if places else 0
 
 
 Place = tuple[str, int]

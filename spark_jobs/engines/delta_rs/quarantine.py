@@ -8,6 +8,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.errors_table import ROW_MASK
 from spark_jobs.plan.batch import BatchPlan
@@ -18,7 +19,7 @@ from spark_jobs.table.table_schema import GDDL
 
 def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:
     """Write rows, creating the table if need be."""
-    tables.create(path, error_rows.TABLE, {})
+    tables.create(table_definition.errors(path))
     tables.commit(path, Write(app=app, version=version, added=[rows]))
 
 

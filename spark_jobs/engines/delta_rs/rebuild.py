@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines import table_columns
+from spark_jobs.engines import table_columns, table_definition
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.change_table import PLAIN
-from spark_jobs.engines.delta_rs.evolve import TableDefinition
 from spark_jobs.engines.delta_rs.features import require_creatable
+from spark_jobs.engines.delta_rs.indexing import index_as_defined, indexed_after
 from spark_jobs.engines.delta_rs.replica import undeleted
 from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
-from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import StructType
 from spark_jobs.rules import error_rows
@@ -73,7 +72,7 @@ class Rebuild:
                metrics: dict[str, int] | None = None) -> Write:  # fmt: skip
         return Write(
             app=f"refresh:{step}", version=version_of(self.order.plan), added=[added] if added.num_rows else [],
-            removed=removed, schema=schema, metrics=metrics or {}, indexed=self.table_schema.keys,
+            removed=removed, schema=schema, metrics=metrics or {},
         )  # fmt: skip
 
     def _fresh(self) -> pa.Table:
@@ -123,12 +122,13 @@ class Rebuild:
 
     def _changes(self, fresh: pa.Table) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
-        path, columns = self.order.living.layout.changes, table_columns.change_columns(self.table_schema)
+        living = self.order.living
+        definition = table_definition.changes(self.table_schema, living.layout.changes, living.tier)
+        path = definition.path
         if not self._compatible():
-            self.tables.commit(path, self._write("changes", fresh, None, DeltaSchema(columns)))
+            self._overwrite(definition, "changes", fresh, DeltaSchema(definition.columns))
             return int(fresh.num_rows)
-        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.table_schema)}
-        evolve.ensure(self.tables, TableDefinition(path=path, columns=columns, properties=PLAIN | skipping))
+        evolve.ensure(self.tables, definition)
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
             return self.tables.metrics(path, app, version).get("numOutputRows", 0)
@@ -149,39 +149,40 @@ class Rebuild:
         return source.filter(pc.greater_equal(pc.struct_field(source.column(GDDL), "generation"), self.order.swept))
 
     def _tombstones(self, source: pa.Table) -> None:
-        columns = table_columns.tombstone_columns(self.table_schema)
         rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
         rows = tombstones_of(rows, self.table_schema)
-        self._replace(self.order.living.layout.tombstones, columns, rows, TOMBSTONES, {})
+        definition = table_definition.tombstones(self.table_schema, self.order.living.layout.tombstones)
+        self._replace(definition, rows, TOMBSTONES)
 
     def _replica(self, source: pa.Table) -> int:
-        spec, columns = self.table_schema.spec, table_columns.replica_columns(self.table_schema)
+        spec, living = self.table_schema.spec, self.order.living
         if self.table_schema.keys:
             rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.swept)
         else:
             rows = self._unswept(source)
             rows = undeleted(rows) if spec.delete == "soft" else rows
-        properties = PLAIN | dict(spec.table_properties)
-        self._replace(self.order.living.layout.replica, columns, rows, MERGE, properties)
+        self._replace(table_definition.replica(self.table_schema, living.layout.replica, living.tier), rows, MERGE)
         return int(rows.num_rows)
 
     def _history(self, source: pa.Table) -> None:
-        happened = events(source, self.table_schema)
+        happened, living = events(source, self.table_schema), self.order.living
         rows = versions(happened, self.table_schema, self.order.generation_low_watermarks, self.order.swept)
-        columns = table_columns.history_columns(self.table_schema)
-        self._replace(self.order.living.layout.history, columns, rows, HISTORY, PLAIN)
+        self._replace(table_definition.history(self.table_schema, living.layout.history, living.tier), rows, HISTORY)
 
-    def _replace(
-        self, path: str, columns: tuple[Column, ...], rows: pa.Table, step: str, properties: dict[str, str]
-    ) -> None:
+    def _replace(self, definition: TableDefinition, rows: pa.Table, step: str) -> None:
         """Overwrite rows and schema in one commit; columns stay in the table's order, with its comments."""
-        self.tables.create(path, columns, properties)
-        stored = self.tables.existing(path).schema
-        wanted = {c.name: c for c in columns}
+        self.tables.create(definition)
+        stored = self.tables.existing(definition.path).schema
+        wanted = {c.name: c for c in definition.columns}
         ordered = [*(n for n in stored.names if n in wanted), *(n for n in wanted if n not in stored.names)]
         metadata = {n: m for n, m in stored.metadata.items() if n in wanted}
         schema = DeltaSchema(tuple(wanted[n] for n in ordered), metadata)
-        self.tables.commit(path, self._write(step, by_name(rows, schema.arrow), None, schema))
+        self._overwrite(definition, step, by_name(rows, schema.arrow), schema)
+
+    def _overwrite(self, definition: TableDefinition, step: str, rows: pa.Table, schema: DeltaSchema) -> None:
+        write = self._write(step, rows, None, schema)
+        self.tables.commit(definition.path, replace(write, indexed=indexed_after(self.tables, definition, schema)))
+        index_as_defined(self.tables, definition)
 
     def _errors(self) -> None:
         """What the files leave in the quarantine now takes the place of what they left before."""

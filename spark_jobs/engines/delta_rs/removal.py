@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 import pyarrow as pa
@@ -15,11 +15,10 @@ Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
 """Whether each row of a file is meant; null: it isn't."""
 
 
-def remove_rows(tables: Tables, path: str, hit: Hit, indexed: Sequence[str], *, dry_run: bool = False) -> int:
+def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False) -> int:
     """Remove the rows that are hit; how many they are. Files without any stay as they are.
 
     Args:
-        indexed: see `Write`.
         dry_run: only count.
     """
     snapshot, count = tables.existing(path), 0
@@ -35,7 +34,7 @@ def remove_rows(tables: Tables, path: str, hit: Hit, indexed: Sequence[str], *, 
             left = rows.filter(pc.invert(gone))
             added += [left] if left.num_rows else []
     if removed and not dry_run:
-        tables.commit(path, Write(added=added, removed=removed, indexed=indexed))
+        tables.commit(path, Write(added=added, removed=removed))
     return count
 
 

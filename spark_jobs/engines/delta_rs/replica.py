@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import MainCounts
-from spark_jobs.engines import table_columns
+from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_rs import evolve
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find
 from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
@@ -91,8 +91,7 @@ class ReplicaWriter:
         if not deleted.num_rows:
             return
         evolve.retype_sequence(site.tables, path, self.table_schema)
-        columns = table_columns.tombstone_columns(self.table_schema)
-        evolve.ensure(site.tables, evolve.TableDefinition(path=path, columns=columns))
+        evolve.ensure(site.tables, table_definition.tombstones(self.table_schema, path))
         if site.has_made(path, TOMBSTONES):
             return
         snapshot = site.tables.existing(path)
@@ -145,7 +144,7 @@ class ReplicaWriter:
         site, path = self.site, self.site.layout.replica
         if not site.has_made(path, MERGE):
             if not site.begun:
-                join_in_passing(site.tables, path, ())
+                join_in_passing(site.tables, path)
             rows = undeleted(self.changes) if self.table_schema.spec.delete == "soft" else self.changes
             added = [rows] if rows.num_rows else []
             metrics = {"numTargetRowsInserted": self.changes.num_rows}
@@ -164,7 +163,7 @@ class ReplicaWriter:
     def purge_tombstones(self, before: datetime) -> None:
         """See `Work.purge_tombstones`."""
         if self.site.tables.exists(self.site.layout.tombstones):
-            remove_rows(self.site.tables, self.site.layout.tombstones, applied_before(before), self.table_schema.keys)
+            remove_rows(self.site.tables, self.site.layout.tombstones, applied_before(before))
 
     def sweepable(self) -> tuple[int, int]:
         """See `BatchWork.sweepable`."""

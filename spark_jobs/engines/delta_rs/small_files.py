@@ -16,13 +16,13 @@ MANY = 64
 """So many small files are joined in passing, as Spark's Delta would with automatic compaction (at 50)."""
 
 
-def join(tables: Tables, path: str, files: Sequence[DataFile], indexed: Sequence[str]) -> None:
+def join(tables: Tables, path: str, files: Sequence[DataFile]) -> None:
     """One file of the rows of these; who follows the table's changes passes over it."""
     rows = tables.read_files(tables.existing(path), files)
-    tables.commit(path, Write(added=[rows], removed=files, indexed=indexed, rearranged=True))
+    tables.commit(path, Write(added=[rows], removed=files, rearranged=True))
 
 
-def join_in_passing(tables: Tables, path: str, indexed: Sequence[str]) -> None:
+def join_in_passing(tables: Tables, path: str) -> None:
     """Where many small files have gathered, join the oldest.
 
     For tables that get a file a batch and are never rewritten; between batches, for a batch that has begun finds its
@@ -35,7 +35,7 @@ def join_in_passing(tables: Tables, path: str, indexed: Sequence[str]) -> None:
     small = [file for file in snapshot.files if file.size <= FULL // 2]
     found = next(bins(small), None) if len(small) >= MANY else None
     if found is not None:
-        join(tables, path, found, indexed)
+        join(tables, path, found)
 
 
 def bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:

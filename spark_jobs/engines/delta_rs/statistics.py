@@ -1,53 +1,133 @@
-"""Statistics of a data file, as Delta's log keeps them: rows, and the range of columns that help to find rows."""
+"""Statistics of a data file, as Delta's log keeps them: rows, nulls and bounds of the indexed columns.
+
+Either every indexed column that holds a value has both bounds, or no column of the file has any: a reader that knows
+the bounds of some columns only may take the others' for null, and then finds nothing (see `engines.skipping`).
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_jobs.table.table_schema import GDDL
+from spark_jobs.engines.skipping import ColumnPath
 
-_OURS = ("sequence", "op", "source_file", "batch_id", "generation")
-_LONGEST = 256
+LONGEST = 64
+"""Characters of a text's bounds; longer ones are cut, the upper one upwards."""
+_LAST = "\U0010ffff"
+_DAYS = (-719_162, 2_932_896)
+"""0001-01-01 and 9999-12-31: dates outside are no dates for many readers, Python's among them."""
+_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
-def statistics(rows: pa.Table, indexed: Sequence[str]) -> str:
+def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
     """JSON for an `add` action.
 
-    Only whole numbers, dates and text that isn't long: of these the least and greatest value can be told exactly.
+    Args:
+        indexed: columns, and fields of structs; those that the rows lack are passed over.
     """
-    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
-    for column in indexed:
-        at = rows.schema.get_field_index(column)
-        if at >= 0:
-            _note(found, (column,), rows.column(at))
-    if rows.num_rows and GDDL in rows.schema.names:
-        struct = rows.column(GDDL)
-        for name in _OURS:
-            if struct.type.get_field_index(name) >= 0:
-                _note(found, (GDDL, name), pc.struct_field(struct, name))
-    return json.dumps({"numRecords": rows.num_rows, **found})
+    nulls: dict[str, Any] = {}
+    lows: dict[str, Any] = {}
+    highs: dict[str, Any] = {}
+    bounded = True
+    for path in indexed:
+        values = _values(rows, path)
+        if values is None:
+            continue
+        _put(nulls, path, values.null_count)
+        if values.null_count == len(values) or not _has_bounds(values.type):
+            continue
+        ends = _bounds(values)
+        bounded = bounded and ends is not None
+        if ends is not None:
+            _put(lows, path, ends[0])
+            _put(highs, path, ends[1])
+    bounds = {"minValues": lows, "maxValues": highs} if bounded else {}
+    return _json({"numRecords": rows.num_rows, **bounds, "nullCount": nulls})
 
 
-def _note(found: dict[str, dict[str, Any]], path: tuple[str, ...], values: pa.ChunkedArray) -> None:
+def file_statistics(rows: pa.Table) -> bool | list[str]:
+    """Columns of which the data file keeps statistics: not of those with NaN, whose bounds pyarrow trusts."""
+    odd = {
+        field.name
+        for field, values in zip(rows.schema, rows.columns, strict=True)
+        if pt.is_floating(field.type) and pc.any(pc.is_nan(values)).as_py()
+    }
+    return [f.name for f in rows.schema if f.name not in odd and not pt.is_nested(f.type)] if odd else True
+
+
+def _values(rows: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
+    if path[0] not in rows.schema.names:
+        return None
+    values = rows.column(path[0])
+    for part in path[1:]:
+        if not pt.is_struct(values.type) or values.type.get_field_index(part) < 0:
+            return None
+        values = pc.struct_field(values, part)
+    return values
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    """Readers expect no bounds of the other types."""
+    return not (pt.is_nested(kind) or pt.is_binary(kind) or pt.is_null(kind))
+
+
+def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """Least and greatest value as JSON takes them; null where they can't be written."""
     kind = values.type
-    if not (pt.is_integer(kind) or pt.is_date32(kind) or pt.is_string(kind)):
-        return
-    _put(found["nullCount"], path, values.null_count)
+    if pt.is_date(kind) or pt.is_timestamp(kind):
+        return _times(values)
     ends = pc.min_max(values)
     low, high = ends["min"].as_py(), ends["max"].as_py()
-    if low is None or (isinstance(low, str) and max(len(low), len(high)) > _LONGEST):
-        return
-    _put(found["minValues"], path, low if isinstance(low, int | str) else low.isoformat())
-    _put(found["maxValues"], path, high if isinstance(high, int | str) else high.isoformat())
+    if isinstance(low, str):
+        return _texts(low, high)
+    if pt.is_floating(kind):
+        finite = math.isfinite(low) and math.isfinite(high) and not pc.any(pc.is_nan(values)).as_py()
+        return (low, high) if finite else None
+    return low, high
 
 
-def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _times(values: pa.ChunkedArray) -> tuple[str, str] | None:
+    whole, limits = (pa.int32(), _DAYS) if pt.is_date(values.type) else (pa.int64(), _MICROSECONDS)
+    ends = pc.min_max(values.cast(whole))
+    if ends["min"].as_py() < limits[0] or ends["max"].as_py() > limits[1]:
+        return None
+    low, high = (ends[end].cast(values.type).as_py() for end in ("min", "max"))
+    return _time(low), _time(high)
+
+
+def _time(moment: date | datetime) -> str:
+    if not isinstance(moment, datetime):
+        return moment.isoformat()
+    text = moment.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return text if moment.tzinfo is None else f"{text}Z"
+
+
+def _texts(low: str, high: str) -> tuple[str, str] | None:
+    if len(high) > LONGEST:
+        if high[LONGEST] == _LAST:
+            return None
+        high = high[:LONGEST] + _LAST
+    return low[:LONGEST], high
+
+
+def _put(into: dict[str, Any], path: ColumnPath, value: Any) -> None:
     for part in path[:-1]:
         into = into.setdefault(part, {})
     into[path[-1]] = value
+
+
+def _json(value: Any) -> str:
+    """Like `json.dumps`, and decimals as the numbers that they are."""
+    if isinstance(value, dict):
+        return (
+            "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{_json(part)}" for key, part in value.items()) + "}"
+        )
+    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

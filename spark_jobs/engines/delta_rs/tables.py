@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import pyarrow as pa
@@ -21,8 +21,10 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
-from spark_jobs.engines.delta_rs.features import require_known
-from spark_jobs.engines.delta_rs.statistics import statistics
+from spark_jobs.engines.delta_rs.features import missing_features, require_known
+from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
+from spark_jobs.engines.skipping import ColumnPath, indexed_columns
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import user_metadata
 from spark_jobs.plan.columns import Column
 from spark_jobs.rules.arrays import by_name
@@ -75,7 +77,7 @@ class Write:
         added: rows of each new file.
         removed: files that vanish; null: all there are, and `schema` takes the place of the table's.
         metrics: as Spark's Delta names them.
-        indexed: columns whose least and greatest values help to find rows.
+        indexed: columns to write statistics of; null: those that the table's properties name.
         once: ask first whether the transaction has been made.
         rearranged: the same rows in other files; who follows the table's changes passes over it.
     """
@@ -86,7 +88,7 @@ class Write:
     removed: Sequence[DataFile] | None = ()
     schema: DeltaSchema | None = None
     metrics: Mapping[str, int] = field(default_factory=dict)
-    indexed: Sequence[str] = ()
+    indexed: Sequence[ColumnPath] | None = None
     once: bool = True
     rearranged: bool = False
 
@@ -188,16 +190,17 @@ class Tables:
                 return _rows_of(stream, schema)
         return _rows_of(path, schema)
 
-    def create(self, path: str, columns: Sequence[Column], properties: Mapping[str, str]) -> None:
+    def create(self, definition: TableDefinition) -> None:
         """Create the table unless it is there."""
+        path = definition.path
         if self.exists(path):
             return
-        schema = Schema.from_json(DeltaSchema(tuple(columns)).to_json())
+        schema = Schema.from_json(DeltaSchema(definition.columns).to_json())
         DeltaTable.create(
             path,
             schema,
             mode="ignore",
-            configuration=dict(properties),
+            configuration=dict(definition.created_with),
             storage_options=self.storage.options_of(path),
             raise_if_key_not_exists=False,
         )
@@ -205,10 +208,45 @@ class Tables:
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
         """New columns at the end, null in all rows there are."""
+        self._allow(path, columns)
         fields = json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
         made = Schema.from_json(json.dumps({"type": "struct", "fields": fields})).fields
         self.existing(path).delta.alter.add_columns(made)
         self.forget(path)
+
+    def _allow(self, path: str, columns: Sequence[Column]) -> None:
+        """Give the table what Delta asks of one with such columns."""
+        delta = self.existing(path).delta
+        features = missing_features(delta, columns)
+        if features:
+            delta.alter.add_feature(features, allow_protocol_versions_increase=True)
+            self.forget(path)
+
+    def properties(self, path: str) -> dict[str, str | None]:
+        return dict(self.existing(path).delta.metadata().configuration)
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        """Set those that differ from what the table has, in one commit."""
+        stored = self.properties(path)
+        changed = {name: value for name, value in properties.items() if stored.get(name) != value}
+        if changed:
+            self.existing(path).delta.alter.set_table_properties(changed, raise_if_not_exists=False)
+            self.forget(path)
+
+    def restate(self, path: str, indexed: Sequence[ColumnPath]) -> int:
+        """Write the statistics of all files anew, the files as they are; how many there are.
+
+        An `add` of a file that is there takes the place of the one before.
+        """
+        snapshot = self.existing(path)
+        now = int(self._clock().timestamp() * 1000)
+        actions: list[Any] = [
+            AddAction(f.path, f.size, {}, now, False, statistics(self.read_files(snapshot, [f]), indexed))
+            for f in snapshot.files
+        ]
+        if actions:
+            self._commit(snapshot, actions, "append", snapshot.schema, Write(rearranged=True))
+        return len(actions)
 
     def commit(self, path: str, write: Write) -> None:
         """Make one commit, or none where its transaction has been made before.
@@ -216,14 +254,26 @@ class Tables:
         Raises:
             RetriableError: `DELTA_CONFLICT`: somebody else has written to the table meanwhile.
         """
-        snapshot = self.existing(path)
         if write.app and write.once and self.last_transaction(path, write.app) >= write.version:
             return
+        if write.schema is not None:
+            self._allow(path, write.schema.columns)
+        snapshot = self.existing(path)
         schema = write.schema or snapshot.schema
-        actions: list[Any] = [self._add(path, by_name(rows, schema.arrow), write) for rows in write.added]
+        indexed = write.indexed
+        if indexed is None:
+            indexed = indexed_columns(schema.columns, snapshot.delta.metadata().configuration)
+        files = [self._add(path, by_name(rows, schema.arrow), indexed, write) for rows in write.added]
+        actions: list[Any] = list(files)
         now = int(self._clock().timestamp() * 1000)
         actions += [RemoveAction(f.path, not write.rearranged, now, f.size, {}) for f in write.removed or ()]
-        mode = "overwrite" if write.removed is None else "append"
+        self._commit(snapshot, actions, "overwrite" if write.removed is None else "append", schema, write)
+
+    def _commit(
+        self, snapshot: TableSnapshot, actions: list[Any], mode: Literal["append", "overwrite"], schema: DeltaSchema,
+        write: Write,
+    ) -> None:  # fmt: skip
+        path = snapshot.path
         told = Schema.from_json(schema.to_json())
         self.forget(path)
         try:
@@ -236,7 +286,7 @@ class Tables:
         keep_log_short(snapshot.delta)
         self._versions[path] = snapshot.delta.version() + 1  # without retries it is the next, or none
 
-    def _add(self, path: str, rows: pa.Table, write: Write) -> AddAction:
+    def _add(self, path: str, rows: pa.Table, indexed: Sequence[ColumnPath], write: Write) -> AddAction:
         name = f"part-00000-{uuid4()}-c000.snappy.parquet"
         if "://" in path:
             sink = io.BytesIO()
@@ -247,7 +297,7 @@ class Tables:
             _save(rows, join(path, name))
             size = Path(path, name).stat().st_size
         written = int(self._clock().timestamp() * 1000)
-        return AddAction(name, size, {}, written, not write.rearranged, statistics(rows, write.indexed))
+        return AddAction(name, size, {}, written, not write.rearranged, statistics(rows, indexed))
 
 
 def _properties(write: Write) -> CommitProperties:
@@ -267,7 +317,10 @@ def _rows_of(source: Any, schema: pa.Schema) -> pa.Table:
 
 
 def _save(rows: pa.Table, target: Any) -> None:
-    pq.write_table(rows, target, compression="snappy", coerce_timestamps="us", store_schema=False)
+    kept = file_statistics(rows)
+    pq.write_table(
+        rows, target, compression="snappy", coerce_timestamps="us", store_schema=False, write_statistics=kept
+    )
 
 
 def empty_of(columns: Sequence[Column]) -> pa.Table:

@@ -11,13 +11,12 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines import table_columns
+from spark_jobs.engines import table_definition
 from spark_jobs.engines.spark import evolve, quarantine
 from spark_jobs.engines.spark.batch_context import APPEND, QUARANTINE, BatchContext
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import ERROR, KIND
 from spark_jobs.engines.spark.redelivery import new_rows, tie_warnings
-from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.types import StructType, parse_type
 from spark_jobs.rules.figures import Appended, Figures, Overlap
@@ -48,25 +47,7 @@ class ChangeTableWriter:
     def ensure_tables(self) -> None:
         """Create or evolve change table, replica and history."""
         rewrite = not self.site.tier.deletion_vectors
-        mine = {"delta.enableDeletionVectors": str(self.site.tier.deletion_vectors).lower()}
-        skipping = {"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.site.table_schema)}
-        spec = self.site.table_schema.spec
-        definitions = [
-            TableDefinition(
-                path=self.site.layout.changes,
-                columns=table_columns.change_columns(self.site.table_schema),
-                properties=mine | skipping,
-            ),
-            TableDefinition(
-                path=self.site.layout.replica,
-                columns=table_columns.replica_columns(self.site.table_schema),
-                cluster_by=spec.cluster_by,
-                properties=mine | dict(spec.table_properties),
-            ),
-        ]
-        if spec.history:
-            columns = table_columns.history_columns(self.site.table_schema)
-            definitions.append(TableDefinition(path=self.site.layout.history, columns=columns, properties=mine))
+        definitions = table_definition.definitions(self.site.table_schema, self.site.layout, self.site.tier)
         for definition in definitions:
             extra = (START, END) if definition.path == self.site.layout.history else ()
             evolve.retype_sequence(self.site.tables, definition.path, self.site.table_schema, extra)
@@ -76,7 +57,7 @@ class ChangeTableWriter:
         """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
         path = self.site.layout.errors
         if self.figures.quarantined or files:
-            self.site.tables.create(quarantine.definition(path))
+            self.site.tables.create(table_definition.errors(path))
             rows = quarantine.bad_files(self.site.tables, files, self.site.stamp)
             if self.figures.quarantined:
                 rows = rows.unionByName(quarantine.bad_rows(self.decoded))

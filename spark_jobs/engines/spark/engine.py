@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark import verify as verifying
@@ -192,7 +193,7 @@ class SparkEngine:
         return SparkBatchWork(decoded, applying)
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
-        self.tables.create(quarantine.definition(context.layout.errors))
+        self.tables.create(table_definition.errors(context.layout.errors))
         rows = quarantine.bad_files(self.tables, files, Stamp.of(plan))
         self.tables.append(rows, context.layout.errors, QUARANTINE, version_of(plan))
 

@@ -6,7 +6,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
+from spark_jobs.engines.spark.tables import Tables, spark_type, sql_text
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
 from spark_jobs.plan.types import parse_type
@@ -34,6 +35,8 @@ def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> Non
         elif stored.type != column.type:
             additions += extra_fields(stored.type, column.type, (column.name,))
             grown += widenings(stored.type, column.type, (column.name,))
+    if additions or grown:
+        tables.allow(definition.path, definition.columns)
     for addition in additions:
         tables.sql(definition.path, f"ALTER TABLE {{table}} ADD COLUMNS ({addition.name} {addition.type})")
     if grown and rewrite and not definition.cluster_by:
@@ -70,6 +73,7 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra:
         parse_type(table_schema.sequence_type)
     ):
         return
+    tables.allow(path, (Column(GDDL, parse_type(table_schema.sequence_type)),))
     kind = spark_type(table_schema.sequence_type)
     columns = []
     for field in rows.schema.fields:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,7 +34,7 @@ class SparkMaintenance:
 
     tables: Tables
 
-    def compact(self, path: str, indexed: Sequence[str], *, dry_run: bool) -> Compacted:  # noqa: ARG002 - the table's own settings say what is indexed
+    def compact(self, path: str, *, dry_run: bool) -> Compacted:
         before = self._files(path)
         if not dry_run:
             self.tables.handle(path).optimize().executeCompaction()
@@ -74,7 +74,7 @@ class SparkMaintenance:
         found = self.tables.log.storage.list(path)
         return sum("/_delta_log/" not in item.path[len(path) :] for item in found)
 
-    def forget_tombstones(self, path: str, before: datetime, indexed: Sequence[str], *, dry_run: bool) -> int:  # noqa: ARG002 - as above
+    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         return self._remove(path, _applied_before(before), dry_run=dry_run)
 
     def cut_changes(

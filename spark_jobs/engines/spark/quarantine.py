@@ -10,14 +10,10 @@ from pyspark.sql import functions as F
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.errors_table import COLUMNS, ROW_BITS
 from spark_jobs.engines.spark.decode_tasks import ERROR, KIND, ORDINAL
-from spark_jobs.engines.spark.tables import Assignments, TableDefinition, Tables, struct_type
+from spark_jobs.engines.spark.tables import Assignments, Tables, struct_type
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.table.table_schema import GDDL
-
-
-def definition(path: str) -> TableDefinition:
-    return TableDefinition(path=path, columns=error_rows.TABLE)
 
 
 def bad_rows(decoded: DataFrame) -> DataFrame:

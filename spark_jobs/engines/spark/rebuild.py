@@ -12,15 +12,17 @@ from pyspark.sql import types as T
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.engines import table_columns
-from spark_jobs.engines.spark import evolve, quarantine, row_types
+from spark_jobs.engines import table_columns, table_definition
+from spark_jobs.engines.spark import evolve, row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.history import Generations, versions_of
 from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of, row_by_row
+from spark_jobs.engines.spark.indexing import index_as_defined, prepare_overwrite
 from spark_jobs.engines.spark.merge import as_events, to_events, tombstones_of
 from spark_jobs.engines.spark.redelivery import lacking_rows
-from spark_jobs.engines.spark.tables import TableDefinition, Tables, spark_type, sql_text
+from spark_jobs.engines.spark.tables import Tables, spark_type, sql_text
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.types import parse_type
@@ -126,13 +128,9 @@ class Rebuild:
 
     def _changes(self) -> int:
         """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
-        definition = TableDefinition(
-            path=self.living.changes, columns=table_columns.change_columns(self.table_schema),
-            properties={"delta.dataSkippingStatsColumns": table_columns.skipping_columns(self.table_schema)}
-            | self._vectors(),
-        )  # fmt: skip
+        definition = table_definition.changes(self.table_schema, self.living.changes, self.tier)
         if not self._compatible():
-            self.tables.overwrite(self._fresh(), self.living.changes, self.app("changes"), version_of(self.plan))
+            self._overwrite(definition, self._fresh(), "changes")
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
@@ -180,9 +178,9 @@ class Rebuild:
 
     def _tombstones(self, source: DataFrame) -> None:
         rows = tombstones_of(self._state(source), self.table_schema)
-        columns = table_columns.tombstone_columns(self.table_schema)
-        self.tables.create(TableDefinition(path=self.living.tombstones, columns=columns))
-        self.tables.overwrite(rows, self.living.tombstones, self.app(TOMBSTONES), version_of(self.plan))
+        definition = table_definition.tombstones(self.table_schema, self.living.tombstones)
+        self.tables.create(definition)
+        self._overwrite(definition, rows, TOMBSTONES)
 
     def _rows(self, source: DataFrame) -> DataFrame:
         """The new replica's."""
@@ -195,19 +193,12 @@ class Rebuild:
         return rows.withColumn(GDDL, gddl.withField("deleted", F.lit(False))) if soft else rows
 
     def _replica(self, source: DataFrame) -> int:
-        spec, rows = self.table_schema.spec, self._rows(source)
+        rows = self._rows(source)
         path = self.living.replica
-        definition = TableDefinition(
-            path=path,
-            columns=table_columns.replica_columns(self.table_schema),
-            cluster_by=spec.cluster_by,
-            properties=self._vectors() | dict(spec.table_properties),
-        )
+        definition = table_definition.replica(self.table_schema, path, self.tier)
         if not self.tables.exists(path):
             self.tables.create(definition)
-        self.tables.overwrite(
-            rows.select(*self._arranged(path, definition)), path, self.app(MERGE), version_of(self.plan)
-        )
+        self._overwrite(definition, rows.select(*self._arranged(path, definition)), MERGE)
         return self.tables.count(path)
 
     def _arranged(self, path: str, definition: TableDefinition) -> list[SqlColumn]:
@@ -221,15 +212,16 @@ class Rebuild:
     def _history(self, source: DataFrame) -> None:
         until = Generations(self.generation_low_watermarks, self.swept)
         derived = versions_of(source, self.table_schema, until, rows=self._count_of_changes())
-        definition = TableDefinition(
-            path=self.living.history,
-            columns=table_columns.history_columns(self.table_schema),
-            properties=self._vectors(),
-        )
+        definition = table_definition.history(self.table_schema, self.living.history, self.tier)
         if not self.tables.exists(definition.path):
             self.tables.create(definition)
         rows = derived.select(*self._arranged(definition.path, definition))
-        self.tables.overwrite(rows, definition.path, self.app(HISTORY), version_of(self.plan))
+        self._overwrite(definition, rows, HISTORY)
+
+    def _overwrite(self, definition: TableDefinition, rows: DataFrame, step: str) -> None:
+        prepare_overwrite(self.tables, definition)
+        self.tables.overwrite(rows, definition.path, self.app(step), version_of(self.plan))
+        index_as_defined(self.tables, definition)
 
     def _errors(self) -> None:
         """What the files leave in the quarantine now takes the place of what they left before."""
@@ -246,10 +238,7 @@ class Rebuild:
             with self.tables.transaction(self.app("resolve"), version_of(self.plan)):
                 builder.whenMatchedUpdate(set={"resolved_at": F.lit(self.plan.planned_at).cast("timestamp")}).execute()
         if fresh is not None:
-            self.tables.create(quarantine.definition(path))
+            self.tables.create(table_definition.errors(path))
             ids = F.concat_ws("/", F.lit(self.plan.batch_id), F.col("id"))
             stamped = fresh.withColumn("batch_id", F.lit(self.plan.batch_id)).withColumn("id", ids)
             self.tables.append(stamped, path, self.app("quarantine"), version_of(self.plan))
-
-    def _vectors(self) -> dict[str, str]:
-        return {"delta.enableDeletionVectors": str(self.tier.deletion_vectors).lower()}

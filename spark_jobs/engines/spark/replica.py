@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from spark_jobs.engines import table_columns
+from spark_jobs.engines import table_definition
 from spark_jobs.engines.spark import evolve, history
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, SWEEP, TOMBSTONES, BatchContext
 from spark_jobs.engines.spark.columns import name
@@ -29,7 +29,6 @@ from spark_jobs.engines.spark.merge import (
     tombstones_of,
 )
 from spark_jobs.engines.spark.redelivery import sample_keys
-from spark_jobs.engines.spark.tables import TableDefinition
 from spark_jobs.rules.figures import UNKNOWN, Applied, Figures, Overlap
 from spark_jobs.rules.fold import FIRST, FORCED, UNSEEN, carried_name, refolds
 from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
@@ -187,9 +186,9 @@ class ReplicaWriter:
         path = self.site.layout.tombstones
         if source.deletes is None or source.deletes.isEmpty():
             return
-        columns = table_columns.tombstone_columns(self.table_schema)
+        definition = table_definition.tombstones(self.table_schema, path)
         evolve.retype_sequence(self.site.tables, path, self.table_schema)
-        evolve.ensure(self.site.tables, TableDefinition(path=path, columns=columns), rewrite=True)
+        evolve.ensure(self.site.tables, definition, rewrite=True)
         self.site.tables.append(source.deletes, path, TOMBSTONES, self.site.transaction)
 
     def merge(self, source: MergeInput) -> Applied:

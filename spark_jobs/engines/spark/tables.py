@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan import columns as plan_columns
-from spark_jobs.plan.types import parse_type
+from spark_jobs.plan.types import parse_type, parts
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
 from spark_jobs.table.table_schema import GDDL
 
@@ -25,16 +27,6 @@ Assignments: TypeAlias = dict[str, str | Column]
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableDefinition:
-    """What a table is created with; columns beyond `_gddl` follow `columns` in order."""
-
-    path: str
-    columns: tuple[plan_columns.Column, ...]
-    cluster_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,7 +107,7 @@ class Tables:
         builder = DeltaTable.createIfNotExists(self.spark).location(definition.path)
         for column in definition.columns:
             builder = builder.addColumn(column.name, spark_type(str(column.type)), nullable=True)
-        for key, value in definition.properties.items():
+        for key, value in definition.created_with.items():
             builder = builder.property(key, value)
         if definition.cluster_by:
             builder = builder.clusterBy(*definition.cluster_by)
@@ -141,10 +133,51 @@ class Tables:
         fields = self.read(path).schema.fields
         return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields if f.name != GDDL)
 
+    def properties(self, path: str) -> dict[str, str]:
+        return dict(self.handle(path).detail().select("properties").collect()[0][0])
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        """Set those that differ from what the table has, in one commit."""
+        stored = self.properties(path)
+        changed = {name: value for name, value in properties.items() if stored.get(name) != value}
+        if changed:
+            pairs = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in changed.items())
+            self.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({pairs})")
+
+    def restate(self, path: str) -> None:
+        """Write the statistics of all files anew by the table's properties, the files as they are."""
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+            self.spark.sql(f"ANALYZE TABLE {_quoted(path)} COMPUTE DELTA STATISTICS")
+            return
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no statement for it outside Databricks
+        delta = jvm.org.apache.spark.sql.delta
+        log = delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
+        collection = delta.stats.StatisticsCollection
+        every = getattr(collection, "recompute$default$5")()
+        nothing = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
+        collection.recompute(self.spark._jsparkSession, log, jvm.scala.Option.empty(), nothing, every)  # noqa: SLF001 - as above
+
+    def allow(self, path: str, columns: Sequence[plan_columns.Column]) -> None:
+        """Give the table the table features that Delta asks of one with such columns.
+
+        It is created with those of its first columns; later ones have to be named.
+        """
+        if not any(str(part) == "timestamp_ntz" for column in columns for part in parts(column.type)):
+            return
+        if "timestampNtz" not in self.handle(path).detail().select("tableFeatures").collect()[0][0]:
+            self.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+
     def sql(self, path: str, statement: str) -> None:
         """Run `ALTER TABLE {table} ...`."""
-        quoted = path.replace("`", "``")
-        self.spark.sql(statement.replace("{table}", f"delta.`{quoted}`", 1))
+        self.spark.sql(statement.replace("{table}", _quoted(path), 1))
+
+
+def _quoted(path: str) -> str:
+    return "delta.`{}`".format(path.replace("`", "``"))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def struct_type(ddl: str) -> T.StructType:

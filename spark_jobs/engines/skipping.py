@@ -1,0 +1,96 @@
+"""Which columns the log keeps statistics of, as Delta's property `delta.dataSkippingStatsColumns` names them.
+
+A reader of statistics may take a bound that is missing for a bound that is null, and then finds no row at all:
+pyarrow's dataset of the `deltalake` package does. So the property names only columns whose bounds every file can have.
+Left out are booleans and binaries, for which Spark writes no bounds, and floating-point numbers, whose bounds are
+undefined beside NaN. A struct is named with all its fields or not at all: Polars refuses statistics of some.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.types import DecimalType, ScalarType, SqlType, StructType
+from spark_jobs.table.table_schema import GDDL
+
+COLUMNS = "delta.dataSkippingStatsColumns"
+COUNT = "delta.dataSkippingNumIndexedCols"
+MOST = 32
+"""As Delta does without a setting: more would make the log long and help few readers."""
+ColumnPath = tuple[str, ...]
+
+_EXACT = {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"}
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.,]+)")
+
+
+def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> str:
+    """The property's value for a new table.
+
+    Args:
+        columns: of the table, in order.
+        first: columns that are wanted wherever they stand in a wide table; `_gddl` is left out unless it is here.
+    """
+    kinds = {c.name: c.type for c in columns}
+    others = [c.name for c in columns if c.name != GDDL and c.name not in first]
+    chosen: list[ColumnPath] = []
+    for name in (*first, *others):
+        leaves = list(_leaves((name,), kinds[name]))
+        fits = name in first or len(chosen) + len(leaves) <= MOST
+        if fits and (name == GDDL or all(_is_exact(kind) for _, kind in leaves)):
+            chosen += (path for path, _ in leaves)
+    return ",".join(_text(path) for path in dict.fromkeys(chosen))
+
+
+def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | None]) -> tuple[ColumnPath, ...]:
+    """Paths of the columns that a table's properties ask for statistics of, structs as their fields."""
+    leaves = _all_leaves(columns)
+    named = properties.get(COLUMNS)
+    if named is None:
+        count = int(properties.get(COUNT) or MOST)
+        return tuple(leaves if count < 0 else leaves[:count])
+    wanted = [tuple(part.lower() for part in path) for path in _paths(named)]
+    return tuple(x for x in leaves if any(tuple(p.lower() for p in x[: len(path)]) == path for path in wanted))
+
+
+def restricted(named: str, columns: Sequence[Column] | None) -> str:
+    """A value of the property without what is not among the columns; null: as it is, in the spelling of ours."""
+    paths = list(_paths(named))
+    if columns is None:
+        return ",".join(map(_text, paths))
+    there = {tuple(p.lower() for p in x[:n]) for x in _all_leaves(columns) for n in range(1, len(x) + 1)}
+    return ",".join(_text(path) for path in paths if tuple(p.lower() for p in path) in there)
+
+
+def _is_exact(kind: SqlType) -> bool:
+    return isinstance(kind, DecimalType) or (isinstance(kind, ScalarType) and kind.name in _EXACT)
+
+
+def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:
+    return [leaf for column in columns for leaf, _ in _leaves((column.name,), column.type)]
+
+
+def _leaves(path: ColumnPath, kind: SqlType) -> Iterator[tuple[ColumnPath, SqlType]]:
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            yield from _leaves((*path, field.name), field.type)
+    else:
+        yield path, kind
+
+
+def _text(path: ColumnPath) -> str:
+    return ".".join("`{}`".format(part.replace("`", "``")) for part in path)
+
+
+def _paths(text: str) -> Iterator[ColumnPath]:
+    """Names between commas, their parts between dots; either may be in backticks."""
+    path: list[str] = []
+    at = 0
+    while found := _PART.match(text, at):
+        path.append(found[1].replace("``", "`") if found[1] else found[2].strip())
+        at = found.end()
+        if text[at : at + 1] != ".":
+            yield tuple(path)
+            path = []
+        at += 1

@@ -1,0 +1,103 @@
+"""A filter finds the same rows in every kind of table, whichever reader asks and whatever the table went through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
+from airflow_gddl.page.delta import quarantined
+from tests.conftest import LocalPort
+from tests.readers.probes import Probe, probes
+from tests.readers.reading import READERS, by_spark
+from tests.readers.wide_table import SPEC, Row, land
+
+KINDS = ("replica", "changes", "history", "errors", "tombstones")
+pytestmark = pytest.mark.timeout(900)
+
+
+class Lake:
+    """The wide table in a lake of its own, on one engine."""
+
+    def __init__(self, root: Path, engine: LocalPort) -> None:
+        self._engine = engine
+        self._roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
+        self.layout = Layout.of(self._roots, SPEC)
+        self.landing = Path(self.layout.landing)
+
+    def run(self, options: JobOptions | None = None) -> JobResult:
+        (result,) = self._engine.run(
+            JobSpec(run_id="r", roots=self._roots, tables=(SPEC,), options=options or JobOptions())
+        )
+        assert result.error is None, result.error
+        return result
+
+    def wrong(self) -> list[str]:
+        """Each filter that some reader answers otherwise than the rows read whole do."""
+        return [line for kind in KINDS for line in self._wrong_in(kind)]
+
+    def _wrong_in(self, kind: str) -> Iterator[str]:
+        path = getattr(self.layout, kind)
+        asked = list(probes(DeltaTable(path).to_pyarrow_table(), "_gddl"))
+        assert asked, kind
+        readers = {**READERS, **({"Spark": by_spark(self._engine)} if self._engine.name == "spark" else {})}
+        for name, reader in readers.items():
+            found = reader(path, asked)
+            yield from (_line(kind, name, probe, n) for probe, n in zip(asked, found, strict=True) if n != probe.rows)
+
+
+def _line(kind: str, reader: str, probe: Probe, found: int) -> str:
+    return f"{kind}, {reader}: {probe}, found {found}"
+
+
+@pytest.fixture(scope="module")
+def lake(engine: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp(engine.name), engine)
+    land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)] + [Row(None, 41)])
+    lake.run()
+    return lake
+
+
+def test_after_changes(lake: Lake) -> None:
+    rows = [Row(1, 101), Row(2, 2), Row(50, 50), Row(None, 51)]
+    land(lake.landing, "20240101-000000001.parquet", rows, Op=["U", "D", "I", "I"], seq=[1, 2, 3, 4])
+    result = lake.run()
+    assert (result.changes_written, result.quarantined) == (3, 1)
+    assert lake.wrong() == []
+
+
+def test_after_evolution(lake: Lake) -> None:
+    """Old files know nothing of a new column, and hold another type of a grown one."""
+    rows = [Row(1, 201), Row(60, 60)]
+    grown = {"added": pa.string(), "id": pa.int64(), "n00": pa.int64()}
+    types = {**grown, "added": pa.int64()}
+    land(lake.landing, "20240101-000000002.parquet", rows, types, Op=["U", "I"], seq=[5, 6])
+    assert lake.run().changes_written == 2
+    assert lake.wrong() == []
+
+
+def test_after_maintenance(lake: Lake) -> None:
+    for n in range(3, 9):
+        land(lake.landing, f"20240101-{n:09d}.parquet", [Row(60 + n, 60 + n)], Op=["I"], seq=[10 + n])
+        lake.run()
+    lake.run(JobOptions(action="maintain"))
+    assert lake.wrong() == []
+
+
+def test_after_a_full_refresh(lake: Lake) -> None:
+    lake.run(JobOptions(full_refresh=True))
+    assert lake.wrong() == []
+
+
+def test_the_page_counts_what_the_command_lists(lake: Lake) -> None:
+    listed = lake.run(JobOptions(action="errors_list")).details
+    assert listed["unresolved"] > 0
+    shown = quarantined(lake.layout.errors, 1, {})
+    assert shown["unresolved"] == listed["unresolved"]
+    assert [row["code"] for row in shown["rows"]] == [listed["rows"][0]["code"]]
