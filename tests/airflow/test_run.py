@@ -101,7 +101,7 @@ def test_a02_one_table_alone_a_full_refresh_and_a_window(stage: Stage) -> None:
     assert run(conf={"from": "2020-01-01T00:00:00Z"}) == BROUGHT
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"], ["shop.a"], ["shop.a", "shop.b"]]
     asked = [(job["options"]["full_refresh"], job["options"]["full_listing"]) for job in stage.jobs]
-    assert asked == [(False, False), (False, False), (True, False), (False, True)]
+    assert asked == [(False, True), (False, True), (True, True), (False, True)]
 
 
 def test_a02_a_table_of_another_dag_is_refused(stage: Stage) -> None:

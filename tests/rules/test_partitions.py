@@ -58,7 +58,7 @@ def _rules(schema: TableSchema, stored: list[Change]) -> dict[str, Rule]:
     """Each over the changes of some keys, beside what is stored of all."""
     replica = rebuilt_rows(events(table(stored, schema), schema), schema, 1)
     tombstones = tombstones_of(_net(stored, schema), schema)
-    old = versions(events(table(stored, schema), schema), schema, [None, "2"])
+    old = versions(events(table(stored, schema), schema), schema, [None, "2"], 1)
 
     def outcome(changes: list[Change]) -> pa.Table:
         mine = StoredState(replica=replica, tombstones=tombstones)
@@ -67,7 +67,7 @@ def _rules(schema: TableSchema, stored: list[Change]) -> dict[str, Rule]:
     def difference(changes: list[Change]) -> pa.Table:
         keys = {change.id for change in changes}
         mine = old.filter(pa.array([key in keys for key in old.column("id").to_pylist()], pa.bool_()))
-        return actions(versions(_events(changes, schema), schema, [None, "2"]), mine, schema)
+        return actions(versions(_events(changes, schema), schema, [None, "2"], 1), mine, schema)
 
     return {
         "net changes": lambda changes: _net(changes, schema),

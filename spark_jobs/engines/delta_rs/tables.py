@@ -22,6 +22,7 @@ from airflow_gddl.contract.layout import join
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.features import missing_features, require_known
+from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import TableDefinition
@@ -32,40 +33,9 @@ from spark_jobs.rules.arrow_schema import DeltaSchema, arrow_type, schema_of
 from spark_jobs.storage.objects import Storage
 from spark_jobs.table.table_schema import GDDL
 
+__all__ = ["DataFile", "TableSnapshot", "Tables", "Write", "empty_of"]
+
 Clock = Callable[[], datetime]
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A file of a snapshot; `low` and `high` by column, empty where the log has no statistics."""
-
-    path: str
-    size: int
-    rows: int | None
-    low: Mapping[str, Any] = field(default_factory=dict)
-    high: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TableSnapshot:
-    """A table at a version."""
-
-    path: str
-    delta: DeltaTable
-    schema: DeltaSchema
-
-    @property
-    def files(self) -> tuple[DataFile, ...]:
-        actions = pa.table(self.delta.get_add_actions()).to_pylist()
-        return tuple(
-            DataFile(a["path"], a["size_bytes"], a["num_records"], a.get("min") or {}, a.get("max") or {})
-            for a in actions
-        )
-
-    @property
-    def size(self) -> int:
-        """Bytes of its data files."""
-        return sum(pa.table(self.delta.get_add_actions()).column("size_bytes").to_pylist())
 
 
 @dataclass(frozen=True, kw_only=True)
