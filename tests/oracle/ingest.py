@@ -73,6 +73,7 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
     for ordinal, file in enumerate(waiting, start=first):
         ledger.seen[file.name] = file
         # A new version of a file settles what earlier ones left in the quarantine.
+        ledger.settled += [fault for fault in ledger.quarantined if fault.file == file.name]
         ledger.quarantined = [fault for fault in ledger.quarantined if fault.file != file.name]
         ledger.again.discard(file.name)
         if file.damage is not None:

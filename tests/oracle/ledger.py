@@ -36,4 +36,5 @@ class Ledger:
     changes: list[Change] = field(default_factory=list)
     identities: Counter[Hashable] = field(default_factory=Counter)
     quarantined: list[Quarantined] = field(default_factory=list)
+    settled: list[Quarantined] = field(default_factory=list)
     counts: list[Counts] = field(default_factory=list)

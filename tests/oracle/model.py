@@ -134,6 +134,7 @@ class Outcome:
     changes: tuple[Change, ...]
     history: tuple[Version, ...]
     quarantined: tuple[Quarantined, ...]
+    settled: tuple[Quarantined, ...]
     ties: frozenset[tuple[Key, Sequence]]
     counts: tuple[Counts, ...]
     late: tuple[int, ...]

@@ -30,6 +30,7 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
         replica=tuple(replica(table_schema, ledger, events)),
         changes=tuple(ledger.changes),
         history=tuple(history(table_schema, ledger, events)),
+        settled=tuple(ledger.settled),
         quarantined=tuple(sorted(ledger.quarantined, key=lambda q: (q.file, q.position or 0))),
         ties=_ties(table_schema, ledger),
         counts=tuple(ledger.counts),

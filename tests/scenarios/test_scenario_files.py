@@ -90,7 +90,7 @@ def assert_outcome(scenario: Scenario, expected: Expected, runs: list[Run], *, c
     if expected.errors is not None:
         errors = [
             {"code": q.code, "column": q.column, "source_file": q.file, "position": q.position}
-            for q in outcome.quarantined
+            for q in (*outcome.settled, *outcome.quarantined)
         ]
         assert_errors([_without_texts(error) for error in expected.errors], errors)
     if expected.columns is not None:
