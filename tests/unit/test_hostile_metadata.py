@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata import json_file, load
+from airflow_gddl.metadata import json_file
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.snapshot.signature import sign
 from tests.unit.metadata_folder import only_problem, row_file, write
 
