@@ -48,9 +48,9 @@ class BatchReader:
     state: TableState
 
     def decode_files(self) -> tuple[Decoded | None, tuple[Unreadable, ...]]:
-        """See `Engine.take_in`."""
+        """See `Engine.decode_files`."""
         if self.plan.source == "quarantine":
-            return self._take_in_again(), ()
+            return self._decode_records(), ()
         probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
         read = {p.file.path: read_file(self.context.storage, p) for p in probed}
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
@@ -114,7 +114,7 @@ class BatchReader:
         return landed(probed, only_deletes=op is not None and are_deletes(raw.columns[op]))
 
     def resume_from_changes(self) -> Decoded:
-        """See `Engine.take_up`."""
+        """See `Engine.resume_from_changes`."""
         context, state = self.context, replace(self.state, schemas=self.plan.schemas or self.state.schemas)
         schema = plan_batch(context.dialect, (), context.stored_columns(), state)
         rows = batch_rows(self.tables, context.layout.changes, self.plan.batch_id, schema.table_schema)
@@ -140,7 +140,7 @@ class BatchReader:
         decoded_batch = DecodedBatch(schema=schema, figures=NOTHING, schema_ids=(), change_schemas=frozenset())
         return Decoded(decoded_batch=decoded_batch, groups=(), good=change_schema(schema.table_schema).empty_table())
 
-    def _take_in_again(self) -> Decoded | None:
+    def _decode_records(self) -> Decoded | None:
         """Decode the unresolved rows of the quarantine once more; None when there are none."""
         label = f"quarantine of {self.context.spec.table}"
         waiting = quarantine.groups_to_replay(self.tables, self.context.layout.errors, self.plan.planned_at)

@@ -51,7 +51,7 @@ class ChangeTableWriter:
             evolve.ensure(site.tables, definition)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        """See `Work.quarantine`."""
+        """See `BatchWork.quarantine`."""
         path, site = self.site.layout.errors, self.site
         if self.decoded.decoded_batch.figures.quarantined or files:
             stamp = Stamp.of(site.plan)

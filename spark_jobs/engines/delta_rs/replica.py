@@ -161,7 +161,7 @@ class ReplicaWriter:
         return MainCounts(inserted=found.get("numOutputRows", 0) if app == MERGE else 0, deleted=swept)
 
     def purge_tombstones(self, before: datetime) -> None:
-        """See `Work.purge_tombstones`."""
+        """See `BatchWork.purge_tombstones`."""
         if self.site.tables.exists(self.site.layout.tombstones):
             remove_rows(self.site.tables, self.site.layout.tombstones, applied_before(before))
 
