@@ -21,7 +21,9 @@ from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.files import PlannedFile
 
 
-class GenerationOpening(Protocol):
+class InputOpener(Protocol):
+    """Opens files of the landing folder."""
+
     def open_input(self, path: str) -> BinaryIO: ...
 
 
@@ -39,6 +41,7 @@ class Dialect(ABC):
             is taken.
         of_one_length: texts in `total_order` compare only where they are equally long.
         log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
+        sends_again: the service may write a change again, into the same file too; `total_order` tells that it is one.
         carried: column that the service adds to list the columns that an update carries; null: it adds none.
     """
 
@@ -51,6 +54,7 @@ class Dialect(ABC):
     total_order: ClassVar[tuple[str, ...]] = ()
     of_one_length: ClassVar[bool] = False
     log_positions: ClassVar[bool] = False
+    sends_again: ClassVar[bool] = False
     carried: ClassVar[str | None] = None
 
     @abstractmethod
@@ -58,7 +62,7 @@ class Dialect(ABC):
         """What the path of a file below the landing folder tells; None for what is no data file."""
 
     @abstractmethod
-    def probe(self, storage: GenerationOpening, file: PlannedFile) -> Probed:
+    def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         """What a file holds: parquet and CSV may be left for the engines to read, other forms come as a table.
 
         `I`, `U`, `D` stand in the column of operations. Called from several threads.

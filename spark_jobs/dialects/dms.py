@@ -11,7 +11,7 @@ from typing import Literal
 from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import Names
-from spark_jobs.dialects.base import Dialect, GenerationOpening
+from spark_jobs.dialects.base import Dialect, InputOpener
 from spark_jobs.dialects.dms_windows import windows
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.probed import Probed
@@ -31,7 +31,7 @@ class DmsDialect(Dialect):
     def classify(self, relative_path: str) -> Names | None:
         return classify(relative_path)
 
-    def probe(self, storage: GenerationOpening, file: PlannedFile) -> Probed:
+    def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         return probe(storage, file, self.options)
 
     @property

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from spark_jobs.dialects.arrow_types import column_type, is_nanos
-from spark_jobs.dialects.base import Dialect, GenerationOpening
+from spark_jobs.dialects.base import Dialect, InputOpener
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.plan.files import PlannedFile
 
@@ -25,7 +25,7 @@ csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is less
 
 
 def probe_all(
-    storage: GenerationOpening,
+    storage: InputOpener,
     files: Iterable[PlannedFile],
     dialect: Dialect,
     keep: Callable[[Probed], Probed] = lambda found: found,
@@ -77,7 +77,7 @@ def reading(file: PlannedFile) -> Iterator[None]:
         ) from error
 
 
-def probe(storage: GenerationOpening, file: PlannedFile, options: DmsOptions) -> Probed:
+def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions) -> Probed:
     """Read one parquet file's footer, or one CSV file's first line.
 
     Raises:

@@ -44,25 +44,28 @@ def row_in_file(gddl: dict[str, pa.Array]) -> pa.Array:
     return pc.bit_wise_and(gddl["position"], bits)
 
 
-def lacking(rebuilt: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:
-    """Rebuilt changes that the stored ones lack: a change is known by its place in its file, else by its content."""
-    numbers = pa.array(np.arange(rebuilt.num_rows))
-    fresh = new_changes(rebuilt.append_column(_NUMBER, numbers), _with_numbers(stored, rebuilt), schema)
-    tables = (rebuilt, stored)
+def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Table:
+    """Changes that `others` lacks: a change is known by its content, and a full-load row by its place in its file too.
+
+    Asked the other way round it tells which stored changes their files no longer hold.
+    """
+    numbers = pa.array(np.arange(changes.num_rows))
+    unknown = new_changes(changes.append_column(_NUMBER, numbers), _with_numbers(others, changes), schema)
+    tables = (changes, others)
     places, known = shared_codes([_places(t, schema) for t in tables], [t.num_rows for t in tables])
-    new = np.zeros(rebuilt.num_rows, dtype=bool)
-    new[np.asarray(fresh.column(_NUMBER))] = True
-    return rebuilt.filter(pa.array(new & ~np.isin(places, known)))
+    new = np.zeros(changes.num_rows, dtype=bool)
+    new[np.asarray(unknown.column(_NUMBER))] = True
+    return changes.filter(pa.array(new & ~np.isin(places, known)))
 
 
-def _with_numbers(stored: pa.Table, like: pa.Table) -> pa.Table:
-    return stored.select(like.column_names).append_column(_NUMBER, pa.nulls(stored.num_rows, pa.int64()))
+def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
+    return rows.select(like.column_names).append_column(_NUMBER, pa.nulls(rows.num_rows, pa.int64()))
 
 
 def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
     gddl = gddl_fields(rows)
-    keys = [rows.column(k) for k in schema.keys]
-    return [*keys, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
+    content = [rows.column(name) for name in dict.fromkeys((*schema.keys, *schema.content))]
+    return [*content, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
 
 
 def rebuilt_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

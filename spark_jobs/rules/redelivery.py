@@ -25,7 +25,8 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
     """Changes of a batch that did not arrive before, with `TIED`.
 
     The n-th of equal changes in a file is a re-delivery where n equal ones are known from other files: rows of one
-    file are never one row. Of several in a batch the first is kept. Full-load rows of a keyless table all are.
+    file are never one row, unless their sequence says so (`TableSchema.one_change`). Of several in a batch the first is
+    kept. Full-load rows of a keyless table all are.
 
     Args:
         stored: rows of the change table that may equal some, of other batches; null: there are none.
@@ -58,7 +59,7 @@ def _first_deliveries(
     same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
     known = np.bincount(same[count:], minlength=rows.num_rows)
     same, mine = same[:count], {name: part.slice(0, count) for name, part in gddl.items()}
-    nth = _number_in_file(same, mine)
+    nth = np.zeros(count, np.int64) if schema.one_change else _number_in_file(same, mine)
     at = sorted_rows([pa.array(same), pa.array(nth), mine["position"]])
     first = np.zeros(count, dtype=bool)
     first[at] = np.append([True], (same[at][1:] != same[at][:-1]) | (nth[at][1:] != nth[at][:-1]))[:count]

@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.rules.fold import segments
-from spark_jobs.rules.order import ordered
+from spark_jobs.rules.order import OrderedEvents, ordered
 from spark_jobs.table.table_schema import TableSchema
 
 
 def events_that_matter(happened: pa.Table, schema: TableSchema) -> pa.Table:
     """Events on which the state of their key depends: its last one, or with partial changes its last segment.
+
+    The delete before that segment is kept, too: it ends what came before it, should some of that be kept as a part of
+    a key update that another key needs.
 
     Args:
         happened: see `order.events`; all events of each key.
@@ -23,5 +26,13 @@ def events_that_matter(happened: pa.Table, schema: TableSchema) -> pa.Table:
     if not len(found.at):
         return happened
     starts, ends = found.starts, found.ends
-    last = segments(found)[1][ends] if schema.partial else ends
+    last = _last_segments(found) if schema.partial else ends
     return happened.take(pa.array(found.at[np.arange(len(found.at)) >= np.repeat(last, ends - starts + 1)]))
+
+
+def _last_segments(found: OrderedEvents) -> np.ndarray:
+    """The first event of each key's last segment, or the delete before it."""
+    last = segments(found)[1][found.ends]
+    after_delete = (last > found.starts) & (found.op[np.maximum(last - 1, 0)] == "D")
+    result: np.ndarray = last - after_delete
+    return result

@@ -27,6 +27,7 @@ class TableSchema:
         before_of_key: key column to its before-image column.
         sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
         normal_text: those of these columns whose text is kept in its normal form, see `plan.sequence`.
+        one_change: equal changes of one sequence are one change, in one file too.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
         told_of_files: data columns that tell of the file that a change came in, and so may differ in another delivery.
@@ -42,6 +43,7 @@ class TableSchema:
     sequence: tuple[str, ...] = ()
     sequence_type: str = "string"
     normal_text: tuple[str, ...] = ()
+    one_change: bool = False
     technical: tuple[str, ...] = ()
     told_of_files: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

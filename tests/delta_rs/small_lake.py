@@ -20,7 +20,7 @@ from spark_jobs.storage.objects import Storage
 from spark_jobs.table.run import TableRun
 from tests.landing import write
 
-TIER = replace(DEFAULT_TIERS["small"], engine="delta_rs")
+TIER = replace(DEFAULT_TIERS["small"], engine="delta_rs", spread="processes")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import sys
 
 FORKING = """
 import subprocess, threading
-from spark_jobs.engines.delta_rs import sql
+from spark_jobs.rules import sql
 
 def start():
     print(subprocess.run(["true"], preexec_fn=lambda: None).returncode)

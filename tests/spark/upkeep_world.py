@@ -36,10 +36,11 @@ STEPS: Mapping[Upkeep, Sequence[str]] = {
     "replay": _BATCH,
 }
 ERASING = ("remembered", "changes", "before_images", "replica", "history", "tombstones", "errors", "leftovers")
-# What was cut and comes again counts as new (docs/repair.md): where changes are cut, there are no copies.
+# What was cut and comes again counts as new (docs/repair.md): where changes are cut, there are no copies, and the order
+# of arrival decides nothing.
 SORTS = {
     "everything": Traits(partial=True, forced=True, renames=True, bad_rows=True),
-    "cut": Traits(copies=False, partial=True, renames=True, composite=True),
+    "cut": Traits(copies=False, partial=True, renames=True, composite=True, tie_breaks=("delete_wins",)),
     "keyless": Traits(copies=False, keyless=True, bad_rows=True, deletes=("hard",)),
 }
 _PAST = 30.0

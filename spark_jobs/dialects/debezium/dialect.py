@@ -14,7 +14,7 @@ from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.path_format import PathFormat
-from spark_jobs.dialects.base import Dialect, GenerationOpening
+from spark_jobs.dialects.base import Dialect, InputOpener
 from spark_jobs.dialects.debezium import names
 from spark_jobs.dialects.debezium.epochs import with_epochs
 from spark_jobs.dialects.debezium.events import read_events
@@ -42,6 +42,7 @@ class DebeziumDialect(Dialect):
     total_order = (SEQUENCE,)
     of_one_length = True
     log_positions = True
+    sends_again = True
     carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
@@ -86,7 +87,7 @@ class DebeziumDialect(Dialect):
             what, remedy = f"options.path_format {text!r}: {error}", "correct the row"
             raise FatalError("PATH_FORMAT_INVALID", what, where=self.spec.table, remedy=remedy) from error
 
-    def probe(self, storage: GenerationOpening, file: PlannedFile) -> Probed:
+    def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         with reading(file):
             with storage.open_input(file.path) as stream:
                 data = stream.read()

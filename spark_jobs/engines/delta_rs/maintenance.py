@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines.base import DeclinedError
-from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
+from spark_jobs.engines.delta_rs.removal import Changes, applied_before, changes_in, remove_changes, remove_rows
 from spark_jobs.engines.delta_rs.small_files import bins, join
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.maintenance.retention import own_hours
@@ -65,34 +65,16 @@ class DeltaRsMaintenance:
             raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
         rows = by_name(self.tables.read(path), change_schema(table_schema))
         old = rows.filter(applied_before(before)(rows))
-        places = _superseded(rows, table_schema, swept) & _places(old)
-
-        def hit(part: pa.Table) -> pa.Array:
-            return pa.array([place in places for place in _placed(part)], pa.bool_())
-
-        return remove_rows(self.tables, path, hit, dry_run=dry_run) if places else 0
+        superseded = _superseded(rows, table_schema, swept) & changes_in(old)
+        return remove_changes(self.tables, path, superseded, dry_run=dry_run)
 
 
-Place = tuple[str, int]
-"""Batch and position: which change it is."""
-
-
-def _placed(rows: pa.Table) -> list[Place]:
-    gddl = rows.column(GDDL)
-    batches, positions = (pc.struct_field(gddl, name).to_pylist() for name in ("batch_id", "position"))
-    return list(zip(batches, positions, strict=True))
-
-
-def _places(rows: pa.Table) -> set[Place]:
-    return set(_placed(rows))
-
-
-def _superseded(rows: pa.Table, table_schema: TableSchema, swept: int) -> set[Place]:
+def _superseded(rows: pa.Table, table_schema: TableSchema, swept: int) -> Changes:
     """Changes on which no state depends: all that they do (a key update also deletes) is undone by later ones."""
-    vanished = _places(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
+    vanished = changes_in(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
     if not table_schema.keys:
         return vanished
-    needed = _places(events_that_matter(events(rows, table_schema), table_schema))
+    needed = changes_in(events_that_matter(events(rows, table_schema), table_schema))
     if table_schema.spec.delete == "hard":
         needed -= vanished
-    return _places(rows) - needed
+    return changes_in(rows) - needed

@@ -13,6 +13,7 @@ from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.indexing import index_as_defined, indexed_after
+from spark_jobs.engines.delta_rs.removal import changes_in, remove_changes
 from spark_jobs.engines.delta_rs.replica import undeleted
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
@@ -43,11 +44,9 @@ class Rebuild:
     def swap(self, tell: Callable[[str], None]) -> Rebuilt:
         """See `Engine.swap`."""
         require_creatable(self.table_schema.spec, self.order.living.tier)
-        fresh = self._fresh()
-        gone = self._gone()
-        added = self._changes(fresh)
+        added = self._changes(self._fresh())
         tell("append")
-        source = self._source(fresh, gone)
+        source = by_name(self.tables.read(self.order.living.layout.changes), change_schema(self.table_schema))
         if self.table_schema.keys:
             self._tombstones(source)
             tell("tombstones")
@@ -62,7 +61,8 @@ class Rebuild:
 
     def rows(self) -> pa.Table:
         """Live rows of the replica that `swap` would make; nothing is written."""
-        source = self._source(self._fresh(), self._gone())
+        fresh, gone = self._fresh(), self._gone()
+        source = fresh if gone is None else pa.concat_tables([fresh, by_name(gone, fresh.schema)])
         if not self.table_schema.keys:
             return self._unswept(source)
         rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
@@ -91,10 +91,12 @@ class Rebuild:
     def _gone(self) -> pa.Table | None:
         """Living changes whose files are no longer there, or can't be read now."""
         rows = self._stored()
-        if rows is None:
-            return None
+        return None if rows is None else rows.filter(pc.invert(self._is_read(rows)))
+
+    def _is_read(self, rows: pa.Table) -> pa.Array:
+        """Which changes came in files that are there and could be read."""
         files = pc.struct_field(rows.column(GDDL), "source_file")
-        return rows.filter(pc.invert(pc.is_in(files, value_set=pa.array(self.order.read, pa.string()))))
+        return pc.is_in(files, value_set=pa.array(self.order.read, pa.string()))
 
     def _compatible(self) -> bool:
         """Whether the living change table can hold the rebuilt changes beside its own."""
@@ -121,7 +123,10 @@ class Rebuild:
         return gone is not None and gone.num_rows > 0
 
     def _changes(self, fresh: pa.Table) -> int:
-        """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
+        """The change table gains what it lacks and loses what its files no longer hold.
+
+        Where types part, it is replaced.
+        """
         living = self.order.living
         definition = table_definition.changes(self.table_schema, living.layout.changes, living.tier)
         path = definition.path
@@ -132,17 +137,21 @@ class Rebuild:
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
             return self.tables.metrics(path, app, version).get("numOutputRows", 0)
+        self._remove_stale(fresh)
         added, stored = fresh, self._stored()
         if stored is not None:
             added = lacking(fresh, by_name(stored, change_schema(self.table_schema)), self.table_schema)
         self.tables.commit(path, self._write("changes", added, metrics={"numOutputRows": added.num_rows}))
         return int(added.num_rows)
 
-    def _source(self, fresh: pa.Table, gone: pa.Table | None) -> pa.Table:
-        """All changes to fold: those built beside, and living ones whose files are gone."""
-        if gone is None or not gone.num_rows:
-            return fresh
-        return pa.concat_tables([fresh, by_name(gone, fresh.schema)])
+    def _remove_stale(self, fresh: pa.Table) -> None:
+        """Stored changes that their files, rewritten since or read otherwise by now, no longer hold."""
+        stored = self._stored()
+        if stored is None:
+            return
+        read = by_name(stored.filter(self._is_read(stored)), change_schema(self.table_schema))
+        stale = changes_in(lacking(read, fresh, self.table_schema))
+        remove_changes(self.tables, self.order.living.layout.changes, stale)
 
     def _unswept(self, source: pa.Table) -> pa.Table:
         """Changes of the generations whose rows stand in the replica."""

@@ -28,6 +28,7 @@ from spark_jobs.engines.spark.decode_tasks import (
     row_type,
 )
 from spark_jobs.engines.spark.distinct import count_distinct, hashes
+from spark_jobs.engines.spark.in_tasks import map_batches
 from spark_jobs.engines.spark.splits import dealt, splits
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -202,7 +203,9 @@ class BatchReader:
 
     def _measured(self, rows: DataFrame, table_schema: TableSchema) -> PartFigures:
         wanted = [name(key) for key in table_schema.keys[:1]]
-        told = rows.select(*wanted, GDDL, KIND).mapInArrow(MeasureChanges(table_schema), f"`{REPORT}` string").collect()
+        told = map_batches(
+            rows.select(*wanted, GDDL, KIND), MeasureChanges(table_schema), f"`{REPORT}` string"
+        ).collect()
         return combined([PartFigures.from_json(row[REPORT]) for row in told], table_schema)
 
     def _decode_records(self) -> Decoded | None:

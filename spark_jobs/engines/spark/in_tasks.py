@@ -22,6 +22,7 @@ _TASK = 1_000_000
 """Rows that a task should have at most: it holds them in memory."""
 _PLACE, _FRAME = f"{GDDL}__place", f"{GDDL}__frame"
 
+BatchRule = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 RowRule = Callable[[pa.Table], pa.Table]
 KeyRule = Callable[[Mapping[str, pa.Table]], pa.Table]
 
@@ -34,7 +35,17 @@ def row_by_row(rows: DataFrame, rule: RowRule, schema: T.StructType) -> DataFram
             if batch.num_rows:
                 yield from _batches(rule(_together([batch])), schema)
 
-    return rows.mapInArrow(run, schema)
+    return map_batches(rows, run, schema)
+
+
+def map_batches(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> DataFrame:
+    """`mapInArrow` for columns of any name: it takes a dot in a name for a field."""
+    columns = rows.columns
+
+    def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run(batch.rename_columns(columns) for batch in batches)
+
+    return rows.toDF(*(f"c{number}" for number in range(len(columns)))).mapInArrow(renamed, schema)
 
 
 def by_key(

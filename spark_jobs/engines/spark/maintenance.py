@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.in_tasks import by_key, place_of
 from spark_jobs.engines.spark.merge import as_events, to_events
+from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.maintenance.retention import own_hours
 from spark_jobs.rules.figures import Compacted
@@ -86,17 +87,11 @@ class SparkMaintenance:
         if not table_schema.keys:
             return self._remove(path, old & vanished, dry_run=dry_run)
         rows = self.tables.read(path)
-        kept = _placed(_that_matter(rows, table_schema, self.tables.count(path)))
-        doomed = _placed(rows.where(old)).join(kept, ["b", "p"], "left_anti")
+        kept = changes_in(_that_matter(rows, table_schema, self.tables.count(path)))
+        doomed = changes_in(rows.where(old)).join(kept, ["b", "p"], "left_anti")
         if table_schema.spec.delete == "hard":
-            doomed = doomed.unionByName(_placed(rows.where(old & vanished))).distinct()
-        doomed = self.tables.keep(doomed)
-        count = doomed.count()
-        if count and not dry_run:
-            t, s = f"{GDDL}__t", f"{GDDL}__s"
-            same = f"{t}.{GDDL}.batch_id = {s}.b AND {t}.{GDDL}.position = {s}.p"
-            self.tables.handle(path).alias(t).merge(doomed.alias(s), same).whenMatchedDelete().execute()
-        return count
+            doomed = doomed.unionByName(changes_in(rows.where(old & vanished))).distinct()
+        return remove_changes(self.tables, path, doomed, dry_run=dry_run)
 
     def _remove(self, path: str, where: Column, *, dry_run: bool) -> int:
         count = self.tables.read(path).where(where).count()
@@ -107,11 +102,6 @@ class SparkMaintenance:
 
 def _applied_before(moment: datetime) -> Column:
     return F.col(GDDL)["applied_at"] < F.lit(moment.isoformat()).cast("timestamp")
-
-
-def _placed(rows: DataFrame) -> DataFrame:
-    """Batch and position: which change it is."""
-    return rows.select(F.col(GDDL)["batch_id"].alias("b"), F.col(GDDL)["position"].alias("p")).distinct()
 
 
 def _that_matter(rows: DataFrame, table_schema: TableSchema, count: int) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
@@ -21,6 +22,7 @@ from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of, row_by_
 from spark_jobs.engines.spark.indexing import index_as_defined, prepare_overwrite
 from spark_jobs.engines.spark.merge import as_events, to_events, tombstones_of
 from spark_jobs.engines.spark.redelivery import lacking_rows
+from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Tables, spark_type, sql_text
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.batch import BatchPlan
@@ -63,7 +65,7 @@ class Rebuild:
         """Carry it out; `tell` hears of each step that is durable. A repeated swap gives the same tables."""
         added = self._changes()
         tell("append")
-        source = self._source()
+        source = self._known(self.tables.read(self.living.changes))
         if self.table_schema.keys:
             self._tombstones(source)
             tell("tombstones")
@@ -78,31 +80,27 @@ class Rebuild:
 
     def rows(self) -> DataFrame:
         """Live rows of the replica that `swap` would make; nothing is written."""
-        source = self._source()
+        fresh, gone = self._fresh(), self._gone()
+        source = fresh if gone is None else fresh.unionByName(self._known(gone))
         if not self.table_schema.keys:
             return source.where(F.col(GDDL)["generation"] >= self.swept)
         return self._state(source).where(F.col(GDDL)["op"] != "D")
 
     def _fresh(self) -> DataFrame:
         """Changes built beside, stamped as of this batch."""
-        schema, batch_id, planned_at = (
-            row_types.change_rows(self.table_schema),
-            self.plan.batch_id,
-            self.plan.planned_at,
-        )
-        rows = self.tables.read(self.beside.changes)
-        have = {f.name: name(f.name) for f in rows.schema.fields}
-        nothing = F.lit(None)
-        rows = rows.select(*(have.get(f.name, nothing).cast(f.dataType).alias(f.name) for f in schema.fields))
-        return row_by_row(rows, lambda part: restamped(part, batch_id, planned_at), schema)
+        schema, batch, planned_at = row_types.change_rows(self.table_schema), self.plan.batch_id, self.plan.planned_at
+        rows = self._known(self.tables.read(self.beside.changes))
+        return row_by_row(rows, lambda part: restamped(part, batch, planned_at), schema)
 
     def _gone(self) -> DataFrame | None:
         """Living changes whose files are no longer there, or can't be read now."""
-        if not self.tables.exists(self.living.changes):
-            return None
+        return self._stored("left_anti") if self.tables.exists(self.living.changes) else None
+
+    def _stored(self, how: Literal["left_anti", "left_semi"]) -> DataFrame:
+        """Living changes but those that this refresh added: `left_semi` those of files that it read."""
         read = self.tables.spark.createDataFrame([(path,) for path in self.read], f"{_READ} string")
         rows = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
-        return rows.join(F.broadcast(read), F.col(GDDL)["source_file"] == F.col(_READ), "left_anti")
+        return rows.join(F.broadcast(read), F.col(GDDL)["source_file"] == F.col(_READ), how)
 
     def _compatible(self) -> bool:
         """Whether the living change table can hold the rebuilt changes beside its own."""
@@ -127,36 +125,30 @@ class Rebuild:
         return gone is not None and not gone.isEmpty()
 
     def _changes(self) -> int:
-        """The change table keeps what it has and gains what it lacks; where types part, it is replaced."""
+        """The change table gains what it lacks and loses what its files no longer hold.
+
+        Where types part, it is replaced.
+        """
         definition = table_definition.changes(self.table_schema, self.living.changes, self.tier)
         if not self._compatible():
             self._overwrite(definition, self._fresh(), "changes")
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
+        fresh, count = self._fresh(), self._count_of_changes()
+        stale = lacking_rows(self._known(self._stored("left_semi")), fresh, self.table_schema, rows=count)
+        remove_changes(self.tables, self.living.changes, changes_in(stale))
         stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
-        wanted = [f.name for f in row_types.change_rows(self.table_schema).fields]
-        lacking = lacking_rows(
-            self._fresh(), stored.select(*map(name, wanted)), self.table_schema, rows=self._count_of_changes()
-        )
+        lacking = lacking_rows(fresh, self._known(stored), self.table_schema, rows=count)
         self.tables.append(lacking, self.living.changes, self.app("changes"), version_of(self.plan))
         return self.tables.metrics(self.living.changes, self.app("changes"), version_of(self.plan)).get(
             "numOutputRows", 0
         )
 
-    def _source(self) -> DataFrame:
-        """All changes to fold: those built beside, and living ones whose files are gone."""
-        gone = self._gone()
-        fresh = self._fresh()
-        return (
-            fresh
-            if gone is None
-            else fresh.unionByName(gone.select(*self._known(gone, fresh)), allowMissingColumns=True)
-        )
-
-    def _known(self, rows: DataFrame, like: DataFrame) -> list[SqlColumn]:
-        """Columns of `rows` that `like` has, in its types; what the metadata no longer selects stays behind."""
-        have = {f.name: f.dataType for f in like.schema.fields}
-        return [name(f.name).cast(have[f.name]).alias(f.name) for f in rows.schema.fields if f.name in have]
+    def _known(self, rows: DataFrame) -> DataFrame:
+        """Rows with the change table's columns in their types; what the metadata no longer selects stays behind."""
+        have = {f.name: name(f.name) for f in rows.schema.fields}
+        wanted = row_types.change_rows(self.table_schema).fields
+        return rows.select(*(have.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in wanted))
 
     def _count_of_changes(self) -> int:
         """About how many changes a rule sees."""

@@ -27,13 +27,13 @@ def new_rows(batch: DataFrame, stored: DataFrame | None, table_schema: TableSche
     return by_key(frames, _place(table_schema), rule, row_types.new_change_rows(table_schema), rows=rows)
 
 
-def lacking_rows(rebuilt: DataFrame, stored: DataFrame, table_schema: TableSchema, *, rows: int) -> DataFrame:
+def lacking_rows(changes: DataFrame, others: DataFrame, table_schema: TableSchema, *, rows: int) -> DataFrame:
     """See `rebuild.lacking`; `rows`: about how many they are."""
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
-        return lacking(tables["rebuilt"], tables["stored"], table_schema)
+        return lacking(tables["changes"], tables["others"], table_schema)
 
-    frames = {"rebuilt": rebuilt, "stored": stored}
+    frames = {"changes": changes, "others": others}
     return by_key(frames, _place(table_schema), rule, row_types.change_rows(table_schema), rows=rows)
 
 
