@@ -22,7 +22,7 @@ _VERSION = re.compile(r"(\d{20})\.")
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.(?:(\d{10})\.(\d{10})\.|[0-9a-f-]{36}\.)?(?:parquet|json)")
 _JOINED = re.compile(r"\d{20}\.(\d{20})\.compacted\.json")
-_HARMLESS = re.compile(r"\d{20}\.crc|_last_checkpoint|(?:.*/)?[._][^/]*\.(?:crc|tmp)")
+_HARMLESS = re.compile(r"\d{20}\.crc|_last_checkpoint|_last_vacuum_info|(?:.*/)?[._][^/]*\.(?:crc|tmp)")
 """What holds no statistics, or only while it is being written."""
 _KNOWN = (_COMMIT, _CHECKPOINT, _JOINED, _HARMLESS)
 

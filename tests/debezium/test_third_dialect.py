@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.checks import check_spec
 from spark_jobs.dialects.registry import dialect_of
-from tests.engine_port import EnginePort
+from tests.conftest import LocalPort
 from tests.unit.pages import ROOT
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -83,7 +84,10 @@ def test_a_package_that_cant_be_loaded_is_a_problem_of_its_rows(broken: str, tmp
 
 
 @pytest.mark.usefixtures("installed")
-def test_its_files_become_a_table(engine: EnginePort, tmp_path: Path) -> None:
+def test_its_files_become_a_table(engine: LocalPort, tmp_path: Path) -> None:
+    if engine.name == "spark":  # whose workers run already: elsewhere the package is installed for them
+        package = shutil.make_archive(str(tmp_path / "our_pipes"), "zip", tmp_path / "site", "our_pipes")
+        engine.spark.for_table().sparkContext.addPyFile(package)
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
     layout = Layout.of(roots, PIPES)
     folder = Path(layout.landing)

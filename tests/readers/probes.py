@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-PER_COLUMN = 3
+PER_COLUMN = 2
 """Values of a column that are looked for."""
 
 

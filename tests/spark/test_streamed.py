@@ -109,7 +109,7 @@ def test_new_files_are_told_of_and_no_folder_is_listed(place: Place) -> None:
     place.change(3, ("U", 0, "third"))
     place.change(1, ("U", 0, "late"), ("I", 5, "five"))
     result = place.run(EACH_ALONE)
-    assert (told(result), result.batches) == (("succeeded", "incremental", 2, []), 2)
+    assert (told(result), result.batches) == (("succeeded", "incremental", 2, ["BATCH_LATE"]), 2)
     assert (place.rows, place.listings.count) == ({0: "third", 2: "load 2", 5: "five"}, 0)
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spark_jobs.engines import skipping
-from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.spark.tables import Tables, spark_type
 from spark_jobs.engines.table_definition import CURRENT, TableDefinition
+from spark_jobs.plan.columns import Column
 
 
 def prepare_overwrite(tables: Tables, definition: TableDefinition) -> None:
-    """Before a table's schema is replaced: Delta refuses one that lacks an indexed column, or needs a table feature."""
+    """Before a table's schema is replaced: Delta refuses one that lacks an indexed column, or needs a table feature.
+
+    Delta can't write statistics anew where there are deletion vectors: there the columns are named now that are to have
+    statistics and that the table has already. Elsewhere that would mislead readers until the files are replaced.
+    """
     tables.allow(definition.path, definition.columns)
-    named = tables.properties(definition.path).get(skipping.COLUMNS)
-    if named is not None:
+    properties = tables.properties(definition.path)
+    named = properties.get(skipping.COLUMNS)
+    if named is not None and _has_deletion_vectors(properties):
+        left = skipping.restricted(definition.skipping[skipping.COLUMNS], _columns_that_stay(tables, definition))
+        tables.set_properties(definition.path, {skipping.COLUMNS: left})
+    elif named is not None:
         left = skipping.restricted(named, definition.columns)
         if left != skipping.restricted(named, None):
             tables.set_properties(definition.path, {skipping.COLUMNS: left})
@@ -19,8 +30,18 @@ def prepare_overwrite(tables: Tables, definition: TableDefinition) -> None:
 
 def index_as_defined(tables: Tables, definition: TableDefinition) -> None:
     """After it: statistics of the columns that the definition names; no file is of an earlier release any more."""
-    before = tables.properties(definition.path).get(skipping.COLUMNS)
+    before = tables.properties(definition.path)
     wanted = definition.skipping
     tables.set_properties(definition.path, {**wanted, **CURRENT})
-    if wanted and wanted[skipping.COLUMNS] != before:
+    if wanted and wanted[skipping.COLUMNS] != before.get(skipping.COLUMNS) and not _has_deletion_vectors(before):
         tables.restate(definition.path)
+
+
+def _columns_that_stay(tables: Tables, definition: TableDefinition) -> list[Column]:
+    """Those that the table has now, with the type that it is to have."""
+    stored = {f.name: f.dataType for f in tables.read(definition.path).schema.fields}
+    return [c for c in definition.columns if stored.get(c.name) == spark_type(str(c.type))]
+
+
+def _has_deletion_vectors(properties: Mapping[str, str]) -> bool:
+    return properties.get("delta.enableDeletionVectors", "").lower() == "true"
