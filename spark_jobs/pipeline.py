@@ -20,6 +20,7 @@ from spark_jobs.job.runtime import iso
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.rules.figures import Appended
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.batch_run import Batch, Ingested
@@ -163,8 +164,8 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
     batch.claim.check()
     if decoded_batch.schema.schemas != state.schemas:
         batch.ledger.write_plan(replace(plan, schemas=decoded_batch.schema.schemas))
-    if batch.coming.begun or state.keys is None or schema_changes(decoded_batch, state):
-        work.ensure_tables()
+    if batch.coming.begun or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
+        outcome.warn(work.ensure_tables())
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
     run.tell("quarantine", plan.number, decoded_batch.figures.quarantined)
@@ -173,6 +174,11 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
     outcome.warn((*decoded_batch.schema.warnings, *appended.warnings))
     outcome.schema_changes += [c for c in decoded_batch.schema.plan.changes if c not in outcome.schema_changes]
     return Ingested(work=work, bad_files=bad_files, appended=appended)
+
+
+def _is_changed(run: TableRun, state: TableState) -> bool:
+    """Whether the tables have to be reconciled with the metadata row."""
+    return state.applied != settings_of(run.spec)
 
 
 def resume(context: TableContext, batch: Batch) -> Ingested:
@@ -225,7 +231,8 @@ def apply(
     if keyed and run.spec.history:
         state = batch.ledger.state
         vanished = plan.generation if swept.done else state.swept
-        work.history(generation_low_watermarks_of(plan, state), swept=vanished, everything=swept.done)
+        everything = swept.done or history_begins(run.spec, state.applied)
+        work.history(generation_low_watermarks_of(plan, state), swept=vanished, everything=everything)
         run.tell("history", plan.number)
     return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted), swept
 

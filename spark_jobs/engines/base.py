@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -38,8 +38,8 @@ class BatchWork(Protocol):
     @property
     def decoded_batch(self) -> DecodedBatch: ...
 
-    def ensure_tables(self) -> None:
-        """Create or evolve change table, replica and history."""
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        """Create, evolve or reconcile change table, replica and history with the metadata; what there is to say."""
         ...
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
@@ -100,6 +100,7 @@ class RebuildRequest:
         swept: rows of generations from this one on stand in the replica.
         landed: paths of all files that are there now.
         read: those of them that could be read, whether or not any of their rows was kept.
+        reselected: the living tables hold values that the metadata now masks or keeps out of the lake.
         resequenced: the living change table writes the same sequences otherwise, so that the two don't compare.
     """
 
@@ -112,6 +113,7 @@ class RebuildRequest:
     landed: tuple[str, ...]
     read: tuple[str, ...]
     resequenced: bool = False
+    reselected: bool = False
 
 
 class Maintenance(Protocol):

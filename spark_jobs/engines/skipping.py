@@ -63,6 +63,16 @@ def restricted(named: str, columns: Sequence[Column] | None) -> str:
     return ",".join(_text(path) for path in paths if tuple(p.lower() for p in path) in there)
 
 
+def usual(columns: Sequence[Column]) -> frozenset[ColumnPath]:
+    """Columns that Delta keeps statistics of where no property says otherwise."""
+    return frozenset(indexed_columns(columns, {}))
+
+
+def common(named: str, others: frozenset[ColumnPath]) -> str:
+    """What a value of the property shares with other columns."""
+    return ",".join(_text(path) for path in _paths(named) if path in others)
+
+
 def _is_exact(kind: SqlType) -> bool:
     return isinstance(kind, DecimalType) or (isinstance(kind, ScalarType) and kind.name in _EXACT)
 

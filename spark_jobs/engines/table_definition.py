@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines import skipping, table_columns
 from spark_jobs.engines.errors_table import COLUMNS
@@ -81,6 +82,11 @@ def tombstones(schema: TableSchema, path: str) -> TableDefinition:
 
 def errors(path: str) -> TableDefinition:
     return TableDefinition(path=path, columns=tuple(Column(n, parse_type(k)) for n, k in COLUMNS.items()))
+
+
+def completed(files: int) -> RunWarning:
+    message = "files of an earlier release lacked statistics that filtered reads need; they have them now"
+    return RunWarning(code="STATISTICS_COMPLETED", message=message, count=files)
 
 
 def _fixed(tier: TierSpec) -> dict[str, str]:

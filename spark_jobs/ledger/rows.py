@@ -13,6 +13,7 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater, has_normal_text
+from spark_jobs.plan.settings import settings_of
 from spark_jobs.table.decoded_batch import DecodedBatch
 
 
@@ -106,4 +107,5 @@ def state_of(
         schemas=decoded_batch.schema.schemas,
         max_sequence=highest,
         max_commit_ts=newest,
+        applied=settings_of(done.spec),
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spark_jobs.plan.files import FileEntry, PlannedFile
+from spark_jobs.plan.settings import AppliedSettings
 
 BatchMode = Literal["initial", "incremental", "refresh"]
 BatchSource = Literal["files", "quarantine"]
@@ -115,6 +116,7 @@ class TableState:
         held: the sweep of the current generation that waits for a person; null when none does.
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
+        applied: settings that the tables obey; null: written by an earlier release.
     """
 
     batch: int = 0
@@ -139,6 +141,7 @@ class TableState:
     loaded_at: str | None = None
     held: HeldSweep | None = None
     openings: tuple[str, ...] = ()
+    applied: AppliedSettings | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.selection import SelectionRules, select_columns
 
 
 def require_same_identity(spec: TableSpec, state: TableState) -> None:
     """Refuse a row whose keys or explicit sequence differ from those the tables were built with.
 
     Raises:
-        FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`.
+        FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`.
     """
+    _require_same_selection(spec, state)
     if state.keys is not None and _folded(spec.keys) != _folded(state.keys):
         raise _refused("KEYS_CHANGED", "keys", spec.table, state.keys, spec.keys)
     ordered = tuple(c.lower() for c in spec.sequence_by)
     if state.sequence_by and ordered and ordered != tuple(c.lower() for c in state.sequence_by):
         raise _refused("SEQUENCE_CHANGED", "sequence_by", spec.table, state.sequence_by, spec.sequence_by)
+
+
+def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
+    """Stored columns whose values the metadata now masks otherwise (`mask`) or no longer lets in (`columns`)."""
+    if state.applied is None:
+        return {}
+    names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema))
+    before = replace(
+        spec, columns=state.applied.columns, exclude_columns=state.applied.exclude_columns, mask=state.applied.mask
+    )
+    was, now = (select_columns(names, SelectionRules.of(row)) for row in (before, spec))
+    found = {name: "columns" for name in was.kept if name not in now.kept}
+    return found | {n: "mask" for n in was.kept if n in now.kept and was.masks.get(n) != now.masks.get(n)}
+
+
+def _require_same_selection(spec: TableSpec, state: TableState) -> None:
+    table = spec.table
+    remedy = (
+        f"rebuild the tables with `gddl run --table {table} --full-refresh`, or restore the row; old files go with "
+        "`gddl maintain` after vacuum_retention"
+    )
+    for column, what in reselected_columns(spec, state).items():
+        if what == "mask":
+            told = f"{table}: column {column!r} is stored under another mask, or none, than the metadata now says"
+            raise FatalError("MASK_CHANGED", told, remedy=remedy)
+        told = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
+        raise FatalError("COLUMNS_CHANGED", told, remedy=remedy)
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:

@@ -25,6 +25,8 @@ from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.plan.generations import Recorded
+from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.settings import settings_of
 from spark_jobs.plan.sweeping import SweepRule
 from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.table import notices, refresh_generations
@@ -147,7 +149,7 @@ def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildRequest, Ledger, Re
         generation_low_watermarks=refresh_generations.watermarks(table_schema, fresh.state, again),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read=tuple(path for path, row in files.items() if row.state == "committed"),
-        resequenced=again,
+        resequenced=again, reselected=bool(reselected_columns(work.run.spec, work.ledger.state)),
     )  # fmt: skip
     if work.plan.swapping:
         return order, fresh, None
@@ -264,6 +266,7 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
         max_sequence=fresh.state.max_sequence if order.resequenced else highest,
         delta_versions=versions_of(work.living.engine, work.living.layout), foreign=(),
         generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
+        applied=settings_of(work.run.spec),
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
     work.run.tell("committed", work.plan.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
 from airflow_gddl.page.delta import quarantined
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import BatchCommit
+from spark_jobs.storage.objects import Storage
 from tests.conftest import LocalPort
 from tests.readers.probes import Probe, probes
 from tests.readers.reading import READERS, Reader, by_spark
@@ -39,6 +43,15 @@ class Lake:
         )
         assert result.error is None, result.error
         return result
+
+    def forget_settings(self) -> None:
+        """As if the ledger were one of an earlier release, which knew no settings."""
+        ledger = Ledger.open(Storage(), self.layout.state)
+        state, last = ledger.state, ledger.last_commit()
+        assert last is not None
+        number = state.batch + 1
+        plan = replace(last.plan, number=number, files=())
+        ledger.commit(BatchCommit(number=number, plan=plan, files=(), state=replace(state, batch=number, applied=None)))
 
     def wrong(self, *more: tuple[str, Reader]) -> list[str]:
         """Each filter that some reader answers otherwise than the rows read whole do."""

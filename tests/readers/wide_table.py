@@ -32,7 +32,7 @@ TYPES: dict[str, pa.DataType] = {
     "items": pa.list_(pa.int32()),
     "nothing": pa.string(),
     **dict.fromkeys(_NUMBERS, pa.int32()),
-    "a.b": pa.string(),
+    "odd-name": pa.string(),
     "big": pa.int64(),
     "id": pa.int32(),
 }
@@ -74,7 +74,7 @@ class Row:
             "items": [n, n + 1],
             "nothing": None,
             **dict.fromkeys(_NUMBERS, n),
-            "a.b": f"dotted {n}",
+            "odd-name": f"dotted {n}",
             "big": (2**63 - 1) - n,
         }
 

@@ -15,12 +15,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
-from spark_jobs.engines.delta_rs import evolve, quarantine
+from spark_jobs.engines.delta_rs import evolve, quarantine, reconcile
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.batch_reader import Decoded
 from spark_jobs.engines.delta_rs.features import require_creatable
+from spark_jobs.engines.delta_rs.indexing import complete
 from spark_jobs.engines.delta_rs.small_files import join_in_passing
 from spark_jobs.engines.delta_rs.tables import DataFile
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import APPEND, QUARANTINE
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.types import StructType, parse_type
@@ -39,8 +41,8 @@ class ChangeTableWriter:
     site: BatchContext
     decoded: Decoded
 
-    def ensure_tables(self) -> None:
-        """Create or evolve change table, replica and history."""
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        """See `BatchWork.ensure_tables`."""
         site, spec = self.site, self.site.table_schema.spec
         definitions = table_definition.definitions(site.table_schema, site.layout, site.tier)
         if any(not site.tables.exists(d.path) for d in definitions):
@@ -48,7 +50,19 @@ class ChangeTableWriter:
         for definition in definitions:
             extra = (START, END) if definition.path == site.layout.history else ()
             evolve.retype_sequence(site.tables, definition.path, site.table_schema, extra)
+            reconcile.settle_deletes(site.tables, definition)
             evolve.ensure(site.tables, definition)
+            reconcile.settle_properties(site.tables, definition)
+        return self._completed(definitions)
+
+    def _completed(self, definitions: Sequence[TableDefinition]) -> tuple[RunWarning, ...]:
+        """Tables of an earlier release get the statistics that readers need."""
+        layout, tables = self.site.layout, self.site.tables
+        tombstones = table_definition.tombstones(self.site.table_schema, layout.tombstones)
+        beside = (table_definition.errors(layout.errors), tombstones)
+        kept = [d for d in beside if tables.exists(d.path)]
+        files = sum(complete(tables, definition) for definition in (*definitions, *kept))
+        return (table_definition.completed(files),) if files else ()
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         """See `BatchWork.quarantine`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildRequest
@@ -54,8 +54,8 @@ class DeltaRsBatchWork:
     def _receiving(self) -> ChangeTableWriter:
         return ChangeTableWriter(site=self.applying.site, decoded=self.decoded)
 
-    def ensure_tables(self) -> None:
-        self._receiving.ensure_tables()
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        return self._receiving.ensure_tables()
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         self._receiving.quarantine(files, again)

@@ -91,7 +91,15 @@ def require_creatable(spec: TableSpec, tier: TierSpec) -> None:
         raise DeclinedError("cluster_by is set")
     if tier.deletion_vectors:
         raise DeclinedError("its tier asks for deletion vectors")
-    for key in spec.table_properties:
+    require_settable(spec.table_properties)
+
+
+def require_settable(properties: Mapping[str, str]) -> None:
+    """
+    Raises:
+        DeclinedError: a property asks a writer for more than this engine does.
+    """
+    for key in properties:
         if key.lower().startswith("delta.") and key.lower() not in _CREATABLE:
             raise DeclinedError(f"table_properties has {key}")
 

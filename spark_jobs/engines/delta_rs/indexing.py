@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import CURRENT, STATISTICS, TableDefinition
@@ -14,6 +16,13 @@ def indexed_after(tables: Tables, definition: TableDefinition, schema: DeltaSche
     now = indexed_columns(schema.columns, stored)
     following = indexed_columns(schema.columns, {**stored, **definition.skipping})
     return tuple(dict.fromkeys((*now, *following)))
+
+
+def indexed_with(tables: Tables, path: str, properties: Mapping[str, str]) -> tuple[ColumnPath, ...]:
+    """Columns that the table's properties name now, and those that they name with others."""
+    columns, stored = tables.existing(path).schema.columns, tables.properties(path)
+    both = (*indexed_columns(columns, stored), *indexed_columns(columns, {**stored, **properties}))
+    return tuple(dict.fromkeys(both))
 
 
 def index_as_defined(tables: Tables, definition: TableDefinition) -> None:

@@ -81,6 +81,23 @@ def forget(tables: Tables, path: str, batch_id: str) -> None:
         tables.commit(path, Write(added=added, removed=removed))
 
 
+def forget_records(tables: Tables, path: str, batch_id: str) -> None:
+    """Empty the records of all batches but this one: they hold values that may no longer be stored."""
+    snapshot = tables.existing(path)
+    added, removed = [], []
+    for file in snapshot.files:
+        rows = tables.read_files(snapshot, [file])
+        older = pc.and_(rows.column("record").is_valid(), pc.not_equal(rows.column("batch_id"), batch_id))
+        if pc.any(older).as_py():
+            for name in ("record", "record_schema"):
+                values = pc.if_else(older, pa.scalar(None, pa.string()), rows.column(name))
+                rows = rows.set_column(rows.schema.get_field_index(name), name, values)
+            added.append(rows)
+            removed.append(file)
+    if removed:
+        tables.commit(path, Write(added=added, removed=removed))
+
+
 def groups_to_replay(tables: Tables, path: str, planned_at: str) -> list[ReplayGroup]:
     """Rows to decode once more. Those that this very batch resolved before it died are among them."""
     if not tables.exists(path):

@@ -13,8 +13,8 @@ from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.indexing import index_as_defined, indexed_after
+from spark_jobs.engines.delta_rs.reconcile import undeleted
 from spark_jobs.engines.delta_rs.removal import changes_in, remove_changes
-from spark_jobs.engines.delta_rs.replica import undeleted
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
@@ -103,7 +103,7 @@ class Rebuild:
         snapshot = self.tables.snapshot(self.order.living.layout.changes)
         if snapshot is None:
             return True
-        if self.order.resequenced:
+        if self.order.resequenced or self.order.reselected:
             return False
         kept = {c.name.lower(): c.type for c in snapshot.schema.columns}
         for column in table_columns.change_columns(self.table_schema):
@@ -206,6 +206,8 @@ class Rebuild:
                 return pc.and_(pc.is_in(rows.column("source_file"), value_set=files), others)
 
             quarantine.stamp(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+        if self.order.reselected and self.tables.exists(path):
+            quarantine.forget_records(self.tables, path, plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             stamped = pa.Table.from_pylist(rows, schema=error_rows.SCHEMA)

@@ -13,6 +13,7 @@ from airflow_gddl.contract.result import MainCounts
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_rs import evolve
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find
+from spark_jobs.engines.delta_rs.reconcile import undeleted
 from spark_jobs.engines.delta_rs.removal import applied_before, remove_rows
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.small_files import join_in_passing
@@ -23,7 +24,7 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Applied, Figures
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.merge import ACTION, StoredState
-from spark_jobs.rules.order import events, with_gddl
+from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import Outcome, outcome_of, unknown_keys_warning
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
@@ -212,11 +213,6 @@ def _alive_and_old(rows: pa.Table, generation: int) -> tuple[pa.ChunkedArray, pa
         return pc.is_valid(old), old
     alive = pc.invert(pc.fill_null(pc.struct_field(gddl, "deleted"), False))
     return alive, pc.and_(alive, old)
-
-
-def undeleted(rows: pa.Table) -> pa.Table:
-    """With `_gddl.deleted` false."""
-    return with_gddl(rows, deleted=pa.repeat(False, rows.num_rows))
 
 
 def _marked(rows: pa.Table, old: pa.ChunkedArray) -> pa.Table:

@@ -22,6 +22,7 @@ from airflow_gddl.contract.layout import join
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.features import missing_features, require_known
+from spark_jobs.engines.delta_rs.properties import set_properties
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
@@ -200,7 +201,8 @@ class Tables:
         stored = self.properties(path)
         changed = {name: value for name, value in properties.items() if stored.get(name) != value}
         if changed:
-            self.existing(path).delta.alter.set_table_properties(changed, raise_if_not_exists=False)
+            now = int(self._clock().timestamp() * 1000)
+            set_properties(self.storage, path, self.existing(path).delta, changed, now)
             self.forget(path)
 
     def restate(self, path: str, indexed: Sequence[ColumnPath]) -> int:

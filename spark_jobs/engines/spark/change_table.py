@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
-from spark_jobs.engines.spark import evolve, quarantine
+from spark_jobs.engines.spark import evolve, quarantine, reconcile
 from spark_jobs.engines.spark.batch_context import APPEND, QUARANTINE, BatchContext
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import ERROR, KIND
@@ -44,14 +44,17 @@ class ChangeTableWriter:
     decoded: DataFrame
     figures: Figures
 
-    def ensure_tables(self) -> None:
-        """Create or evolve change table, replica and history."""
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        """See `BatchWork.ensure_tables`."""
         rewrite = not self.site.tier.deletion_vectors
         definitions = table_definition.definitions(self.site.table_schema, self.site.layout, self.site.tier)
         for definition in definitions:
             extra = (START, END) if definition.path == self.site.layout.history else ()
             evolve.retype_sequence(self.site.tables, definition.path, self.site.table_schema, extra)
+            reconcile.settle_deletes(self.site.tables, definition)
             evolve.ensure(self.site.tables, definition, rewrite=rewrite)
+            reconcile.settle_properties(self.site.tables, definition)
+        return ()
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
@@ -61,8 +61,8 @@ class SparkBatchWork:
     def _receiving(self) -> ChangeTableWriter:
         return ChangeTableWriter(site=self.applying.site, decoded=self.decoded.rows, figures=self.decoded_batch.figures)
 
-    def ensure_tables(self) -> None:
-        self._receiving.ensure_tables()
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        return self._receiving.ensure_tables()
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         self._receiving.quarantine(files, again)
@@ -218,6 +218,7 @@ class SparkEngine:
             plan=order.plan, table_schema=order.table_schema, swept=order.swept, landed=order.landed,
             generation_low_watermarks=order.generation_low_watermarks, read=order.read,
             resequenced=order.resequenced,
+            reselected=order.reselected,
         )  # fmt: skip
 
     def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

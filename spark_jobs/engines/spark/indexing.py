@@ -37,6 +37,23 @@ def index_as_defined(tables: Tables, definition: TableDefinition) -> None:
         tables.restate(definition.path)
 
 
+def name_indexed(tables: Tables, definition: TableDefinition, *, complete: bool) -> None:
+    """Name the indexed columns of a table that names none, or others.
+
+    Args:
+        complete: all of the definition's, and write their statistics anew; else those that Delta keeps by itself.
+    """
+    wanted = definition.skipping
+    if not wanted:
+        return
+    if not complete:
+        usual = skipping.usual(tables.columns_in_order(definition.path))
+        wanted = {skipping.COLUMNS: skipping.common(wanted[skipping.COLUMNS], usual)}
+    tables.set_properties(definition.path, wanted)
+    if complete and not _has_deletion_vectors(tables.properties(definition.path)):
+        tables.restate(definition.path)
+
+
 def _columns_that_stay(tables: Tables, definition: TableDefinition) -> list[Column]:
     """Those that the table has now, with the type that it is to have."""
     stored = {f.name: f.dataType for f in tables.read(definition.path).schema.fields}

@@ -23,7 +23,7 @@ from spark_jobs.engines.spark.indexing import index_as_defined, prepare_overwrit
 from spark_jobs.engines.spark.merge import as_events, to_events, tombstones_of
 from spark_jobs.engines.spark.redelivery import lacking_rows
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
-from spark_jobs.engines.spark.tables import Tables, spark_type, sql_text
+from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type, sql_text
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.merging import NOTHING, merge
@@ -43,7 +43,7 @@ class Rebuild:
     Attributes:
         landed: paths of all files that are there now.
         read: those of them that could be read.
-        resequenced: see `RebuildRequest`.
+        resequenced, reselected: see `RebuildRequest`.
     """
 
     tables: Tables
@@ -57,6 +57,7 @@ class Rebuild:
     landed: tuple[str, ...]
     read: tuple[str, ...]
     resequenced: bool
+    reselected: bool
 
     def app(self, step: str) -> str:
         return f"refresh:{step}"
@@ -106,7 +107,7 @@ class Rebuild:
         """Whether the living change table can hold the rebuilt changes beside its own."""
         if not self.tables.exists(self.living.changes):
             return True
-        if self.resequenced:
+        if self.resequenced or self.reselected:
             return False
         kept = {f.name.lower(): sql_text(f.dataType) for f in self.tables.read(self.living.changes).schema.fields}
         for column in table_columns.change_columns(self.table_schema):
@@ -229,6 +230,10 @@ class Rebuild:
             )
             with self.tables.transaction(self.app("resolve"), version_of(self.plan)):
                 builder.whenMatchedUpdate(set={"resolved_at": F.lit(self.plan.planned_at).cast("timestamp")}).execute()
+        if self.reselected and self.tables.exists(path):
+            older = F.col("record").isNotNull() & (F.col("batch_id") != self.plan.batch_id)
+            nothing: Assignments = {name: F.lit(None).cast("string") for name in ("record", "record_schema")}
+            self.tables.handle(path).update(older, nothing)
         if fresh is not None:
             self.tables.create(table_definition.errors(path))
             ids = F.concat_ws("/", F.lit(self.plan.batch_id), F.col("id"))

@@ -167,6 +167,15 @@ class Tables:
         if "timestampNtz" not in self.handle(path).detail().select("tableFeatures").collect()[0][0]:
             self.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
+    def columns_in_order(self, path: str) -> tuple[plan_columns.Column, ...]:
+        """All columns, `_gddl` at its place."""
+        fields = self.read(path).schema.fields
+        return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields)
+
+    def clustering(self, path: str) -> tuple[str, ...]:
+        """Columns that the table is clustered by."""
+        return tuple(self.handle(path).detail().select("clusteringColumns").collect()[0][0] or ())
+
     def sql(self, path: str, statement: str) -> None:
         """Run `ALTER TABLE {table} ...`."""
         self.spark.sql(statement.replace("{table}", _quoted(path), 1))

@@ -1,0 +1,51 @@
+"""A commit that sets properties of a table.
+
+`deltalake` 1.6 has a call for it, which gives every table of reader version 3 the feature `variantType`: then other
+readers refuse the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import join
+from spark_jobs.engines.delta_commits import OURS
+from spark_jobs.storage.objects import Storage
+
+
+def set_properties(storage: Storage, path: str, table: DeltaTable, changed: Mapping[str, str], now: int) -> None:
+    """Set properties in the table's next commit.
+
+    Args:
+        table: as it was opened last.
+        now: milliseconds since 1970.
+
+    Raises:
+        RetriableError: `DELTA_CONFLICT`: somebody else has written to the table meanwhile.
+    """
+    done = {"timestamp": now, "operation": "SET TBLPROPERTIES", "userMetadata": OURS,
+            "operationParameters": {"properties": json.dumps(dict(changed))}}  # fmt: skip
+    lines = ({"commitInfo": done}, {"metaData": _metadata(table, changed)})
+    commit = join(path, "_delta_log", f"{table.version() + 1:020d}.json")
+    if not storage.create(commit, "".join(json.dumps(line) + "\n" for line in lines).encode()):
+        remedy = "another writer changed the table; run again"
+        raise RetriableError("DELTA_CONFLICT", f"{commit} is there already", where=path, remedy=remedy)
+
+
+def _metadata(table: DeltaTable, changed: Mapping[str, str]) -> dict[str, Any]:
+    """Delta's action `metaData`, as the protocol describes it."""
+    known = table.metadata()
+    told = {"name": known.name, "description": known.description, "createdTime": known.created_time}
+    return {
+        "id": str(known.id),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": list(known.partition_columns),
+        "configuration": {**known.configuration, **changed},
+        **{name: value for name, value in told.items() if value is not None},
+    }

@@ -1,0 +1,66 @@
+"""Existing tables brought to what the metadata row says now, desired against actual (rule 14)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.engines import skipping
+from spark_jobs.engines.delta_rs.features import require_settable
+from spark_jobs.engines.delta_rs.indexing import indexed_with
+from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.plan.types import SqlType, StructType
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrow_schema import DeltaSchema
+from spark_jobs.rules.order import with_gddl
+from spark_jobs.table.table_schema import GDDL
+
+_DELETED = "deleted"
+
+
+def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
+    """`_gddl.deleted` as the row asks: added, false in every row; or removed, with the rows that it marks."""
+    wanted = next((c.type for c in definition.columns if c.name == GDDL), None)
+    if not tables.exists(definition.path) or not isinstance(wanted, StructType):
+        return
+    snapshot = tables.existing(definition.path)
+    stored = snapshot.schema.types[GDDL]
+    if _marks(stored) == _marks(wanted):
+        return
+    columns = tuple(replace(c, type=wanted) if c.name == GDDL else c for c in snapshot.schema.columns)
+    schema = DeltaSchema(columns, snapshot.schema.metadata)
+    rows = tables.read(definition.path)
+    if _marks(stored):
+        rows = rows.filter(pc.invert(pc.fill_null(pc.struct_field(rows.column(GDDL), _DELETED), False)))
+    else:
+        rows = undeleted(rows)
+    rows = by_name(rows, schema.arrow)
+    tables.commit(definition.path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
+
+
+def _marks(kind: SqlType) -> bool:
+    return isinstance(kind, StructType) and kind.field(_DELETED) is not None
+
+
+def undeleted(rows: pa.Table) -> pa.Table:
+    """With `_gddl.deleted` false."""
+    return with_gddl(rows, deleted=pa.repeat(False, rows.num_rows))
+
+
+def settle_properties(tables: Tables, definition: TableDefinition) -> None:
+    """Properties that the row names; what it no longer names stays as it is.
+
+    Raises:
+        DeclinedError: one of them asks for more than this engine can do.
+    """
+    stored = tables.properties(definition.path)
+    changed = {name: value for name, value in definition.properties.items() if stored.get(name) != value}
+    if not changed:
+        return
+    require_settable(changed)
+    if {name.lower() for name in changed} & {skipping.COLUMNS.lower(), skipping.COUNT.lower()}:
+        tables.restate(definition.path, indexed_with(tables, definition.path, changed))
+    tables.set_properties(definition.path, changed)

@@ -1,0 +1,51 @@
+"""Existing tables brought to what the metadata row says now: see `delta_rs.reconcile`."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_jobs.engines import skipping
+from spark_jobs.engines.spark.indexing import name_indexed, prepare_overwrite
+from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.plan.types import StructType
+from spark_jobs.table.table_schema import GDDL
+
+_DELETED = "deleted"
+
+
+def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
+    """`_gddl.deleted` as the row asks: added, false in every row; or removed, with the rows that it marks."""
+    wanted = next((c.type for c in definition.columns if c.name == GDDL), None)
+    if not tables.exists(definition.path) or not isinstance(wanted, StructType):
+        return
+    rows = tables.read(definition.path)
+    stored = rows.schema[GDDL].dataType
+    has = isinstance(stored, T.StructType) and _DELETED in stored.fieldNames()
+    wants = wanted.field(_DELETED) is not None
+    if has == wants:
+        return
+    gddl = F.col(GDDL)
+    if has:
+        rows = rows.where(~F.coalesce(gddl[_DELETED], F.lit(False))).withColumn(GDDL, gddl.dropFields(_DELETED))
+    else:
+        mark = F.when(gddl.isNotNull(), F.lit(False))  # a literal is never null, which would be another type
+        rows = rows.withColumn(GDDL, gddl.withField(_DELETED, mark))
+    prepare_overwrite(tables, definition)
+    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(definition.path)
+
+
+def settle_properties(tables: Tables, definition: TableDefinition) -> None:
+    """Properties and clustering that the row names; properties that it no longer names stay as they are."""
+    path, stored = definition.path, tables.properties(definition.path)
+    changed = {name: value for name, value in definition.properties.items() if stored.get(name) != value}
+    clusters = tables.clustering(path)
+    moved = tuple(definition.cluster_by) != clusters
+    if skipping.COLUMNS not in stored or (moved and definition.cluster_by):
+        name_indexed(tables, definition, complete=moved)
+    if changed:
+        tables.set_properties(path, changed)
+    if moved:
+        names = ", ".join("`{}`".format(name.replace("`", "``")) for name in definition.cluster_by)
+        tables.sql(path, f"ALTER TABLE {{table}} CLUSTER BY {f'({names})' if names else 'NONE'}")

@@ -1,0 +1,42 @@
+"""Settings of a metadata row that stored tables obey, as the ledger remembers them (rule 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
+
+LAYOUT = 2
+"""Of the tables that this release writes; those of others are brought up to it by their next batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppliedSettings:
+    """Fields of the row as of the last batch, or the last full refresh."""
+
+    layout: int = LAYOUT
+    history: bool = False
+    delete: DeleteMode = "hard"
+    columns: tuple[str, ...] | None = None
+    exclude_columns: tuple[str, ...] = ()
+    mask: Mapping[str, MaskMethod] = field(default_factory=dict)
+    table_properties: Mapping[str, str] = field(default_factory=dict)
+    cluster_by: tuple[str, ...] = ()
+
+
+def settings_of(spec: TableSpec) -> AppliedSettings:
+    return AppliedSettings(
+        history=spec.history,
+        delete=spec.delete,
+        columns=spec.columns,
+        exclude_columns=spec.exclude_columns,
+        mask=dict(spec.mask),
+        table_properties=dict(spec.table_properties),
+        cluster_by=spec.cluster_by,
+    )
+
+
+def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
+    """Whether the history has to be derived for all keys: it was off, or nothing is known of it."""
+    return spec.history and (applied is None or not applied.history)
