@@ -160,6 +160,8 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
     decoded_batch = work.decoded_batch
     outcome.warn(notices.of_erased(decoded_batch.erased))
     outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
+    outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
+    outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()
     if decoded_batch.schema.schemas != state.schemas:

@@ -81,5 +81,7 @@ class JobResult:
     """Since when these days were not looked at (ISO 8601, UTC); null where none was left out."""
     late_ignored: int = 0
     """Changes that were not applied, because what is stored of their key is of a later sequence."""
+    rescued: int = 0
+    """Rows with values in `_rescued_data`."""
     revisit: bool = False
     """The next run has something to do even if no file comes: files may still be written, or a reload is not whole."""

@@ -34,6 +34,7 @@ class DecodedGroup:
     rows: columns of the change table and `_gddl`, good rows and bad.
     bad: numbers of the bad rows, with `problems` and `records` of each.
     reduced: times that were cut or rounded to microseconds.
+    rescued: good rows with values in `_rescued_data`.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class DecodedGroup:
     problems: tuple[RowProblem, ...] = ()
     records: tuple[Record, ...] = ()
     reduced: int = 0
+    rescued: int = 0
 
     @property
     def good(self) -> pa.Table:
@@ -98,6 +100,7 @@ class _Decoder:
             problems=found,
             records=records(self._columns, bad),
             reduced=planned.reduced + before.reduced + self.group.reduced,
+            rescued=_set_in_good(rescued, bad),
         )
 
     def _all(self, value: bool) -> Mask:
@@ -247,3 +250,8 @@ def _first_of(problems: Sequence[RowProblem], rows: int) -> tuple[tuple[int, ...
             first[(first < 0) & problem.where] = number
     bad = tuple(int(row) for row in np.flatnonzero(first >= 0))
     return bad, tuple(problems[first[row]] for row in bad)
+
+
+def _set_in_good(columns: Sequence[pa.Array], bad: Sequence[int]) -> int:
+    """Values of a column (or none) that are not null, outside bad rows."""
+    return sum(int(np.delete(np.asarray(column.is_valid()), bad).sum()) for column in columns)

@@ -35,6 +35,7 @@ class Figures:
             through Python unchanged (times, floating point).
         widths: of the changes' sequences, see `plan.sequence`.
         reduced: times that were cut or rounded to microseconds.
+        rescued: good rows with values in `_rescued_data`.
     """
 
     files: Mapping[str, FileFigures]
@@ -47,6 +48,7 @@ class Figures:
     widths: Widths
     loads: int
     reduced: int = 0
+    rescued: int = 0
 
     @property
     def good(self) -> int:

@@ -38,6 +38,7 @@ class PartFigures:
         widths: of the changes' sequences, see `plan.sequence`.
         loads: good rows of a full load.
         reduced: times that were cut or rounded to microseconds.
+        rescued: good rows with values in `_rescued_data`.
         erased: rows of erased keys, which are in none of the others.
     """
 
@@ -47,6 +48,7 @@ class PartFigures:
     widths: Widths = field(default_factory=dict)
     loads: int = 0
     reduced: int = 0
+    rescued: int = 0
     erased: int = 0
 
     def to_json(self) -> str:
@@ -74,7 +76,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     low, high = _range(good, table_schema)
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
-                       reduced=group.reduced, erased=erased)  # fmt: skip
+                       reduced=group.reduced, rescued=group.rescued, erased=erased)  # fmt: skip
 
 
 def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFigures:
@@ -97,6 +99,7 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         widths=widths,
         loads=sum(p.loads for p in parts),
         reduced=sum(p.reduced for p in parts),
+        rescued=sum(p.rescued for p in parts),
         erased=sum(p.erased for p in parts),
     )
 
@@ -118,6 +121,7 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
         widths=whole.widths,
         loads=whole.loads,
         reduced=whole.reduced,
+        rescued=whole.rescued,
     )
 
 

@@ -125,6 +125,12 @@ def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]
     return (RunWarning(code="TIMES_REDUCED", message=message, count=count),) if count else ()
 
 
+def of_rescues(count: int) -> tuple[RunWarning, ...]:
+    """Rows with values that the table has no column or type for."""
+    message = "rows have values in _rescued_data, since the table has no column of that name or type"
+    return (RunWarning(code="VALUES_RESCUED", message=message, count=count),) if count else ()
+
+
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Files that could not be read, and files that vanished between listing and reading."""
     vanished = [u for u in bad if u.code == "FILE_VANISHED"]

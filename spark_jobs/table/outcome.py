@@ -26,6 +26,7 @@ class Outcome:
     changes_written: int = 0
     redelivered: int = 0
     quarantined: int = 0
+    rescued: int = 0
     late_ignored: int = 0
     main: MainCounts = field(default_factory=MainCounts)
     schema_changes: list[str] = field(default_factory=list)
@@ -67,6 +68,7 @@ class Outcome:
             changes_written=self.changes_written,
             redelivered=self.redelivered,
             quarantined=self.quarantined,
+            rescued=self.rescued,
             late_ignored=self.late_ignored,
             main=self.main,
             schema_changes=tuple(self.schema_changes),
