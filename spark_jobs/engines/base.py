@@ -126,6 +126,13 @@ class Maintenance(Protocol):
         """Join small files; transactions and statistics stay."""
         ...
 
+    def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
+        """Rewrite files of an earlier release, which may hold timestamps as INT96; how many files.
+
+        pyarrow can't read such times before 1677 and after 2262.
+        """
+        ...
+
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         """Remove files that no version of the last `hours` needs, also those of writers that died; how many."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.layout import Layout
@@ -11,7 +11,7 @@ from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines import skipping, table_columns
 from spark_jobs.engines.errors_table import COLUMNS
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import parse_type
+from spark_jobs.plan.types import parse_type, parts
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
 STATISTICS = "gddl.statistics"
@@ -47,6 +47,12 @@ class TableDefinition:
         if asked & {skipping.COLUMNS.lower(), skipping.COUNT.lower()}:
             return {}
         return {skipping.COLUMNS: skipping.skipping_columns(self.columns, (*self.first, *self.cluster_by))}
+
+
+def has_microseconds(properties: Mapping[str, str | None], columns: Sequence[Column]) -> bool:
+    """Whether no file of the table can hold timestamps as INT96."""
+    kinds = {str(part) for column in columns for part in parts(column.type)}
+    return properties.get(TIMESTAMPS) == CURRENT[TIMESTAMPS] or not kinds & {"timestamp", "timestamp_ntz"}
 
 
 def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[TableDefinition, ...]:

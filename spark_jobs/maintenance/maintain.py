@@ -40,12 +40,14 @@ class MaintenanceResult:
 
     Attributes:
         compacted: table to its data files before and after; tables whose files stay are left out.
+        rewritten: files of earlier releases, of all tables, written anew for their timestamps.
         files_removed: old files of all tables.
         log_files_removed: of their logs, where keys were erased.
         logs_kept: table to the files of its log that are of an unknown kind, for which nothing of it was removed.
     """
 
     compacted: dict[str, Compacted] = field(default_factory=dict)
+    rewritten: int = 0
     files_removed: int = 0
     log_files_removed: int = 0
     logs_kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -133,6 +135,7 @@ class _Maintenance:
             if not engine.exists(path):
                 continue
             self._check()
+            kept.rewritten += maintenance.rewrite_timestamps(path, dry_run=self._dry)
             joined = maintenance.compact(path, dry_run=self._dry)
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined

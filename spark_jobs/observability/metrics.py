@@ -28,7 +28,9 @@ _HELP: Mapping[Kind, Mapping[str, str]] = {
         "rows_read": "Rows read from landing files.",
         "changes_written": "Changes appended to change tables.",
         "redelivered": "Changes that had come before.",
-        "quarantined": "Rows put aside.",
+        "quarantined": "Rows written to the quarantine.",
+        "late_ignored": "Changes ignored as late.",
+        "rescued": "Rows with values in _rescued_data.",
         "bytes_read": "Bytes of landing files.",
         "batches": "Batches committed.",
         "seconds": "Seconds spent on tables.",
@@ -68,6 +70,7 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
     counts = {
         "gddl_rows_read": result.rows_read, "gddl_changes_written": result.changes_written,
         "gddl_redelivered": result.redelivered, "gddl_quarantined": result.quarantined,
+        "gddl_late_ignored": result.late_ignored, "gddl_rescued": result.rescued,
         "gddl_bytes_read": result.bytes_read, "gddl_batches": result.batches, "gddl_seconds": result.seconds,
     }  # fmt: skip
     points = [Point(name, labels, float(value)) for name, value in counts.items()]

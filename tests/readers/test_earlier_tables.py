@@ -6,6 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.readers.test_filtered_reads import Lake
@@ -28,6 +33,31 @@ def _earlier(action: dict[str, Any]) -> dict[str, Any]:
             stats[part] = {name: value for name, value in stats.get(part, {}).items() if name in ("id", "_gddl")}
         action["add"]["stats"] = json.dumps(stats)
     return action
+
+
+def with_int96(table: str) -> None:
+    """Its files as Spark wrote them in earlier releases."""
+    for commit in sorted(Path(table, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for add in (action["add"] for action in actions if "add" in action):
+            file = Path(table, add["path"])
+            pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)
+            add["size"] = file.stat().st_size
+        commit.write_text("".join(f"{json.dumps(_earlier(action))}\n" for action in actions))
+
+
+def test_maintenance_rewrites_timestamps_that_readers_cant_take(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, LocalPort("delta_rs"))
+    land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(8)])
+    lake.run()
+    before = len(DeltaTable(lake.layout.replica).file_uris())
+    with_int96(lake.layout.replica)
+    with pytest.raises(pa.ArrowInvalid):
+        DeltaTable(lake.layout.replica).to_pyarrow_table()
+    assert lake.run(JobOptions(action="maintain", dry_run=True)).details["rewritten"] == before
+    assert lake.run(JobOptions(action="maintain")).details["rewritten"] == before
+    assert DeltaTable(lake.layout.replica).to_pyarrow_table().num_rows == 8
+    assert lake.run(JobOptions(action="maintain")).details["rewritten"] == 0
 
 
 def test_the_next_batch_completes_the_statistics(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from airflow_gddl.contract.layout import join as join_path
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_rs.removal import Changes, applied_before, changes_in, remove_changes, remove_rows
 from spark_jobs.engines.delta_rs.small_files import bins, join
-from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
+from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.maintenance.retention import own_hours
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
@@ -39,6 +42,22 @@ class DeltaRsMaintenance:
             if not dry_run:
                 join(self.tables, path, files)
         return Compacted(files_before=before, files_after=before - joined + made)
+
+    def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
+        snapshot = self.tables.existing(path)
+        if has_microseconds(self.tables.properties(path), snapshot.schema.columns):
+            return 0
+        files = [file for file in snapshot.files if self._holds_int96(path, file)]
+        for file in files if not dry_run else ():
+            join(self.tables, path, [file])
+        if not dry_run:
+            self.tables.set_properties(path, {TIMESTAMPS: CURRENT[TIMESTAMPS]})
+        return len(files)
+
+    def _holds_int96(self, path: str, file: DataFile) -> bool:
+        with self.tables.storage.open_input(join_path(path, file.path)) as source:
+            schema = pq.read_metadata(source).schema
+        return any(schema.column(number).physical_type == "INT96" for number in range(len(schema)))
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         delta = self.tables.existing(path).delta

@@ -15,6 +15,7 @@ from spark_jobs.engines.spark.in_tasks import by_key, place_of
 from spark_jobs.engines.spark.merge import as_events, to_events
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.maintenance.retention import own_hours
 from spark_jobs.rules.figures import Compacted
 from spark_jobs.rules.superseded import events_that_matter
@@ -40,6 +41,17 @@ class SparkMaintenance:
         if not dry_run:
             self.tables.handle(path).optimize().executeCompaction()
         return Compacted(files_before=before, files_after=self._files(path))
+
+    def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
+        columns = self.tables.columns_in_order(path)
+        if has_microseconds(self.tables.properties(path), columns):
+            return 0
+        files = self._files(path)
+        if not dry_run:
+            rows = self.tables.read(path).write.format("delta").mode("overwrite")
+            rows.option("dataChange", "false").save(path)
+            self.tables.set_properties(path, {TIMESTAMPS: CURRENT[TIMESTAMPS]})
+        return files
 
     def _files(self, path: str) -> int:
         return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])
