@@ -38,8 +38,9 @@ _PLAIN_DECIMAL = r"^-?[0-9]{1,37}(\.[0-9]{1,37})?$"
 _FINER, _FINER_HALF = r"\.[0-9]{6}[0-9]*[1-9]", r"\.[0-9]{6}[5-9]"
 _PAST_MICROS = r"(\.[0-9]{6})[0-9]+"
 
-_LAST_MICROSECOND = 253_402_300_799_999_999
-"""Of the year 9999."""
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FIRST_MICROSECOND, _LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Of the years 1 and 9999, since 1970."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,24 @@ def _days(values: pa.Array) -> Fitted:
     exact = pc.equal(found.cast(pa.timestamp("us")).cast(pa.int64()), values.cast(pa.int64()))
     converted = pc.if_else(exact, found, pa.scalar(None, pa.date32()))
     return Fitted(converted, _lost(values, converted))
+
+
+def within_years(values: pa.Array) -> Fitted:
+    """Dates and times of the years 1 to 9999, as texts of them are: most readers of Delta tables fail on others.
+
+    Args:
+        values: timestamps in microseconds.
+    """
+    if pt.is_date32(values.type):
+        first, last, numbers = _FIRST_DAY, _LAST_DAY, values.cast(pa.int32())
+    elif pt.is_timestamp(values.type):
+        first, last, numbers = _FIRST_MICROSECOND, _LAST_MICROSECOND, values.cast(pa.int64())
+    else:
+        return Fitted(values)
+    outside = mask_of(pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False))
+    if outside is None:
+        return Fitted(values)
+    return Fitted(pc.if_else(pa.array(outside), pa.scalar(None, values.type), values), outside)
 
 
 def _each(values: pa.Array, source: SqlType, target: SqlType) -> pa.Array:

@@ -17,7 +17,7 @@ from spark_jobs.plan.schema import ColumnAction, GroupPlan
 from spark_jobs.plan.types import ScalarType, SqlType, parse_type
 from spark_jobs.rules.arrays import is_text, recast
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, from_nanos, mask_of, masked
+from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, from_nanos, mask_of, masked, within_years
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.value_text import json_writer, rows_json
 
@@ -112,10 +112,10 @@ class DeliveredColumns:
         return pa.nulls(self.group.rows, arrow_type(kind))
 
     def raw(self, column: str) -> Fitted:
-        """A file's column as delivered, nanoseconds made a timestamp."""
+        """A file's column as delivered, nanoseconds made a timestamp; times outside the years 1 to 9999 are misfits."""
         value = self.group.columns[column]
         if column not in self.group.nanos:
-            return Fitted(value)
+            return within_years(value)
         return from_nanos(value, self.how.types[column], self.how.sub_microseconds)
 
     def delivered(self, column: str) -> tuple[Fitted, SqlType]:
@@ -182,7 +182,7 @@ class DeliveredColumns:
             return PlannedColumns(values=(self.nulls(target),))
         found, kind = self.delivered(source)
         where = but(found.misfit, deletes)
-        declared = RowProblem(where, "CAST_FAILED", source, "the value doesn't fit its declared type")
+        declared = RowProblem(where, "CAST_FAILED", source, "the value doesn't fit its type")
         if action.how != "fit":
             rescued = ((source, found.values, kind),) if action.keep_original else ()
             values = recast(found.values, arrow_type(target))

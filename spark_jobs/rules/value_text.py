@@ -8,9 +8,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from spark_jobs.plan.types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructType
 
@@ -102,7 +104,7 @@ def _scalar_writer(kind: SqlType, times: str) -> Json:
         "binary": lambda value: _quoted(base64.b64encode(value).decode()),
         "boolean": lambda value: str(value).lower(),
         "string": _quoted,
-        "date": lambda value: _quoted(str(value)),
+        "date": lambda value: _quoted(_beyond(value, "D") if isinstance(value, int) else str(value)),
     }
     return writers.get(name, str)
 
@@ -111,7 +113,9 @@ def _real_json(text: str) -> str:
     return _quoted(text) if text[-1] in "Ny" else text
 
 
-def _iso(value: datetime, times: str) -> str:
+def _iso(value: datetime | int, times: str) -> str:
+    if isinstance(value, int):
+        return _beyond(value, "us")
     naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     if times == MILLIS:
         return naive.isoformat(timespec="milliseconds" if naive.microsecond // 1000 else "seconds")
@@ -141,13 +145,41 @@ def _read_scalar(value: Any, kind: SqlType) -> Any:
     readers: dict[str, Callable[[Any], Any]] = {
         "float": float,
         "double": float,
-        "timestamp": datetime.fromisoformat,
-        "timestamp_ntz": datetime.fromisoformat,
-        "date": date.fromisoformat,
+        "timestamp": lambda text: _read_time(text, datetime.fromisoformat, "us"),
+        "timestamp_ntz": lambda text: _read_time(text, datetime.fromisoformat, "us"),
+        "date": lambda text: _read_time(text, date.fromisoformat, "D"),
         "binary": base64.b64decode,
     }
     read = readers.get(str(kind))
     return value if read is None else read(value)
+
+
+def _values(values: pa.Array) -> list[Any]:
+    """Values for the writers: times outside the years 1 to 9999, which Python has not, as days or microseconds."""
+    try:
+        return list(values.to_pylist())
+    except (OverflowError, ValueError):
+        kind = pa.int32() if pt.is_date32(values.type) else pa.int64()
+        return [_value(value, number) for value, number in zip(values, values.cast(kind).to_pylist(), strict=True)]
+
+
+def _value(value: pa.Scalar, number: int | None) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return number
+
+
+def _beyond(number: int, unit: Literal["D", "us"]) -> str:
+    return str(np.datetime64(number, unit))
+
+
+def _read_time(text: str, read: Callable[[str], Any], unit: Literal["D", "us"]) -> Any:
+    """Of a year outside 1 to 9999 as the number that Arrow takes for it."""
+    try:
+        return read(text)
+    except ValueError:
+        return int(np.datetime64(text.removesuffix("Z"), unit).astype(np.int64))
 
 
 def _key(text: str, kind: SqlType) -> Any:
@@ -156,6 +188,6 @@ def _key(text: str, kind: SqlType) -> Any:
 
 def rows_json(columns: Sequence[tuple[str, pa.Array, SqlType]], *, nulls: bool) -> list[str]:
     """A JSON object for each row."""
-    parts = [(name, values.to_pylist(), json_writer(kind, nulls=nulls)) for name, values, kind in columns]
+    parts = [(name, _values(values), json_writer(kind, nulls=nulls)) for name, values, kind in columns]
     count = len(parts[0][1]) if parts else 0
     return [object_json(((n, values[i], write) for n, values, write in parts), nulls=nulls) for i in range(count)]

@@ -1,0 +1,53 @@
+"""Dates and times of years that readers of Delta tables fail on stay out of the tables, and are told of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from tests.engine_port import EnginePort
+from tests.landing import write
+
+SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
+
+
+@pytest.mark.parametrize(
+    ("values", "bad"),
+    [
+        (pa.array([-719_163, -719_162, 2_932_896, 2_932_897, None], pa.int32()).cast(pa.date32()), [0, 3]),
+        (pa.array([-(2**60), 0, None, 2**60, 1]).cast(pa.timestamp("us")), [0, 3]),
+        (pa.array([1, 2, 3, 10**15, None]).cast(pa.timestamp("ms", "UTC")), [3]),
+    ],
+    ids=["date", "time", "milliseconds"],
+)
+def test_rows_beyond_the_years_1_to_9999(values: pa.Array, bad: list[int], engine: EnginePort, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    layout = Layout.of(roots, SPEC)
+    rows = pa.table({"id": pa.array(range(5), pa.int32()), "at": values})
+    write(Path(layout.landing), "LOAD00000001.parquet", rows)
+    (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,)))
+    assert (result.error, result.quarantined) == (None, len(bad))
+    errors = engine.read(layout.errors)
+    assert sorted((e["code"], e["column"], e["position"]) for e in errors) == [("CAST_FAILED", "at", n) for n in bad]
+    found = DeltaTable(layout.replica).to_pyarrow_table(filters=[("id", ">=", 0)])
+    assert sorted(found["id"].to_pylist()) == [n for n in range(5) if n not in bad]
+    assert found["at"].null_count == values.null_count
+
+
+def test_a_replay_finds_them_as_they_were(engine: EnginePort, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    layout = Layout.of(roots, SPEC)
+    days = pa.array([-800_000, 0, 2_932_897], pa.int32()).cast(pa.date32())
+    rows = pa.table({"id": pa.array(range(3), pa.int32()), "day": days})
+    write(Path(layout.landing), "LOAD00000001.parquet", rows)
+    for options in (JobOptions(), JobOptions(action="errors_replay")):
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,), options=options))
+        assert result.error is None, result.error
+        left = [e for e in engine.read(layout.errors) if e["resolved_at"] is None]
+        assert sorted(e["record"] for e in left) == ['{"id":0,"day":"-221-09-04"}', '{"id":2,"day":"10000-01-01"}']
+    assert [row["id"] for row in engine.read(layout.replica)] == [1]
