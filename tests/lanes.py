@@ -44,6 +44,31 @@ _LONG_ON_SPARK = {
         "test_deletes_that_tell_no_key_go_to_the_quarantine",
     ),
     "test_simulated": ("test_the_replica_is_the_truth",),
+    "test_log_restarts": (
+        "test_a_full_refresh_puts_changes_in_order_that_came_before_the_row_said_so",
+        "test_a_restored_postgresql_is_noticed",
+        "test_a_file_that_came_late_is_no_new_log",
+    ),
+    "test_lost_ledger": (
+        "test_a_full_refresh_without_the_ledger_knows_a_reload_from_the_change_table",
+        "test_a_new_lake_over_a_folder_that_was_reloaded_days_later",
+        "test_a_first_load_that_was_interrupted_keeps_to_what_it_has_inferred",
+        "test_changes_made_during_the_load_win_over_it",
+        "test_files_in_their_usual_order_need_no_inference",
+        "test_where_times_can_not_tell_nothing_is_written_until_the_row_says_it",
+    ),
+    "test_foreign": (
+        "test_what_changes_no_row_is_not_named",
+        "test_a_folder_that_is_gone_is_named_and_comes_back_by_a_refresh",
+    ),
+    "test_engines_agree": (
+        "test_values_that_must_fit_a_narrower_type",
+        "test_a_living_table_changes_its_engine",
+    ),
+    "test_erase": (
+        "test_somebody_who_is_given_the_key_later_lives",
+        "test_the_log_forgets_it_after_the_retention",
+    ),
     "test_forgotten_commits": ("test_maintenance_cut_the_log",),
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_bounded_batches": ("test_killed_in_the_middle_of_many_batches",),

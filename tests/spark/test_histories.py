@@ -54,7 +54,8 @@ def _agree(port: LocalPort, folder: Path, traits: Traits, count: int) -> None:
 def refresh(stage: Stage) -> None:
     """Refresh all tables that are right so far: as if the files that are there now had come in one run.
 
-    Where a LOAD file was rewritten its older rows are gone from the files; then only the change table is looked at.
+    Where a LOAD file was rewritten its older rows are gone from the files; then only the change table is looked at, and
+    where any file was, the change table may lose what the file no longer holds. The check of the engine holds always.
     """
     chosen = [case for case in stage.cases if case.spec.table not in stage.wrong]
     before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in chosen}
@@ -63,7 +64,9 @@ def refresh(stage: Stage) -> None:
     for case in chosen:
         wanted = {"changes": before[case.spec.table]["changes"], **_from_files(case)}
         found = differences(wanted, by_engine(stage.lake.layout(case.spec)))
-        stage.blame(case, "after the full refresh", found)
+        kept = [line for line in found if not (_rewritten(case.runs) and line.startswith("changes missing"))]
+        stage.blame(case, "after the full refresh", kept)
+    verify(stage)
 
 
 def _from_files(case: Case) -> Told:
@@ -75,8 +78,13 @@ def _from_files(case: Case) -> Told:
 
 
 def _reloads(runs: Sequence[Run]) -> bool:
-    loads = [file for run in runs for file in run.files if file.kind == "load"]
-    return any(one.name == other.name and one != other for one in loads for other in loads)
+    return _rewritten(runs, "load")
+
+
+def _rewritten(runs: Sequence[Run], *kinds: str) -> bool:
+    """Whether a file, of these kinds if any are named, came with other rows under its name."""
+    files = [file for run in runs for file in run.files if not kinds or file.kind in kinds]
+    return any(one.name == other.name and one != other for one in files for other in files)
 
 
 def test_a_row_deleted_twice_is_kept_by_a_soft_delete(spark: LocalPort, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,7 @@ from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.indexing import index_as_defined, indexed_after
 from spark_jobs.engines.delta_rs.reconcile import undeleted
-from spark_jobs.engines.delta_rs.removal import changes_in, remove_changes
+from spark_jobs.engines.delta_rs.removal import changes_in, remove_changes, without_changes
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
@@ -31,6 +32,8 @@ from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import lacking, rebuilt_rows, rebuilt_state, restamped
 from spark_jobs.table.table_schema import GDDL, TableSchema
 
+Generations = Literal["swept", "standing"]
+
 
 @dataclass(frozen=True)
 class Rebuild:
@@ -44,9 +47,10 @@ class Rebuild:
     def swap(self, tell: Callable[[str], None]) -> Rebuilt:
         """See `Engine.swap`."""
         require_creatable(self.table_schema.spec, self.order.living.tier)
-        added = self._changes(self._fresh())
+        fresh = self._fresh()
+        added = self._changes(fresh)
         tell("append")
-        source = by_name(self.tables.read(self.order.living.layout.changes), change_schema(self.table_schema))
+        source = self._source(fresh)
         if self.table_schema.keys:
             self._tombstones(source)
             tell("tombstones")
@@ -137,21 +141,27 @@ class Rebuild:
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
             return self.tables.metrics(path, app, version).get("numOutputRows", 0)
-        self._remove_stale(fresh)
+        remove_changes(self.tables, path, changes_in(self._stale(fresh, "standing")))
         added, stored = fresh, self._stored()
         if stored is not None:
             added = lacking(fresh, by_name(stored, change_schema(self.table_schema)), self.table_schema)
         self.tables.commit(path, self._write("changes", added, metrics={"numOutputRows": added.num_rows}))
         return int(added.num_rows)
 
-    def _remove_stale(self, fresh: pa.Table) -> None:
+    def _stale(self, fresh: pa.Table, generations: Generations) -> pa.Table:
         """Stored changes that their files, rewritten since or read otherwise by now, no longer hold."""
         stored = self._stored()
         if stored is None:
-            return
+            return fresh.slice(0, 0)
         read = by_name(stored.filter(self._is_read(stored)), change_schema(self.table_schema))
-        stale = changes_in(lacking(read, fresh, self.table_schema))
-        remove_changes(self.tables, self.order.living.layout.changes, stale)
+        swept = pc.less(pc.struct_field(read.column(GDDL), "generation"), self.order.swept)
+        return lacking(read.filter(swept if generations == "swept" else pc.invert(swept)), fresh, self.table_schema)
+
+    def _source(self, fresh: pa.Table) -> pa.Table:
+        """What the change table holds, but what its files no longer hold of generations that were swept."""
+        rows = by_name(self.tables.read(self.order.living.layout.changes), change_schema(self.table_schema))
+        stale = changes_in(self._stale(fresh, "swept"))
+        return without_changes(rows, stale) if stale else rows
 
     def _unswept(self, source: pa.Table) -> pa.Table:
         """Changes of the generations whose rows stand in the replica."""

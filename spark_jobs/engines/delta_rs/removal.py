@@ -54,6 +54,10 @@ def remove_changes(tables: Tables, path: str, changes: Changes, *, dry_run: bool
     return remove_rows(tables, path, hit, dry_run=dry_run) if changes else 0
 
 
+def without_changes(rows: pa.Table, changes: Changes) -> pa.Table:
+    return rows.filter(pa.array([change not in changes for change in _numbered(rows)], pa.bool_()))
+
+
 def changes_in(rows: pa.Table) -> Changes:
     return frozenset(_numbered(rows))
 

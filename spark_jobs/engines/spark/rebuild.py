@@ -66,7 +66,7 @@ class Rebuild:
         """Carry it out; `tell` hears of each step that is durable. A repeated swap gives the same tables."""
         added = self._changes()
         tell("append")
-        source = self._known(self.tables.read(self.living.changes))
+        source = self._source()
         if self.table_schema.keys:
             self._tombstones(source)
             tell("tombstones")
@@ -136,14 +136,28 @@ class Rebuild:
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         fresh, count = self._fresh(), self._count_of_changes()
-        stale = lacking_rows(self._known(self._stored("left_semi")), fresh, self.table_schema, rows=count)
-        remove_changes(self.tables, self.living.changes, changes_in(stale))
+        standing = self._stale(F.col(GDDL)["generation"] >= self.swept)
+        remove_changes(self.tables, self.living.changes, standing)
         stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         lacking = lacking_rows(fresh, self._known(stored), self.table_schema, rows=count)
         self.tables.append(lacking, self.living.changes, self.app("changes"), version_of(self.plan))
         return self.tables.metrics(self.living.changes, self.app("changes"), version_of(self.plan)).get(
             "numOutputRows", 0
         )
+
+    def _stale(self, where: SqlColumn) -> DataFrame:
+        """Stored changes that their files, rewritten since or read otherwise by now, no longer hold."""
+        read = self._known(self._stored("left_semi").where(where))
+        return changes_in(lacking_rows(read, self._fresh(), self.table_schema, rows=self._count_of_changes()))
+
+    def _source(self) -> DataFrame:
+        """What the change table holds, but what its files no longer hold of generations that were swept."""
+        rows, swept = self._known(self.tables.read(self.living.changes)), F.col(GDDL)["generation"] < self.swept
+        if self.swept == 1 or rows.where(swept).isEmpty():
+            return rows
+        gddl, stale = F.col(GDDL), self.tables.keep(self._stale(swept))
+        same = (gddl["batch_id"] == F.col("b")) & (gddl["position"] == F.col("p"))
+        return rows.join(F.broadcast(stale), same, "left_anti")
 
     def _known(self, rows: DataFrame) -> DataFrame:
         """Rows with the change table's columns in their types; what the metadata no longer selects stays behind."""
