@@ -129,14 +129,14 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: Outco
     plan, state = batch.plan, batch.ledger.state
     few = is_small(plan, state)
     context = replace(context, engine=context.engine.suited(few_rows=few), begun=batch.coming.begun)
-    done = resume(context, batch) if batch.coming.appended else ingest(run, context, batch, outcome)
+    done = resume(run, context, batch, outcome) if batch.coming.appended else ingest(run, context, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.work is not None:
         main, swept = apply(run, context, done.work, batch, outcome, sweeps=sweeps)
         done = replace(done, purged_at=purge(run, done.work, state))
     else:
         watermarks = generation_low_watermarks_of(plan, state)
-        swept = sweep_alone(context, plan, state, watermarks) if sweeps else NOT_SWEPT
+        swept = sweep_alone(context, plan, state, watermarks, sweeps=sweeps)
         main = swept.counts
     if done.work is not None and plan.source == "quarantine":
         done.work.resolve_rows()
@@ -183,10 +183,12 @@ def _is_changed(run: TableRun, state: TableState) -> bool:
     return state.applied != settings_of(run.spec)
 
 
-def resume(context: TableContext, batch: Batch) -> Ingested:
+def resume(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome) -> Ingested:
     """Go on from the change table with a batch that had appended its changes before its files changed."""
     plan, state = batch.plan, batch.ledger.state
     work = context.engine.resume_from_changes(context, plan, state)
+    if _is_changed(run, state):
+        outcome.warn(work.ensure_tables())
     return Ingested(work=work, appended=Appended(written=work.decoded_batch.figures.rows, redelivered=0))
 
 

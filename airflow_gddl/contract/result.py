@@ -43,6 +43,10 @@ class ErrorInfo:
     message: str
 
 
+TOLD_WHEN_IDLE = frozenset({"FOREIGN_COMMIT"})
+"""Codes of warnings for which a run that had nothing to do leaves a record all the same."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
     """Outcome of one table in one run."""
@@ -85,3 +89,8 @@ class JobResult:
     """Rows with values in `_rescued_data`."""
     revisit: bool = False
     """The next run has something to do even if no file comes: files may still be written, or a reload is not whole."""
+
+    @property
+    def is_idle(self) -> bool:
+        """There was nothing to do, and nothing to tell of."""
+        return self.status == "skipped" and not any(w.code in TOLD_WHEN_IDLE for w in self.warnings)

@@ -249,7 +249,7 @@ class Engine(Protocol):
         """Compare the replica with the fold of its change table; rows of generations before `swept` have vanished."""
         ...
 
-    def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    def live_rows(self, path: str, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text."""
         ...
 

@@ -11,12 +11,14 @@ from airflow_gddl.contract.result import JobResult
 
 
 def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
-    """Whether a run leaves a record: it did or failed something. Of looking alone, none is kept.
+    """Whether a run leaves a record: it did or failed something, or met what another writer did.
+
+    Of looking alone, none is kept.
 
     Maintenance that found nothing to do leaves none, as idle loads (docs/decisions/012).
     """
     if result.action in LOADS:
-        return result.status != "skipped"
+        return not result.is_idle
     if result.action not in UPKEEP or dry_run or result.status == "skipped":
         return False
     return result.action != "maintain" or result.status == "failed" or _any(result.details)

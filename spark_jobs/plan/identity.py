@@ -34,6 +34,12 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     )
     was, now = (select_columns(names, SelectionRules.of(row)) for row in (before, spec))
     found = {name: "columns" for name in was.kept if name not in now.kept}
+    if spec.schema_evolution.new_column == "rescue":  # which may hold values of columns that no table has
+        known = {name.lower() for name in names}
+        found |= {
+            n: "columns" for n in spec.exclude_columns if n.lower() not in known and n not in before.exclude_columns
+        }
+        found |= {n: "mask" for n, m in spec.mask.items() if n.lower() not in known and before.mask.get(n) != m}
     return found | {n: "mask" for n in was.kept if n in now.kept and was.masks.get(n) != now.masks.get(n)}
 
 

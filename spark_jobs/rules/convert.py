@@ -19,6 +19,7 @@ from spark_jobs.rules.arrays import past_micros
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.text_grammar import BITS, BLANKS, reader, trims
 from spark_jobs.rules.value_text import as_text
+from spark_jobs.rules.years import LAST_MICROSECOND, outside_years
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]] | None
 """True where something holds; None: nowhere."""
@@ -37,10 +38,6 @@ _PLAIN = {
 _PLAIN_DECIMAL = r"^-?[0-9]{1,37}(\.[0-9]{1,37})?$"
 _FINER, _FINER_HALF = r"\.[0-9]{6}[0-9]*[1-9]", r"\.[0-9]{6}[5-9]"
 _PAST_MICROS = r"(\.[0-9]{6})[0-9]+"
-
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_FIRST_MICROSECOND, _LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""Of the years 1 and 9999, since 1970."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ def _settled(cut: pa.Array, past: pa.Array, up: pa.Array, policy: SubMicrosecond
     if policy == "truncate":
         return cut
     micros = pc.add(cut.cast(pa.int64()), up.cast(pa.int64()))
-    return pc.if_else(pc.less_equal(micros, _LAST_MICROSECOND), micros, pa.scalar(None, pa.int64())).cast(cut.type)
+    return pc.if_else(pc.less_equal(micros, LAST_MICROSECOND), micros, pa.scalar(None, pa.int64())).cast(cut.type)
 
 
 def _days(values: pa.Array) -> Fitted:
@@ -155,21 +152,15 @@ def _days(values: pa.Array) -> Fitted:
 
 
 def within_years(values: pa.Array) -> Fitted:
-    """Dates and times of the years 1 to 9999, as texts of them are: most readers of Delta tables fail on others.
+    """Values as they are; dates and times outside the years 1 to 9999, which texts can't be either, are misfits.
 
     Args:
         values: timestamps in microseconds.
     """
-    if pt.is_date32(values.type):
-        first, last, numbers = _FIRST_DAY, _LAST_DAY, values.cast(pa.int32())
-    elif pt.is_timestamp(values.type):
-        first, last, numbers = _FIRST_MICROSECOND, _LAST_MICROSECOND, values.cast(pa.int64())
-    else:
-        return Fitted(values)
-    outside = mask_of(pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False))
+    outside = outside_years(values)
     if outside is None:
         return Fitted(values)
-    return Fitted(pc.if_else(pa.array(outside), pa.scalar(None, values.type), values), outside)
+    return Fitted(values.take(pa.array(np.arange(len(values)), mask=outside)), outside)
 
 
 def _each(values: pa.Array, source: SqlType, target: SqlType) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ def _read(data: bytes, width: int, form: CsvForm, *, header: bool) -> tuple[pa.T
     skipped, names = 1 if header else 0, list(map(str, range(width)))
     if not data.strip():
         return pa.table({name: pa.array([], pa.string()) for name in names}), None
+    _require_closed_quotes(data, form)
     read = pcsv.ReadOptions(
         column_names=names, use_threads=False, skip_rows=skipped, block_size=max(1 << 20, len(data) + 1)
     )
@@ -90,6 +92,23 @@ def _read(data: bytes, width: int, form: CsvForm, *, header: bool) -> tuple[pa.T
     )
     table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
     return (table, None) if not broken else _with_broken(table.columns, broken, form, skipped)
+
+
+def _require_closed_quotes(data: bytes, form: CsvForm) -> None:
+    """Refuse a file that ends inside quotes: all that follows the last of them would be one field.
+
+    Raises:
+        ValueError: it does.
+    """
+    if data.count(b'"') % 2 == 0:
+        return
+    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
+    try:
+        for _ in csv.reader(io.StringIO(data.decode("latin-1"), newline=""), delimiter=form.csv_delimiter, strict=True):
+            pass
+    except csv.Error as error:
+        if "unexpected end of data" in str(error):
+            raise ValueError("the file ends inside quotes") from error
 
 
 def _with_broken(

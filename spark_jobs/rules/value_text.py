@@ -12,9 +12,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 
 from spark_jobs.plan.types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructType
+from spark_jobs.rules.years import python_values
 
 WIDE = Context(prec=80)
 """For decimals of 38 digits; Python's usual context has 28."""
@@ -154,22 +154,6 @@ def _read_scalar(value: Any, kind: SqlType) -> Any:
     return value if read is None else read(value)
 
 
-def _values(values: pa.Array) -> list[Any]:
-    """Values for the writers: times outside the years 1 to 9999, which Python has not, as days or microseconds."""
-    try:
-        return list(values.to_pylist())
-    except (OverflowError, ValueError):
-        kind = pa.int32() if pt.is_date32(values.type) else pa.int64()
-        return [_value(value, number) for value, number in zip(values, values.cast(kind).to_pylist(), strict=True)]
-
-
-def _value(value: pa.Scalar, number: int | None) -> Any:
-    try:
-        return value.as_py()
-    except (OverflowError, ValueError):
-        return number
-
-
 def _beyond(number: int, unit: Literal["D", "us"]) -> str:
     return str(np.datetime64(number, unit))
 
@@ -188,6 +172,6 @@ def _key(text: str, kind: SqlType) -> Any:
 
 def rows_json(columns: Sequence[tuple[str, pa.Array, SqlType]], *, nulls: bool) -> list[str]:
     """A JSON object for each row."""
-    parts = [(name, _values(values), json_writer(kind, nulls=nulls)) for name, values, kind in columns]
+    parts = [(name, python_values(values), json_writer(kind, nulls=nulls)) for name, values, kind in columns]
     count = len(parts[0][1]) if parts else 0
     return [object_json(((n, values[i], write) for n, values, write in parts), nulls=nulls) for i in range(count)]

@@ -19,7 +19,7 @@ from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import net_changes, of_newest_generation
 from spark_jobs.rules.order import gddl_fields
 from spark_jobs.rules.redelivery import keys_json
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
@@ -36,11 +36,19 @@ def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Ta
 
 
 def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
-    """Rows that are not marked deleted."""
-    if schema.spec.delete == "hard" or not schema.keys:
-        return replica.select(schema.columns)
-    gone = pc.fill_null(gddl_fields(replica)["deleted"], False)
-    return replica.filter(pc.invert(gone)).select(schema.columns)
+    """Rows that are not marked deleted. Marks are there as of the last batch, whatever the row says by now.
+
+    Args:
+        replica: `_gddl` may be left out where it has no marks.
+    """
+    return unmarked(replica).select(schema.columns)
+
+
+def unmarked(replica: pa.Table) -> pa.Table:
+    if GDDL not in replica.column_names or replica.schema.field(GDDL).type.get_field_index("deleted") < 0:
+        return replica
+    gone = pc.fill_null(pc.struct_field(replica.column(GDDL), "deleted"), False)
+    return replica.filter(pc.invert(gone))
 
 
 @dataclass(frozen=True, kw_only=True)

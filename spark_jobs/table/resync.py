@@ -51,7 +51,7 @@ def check(run: TableRun, order: RebuildRequest, files: Mapping[str, FileEntry], 
     if table_schema is None or not table_schema.keys:
         return ResyncCheck(rows=sum(1 for _ in engine.rebuilt_rows(order, order.table_schema.columns[:1])))
     columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
-    living = _hashed(engine.live_rows(layout.replica, table_schema, columns), len(table_schema.keys))
+    living = _hashed(engine.live_rows(layout.replica, columns), len(table_schema.keys))
     built = _hashed(engine.rebuilt_rows(order, columns), len(table_schema.keys))
     found = ResyncCheck(
         rows=len(built), appear=len(built.keys() - living.keys()), vanish=len(living.keys() - built.keys()),
@@ -78,7 +78,7 @@ def _against_source(
         return found
     engine, layout, spec = order.living.engine, order.living.layout, run.spec
     with opened(url_of(connection, run.runtime.environ), spec.schema_name, spec.name) as table:
-        before = distance(table, table_schema, lambda names: engine.live_rows(layout.replica, table_schema, names))
+        before = distance(table, table_schema, lambda names: engine.live_rows(layout.replica, names))
         after = distance(table, table_schema, lambda names: engine.rebuilt_rows(order, names))
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the living one {before}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.result import MainCounts
 from spark_jobs.engines.base import BatchWork
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
+from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.sweeping import SweepRule, held_sweep
 from spark_jobs.table.context import TableContext
 
@@ -36,13 +37,23 @@ def sweep(context: TableContext, work: BatchWork, plan: BatchPlan) -> Swept:
 
 
 def sweep_alone(
-    context: TableContext, plan: BatchPlan, state: TableState, generation_low_watermarks: tuple[str | None, ...]
-) -> Swept:
-    """The sweep of a batch without a readable row: of a folder that is gone, or of a reload that has settled."""
-    if not context.engine.exists(context.layout.replica):
-        return Swept(done=True)
+    context: TableContext, plan: BatchPlan, state: TableState, generation_low_watermarks: tuple[str | None, ...],
+    *, sweeps: bool,
+) -> Swept:  # fmt: skip
+    """A batch without a readable row: of a folder that is gone, or of a reload that has settled.
+
+    Args:
+        sweeps: rows of older generations are to vanish; else tables are only brought to what the row says now.
+    """
+    changed = state.applied != settings_of(context.spec)
+    if not context.engine.exists(context.layout.replica) or not (sweeps or changed):
+        return Swept(done=sweeps)
     work = context.engine.without_rows(context, plan, state)
-    swept = sweep(context, work, plan)
-    if swept.done and context.spec.history and context.spec.keys:
-        work.history(generation_low_watermarks, swept=plan.generation, everything=True)
+    if changed:
+        work.ensure_tables()
+    swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
+    derived = swept.done or history_begins(context.spec, state.applied)
+    if derived and context.spec.history and context.spec.keys:
+        vanished = plan.generation if swept.done else state.swept
+        work.history(generation_low_watermarks, swept=vanished, everything=True)
     return swept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,6 +38,39 @@ def test_rows_beyond_the_years_1_to_9999(values: pa.Array, bad: list[int], engin
     found = DeltaTable(layout.replica).to_pyarrow_table(filters=[("id", ">=", 0)])
     assert sorted(found["id"].to_pylist()) == [n for n in range(5) if n not in bad]
     assert found["at"].null_count == values.null_count
+
+
+TIME = pa.timestamp("us")
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrap"),
+    [
+        (pa.list_(TIME), lambda at: [at, None]),
+        (pa.struct([("at", TIME), ("n", pa.int32())]), lambda at: {"at": at, "n": 1}),
+        (pa.list_(pa.struct([("at", TIME)])), lambda at: [{"at": at}]),
+        (pa.map_(pa.string(), pa.timestamp("us", "UTC")), lambda at: [("k", at)]),
+    ],
+    ids=["list", "struct", "list of structs", "map"],
+)
+def test_rows_that_hold_such_a_time_somewhere(
+    kind: pa.DataType, wrap: Callable[[int], object], engine: EnginePort, tmp_path: Path
+) -> None:
+    """The second row has a null key, too; each has a record that a replay reads."""
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    layout = Layout.of(roots, SPEC)
+    values = pa.array([wrap(0), wrap(2**60), wrap(2**60), wrap(1), None], kind)
+    rows = pa.table({"id": pa.array([0, None, 2, 3, 4], pa.int32()), "n": values})
+    write(Path(layout.landing), "LOAD00000001.parquet", rows)
+    for options in (JobOptions(), JobOptions(action="errors_replay"), JobOptions(full_refresh=True)):
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,), options=options))
+        assert result.error is None, result.error
+        left = [e for e in engine.read(layout.errors) if e["resolved_at"] is None]
+        assert sorted(e["position"] for e in left) == [1, 2]
+        assert all("38504-" in e["record"] for e in left)
+    assert sorted(row["id"] for row in engine.read(layout.replica)) == [0, 3, 4]
+    (verified,) = engine.run(JobSpec(run_id="v", roots=roots, tables=(SPEC,), options=JobOptions(action="verify")))
+    assert verified.error is None, verified.error
 
 
 def test_a_replay_finds_them_as_they_were(engine: EnginePort, tmp_path: Path) -> None:

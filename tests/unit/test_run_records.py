@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.layout import record_name, tells_of_load
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import JobResult, RunWarning
 from spark_jobs.job.run_records import for_record, is_recorded
 
 IDLE = {"compacted": {}, "files_removed": 0, "dry_run": False}
@@ -18,6 +18,7 @@ IDLE = {"compacted": {}, "files_removed": 0, "dry_run": False}
     ("fields", "kept"),
     [
         ({"status": "succeeded"}, True), ({"status": "failed"}, True), ({"status": "skipped"}, False),
+        ({"status": "skipped", "warnings": (RunWarning(code="FOREIGN_COMMIT", message="m"),)}, True),
         ({"action": "errors_replay"}, True), ({"action": "plan"}, False), ({"action": "errors_list"}, False),
         ({"action": "verify"}, True), ({"action": "verify", "status": "skipped"}, False),
         ({"action": "erase"}, True), ({"action": "maintain", "details": IDLE}, False),

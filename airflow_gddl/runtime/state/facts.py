@@ -188,13 +188,13 @@ class TableRecord:
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """With one more run, whether it is the newest or not; the same run again changes nothing.
 
-        A skipped run found that there was nothing to do: it leaves no fact of its own, only that all is applied.
+        An idle run found that there was nothing to do: it leaves no fact of its own, only that all is applied.
 
         Args:
             whole: it took all that had landed; a replay of the quarantine does not.
         """
         fact = fact_of(result, now, airflow)
-        if result.status == "skipped":
+        if result.is_idle:
             return replace(self, complete=latest(self.complete, fact.started)) if whole else self
         text = None if result.error is None else result.error.message[:_LONGEST_TEXT]
         if fact.key in {run.key for run in self.facts}:

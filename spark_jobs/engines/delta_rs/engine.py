@@ -33,7 +33,7 @@ from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.rules.order import events
 from spark_jobs.rules.recorded import recorded_files
-from spark_jobs.rules.verify import compare, expected_state, live_rows, verdict_of
+from spark_jobs.rules.verify import compare, expected_state, live_rows, unmarked, verdict_of
 from spark_jobs.table.context import TableContext
 from spark_jobs.table.decoded_batch import DecodedBatch
 from spark_jobs.table.table_schema import GDDL, TableSchema
@@ -206,13 +206,10 @@ class DeltaRsEngine:
         expected = expected_state(happened, table_schema, swept)
         return verdict_of([compare(live_rows(replica, table_schema), expected, table_schema, limit)], limit)
 
-    def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def live_rows(self, path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         snapshot = self.tables.existing(path)
         for file in snapshot.files:
-            rows = self.tables.read_files(snapshot, [file])
-            if table_schema.spec.delete == "soft":
-                gone = pc.fill_null(pc.struct_field(rows.column(GDDL), "deleted"), False)
-                rows = rows.filter(pc.invert(gone))
+            rows = unmarked(self.tables.read_files(snapshot, [file]))
             yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:

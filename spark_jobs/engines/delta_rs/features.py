@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import parts
+from spark_jobs.plan.types import MapType, parts
 
 NTZ = "timestampNtz"
 _READER = {NTZ}
@@ -92,6 +92,17 @@ def require_creatable(spec: TableSpec, tier: TierSpec) -> None:
     if tier.deletion_vectors:
         raise DeclinedError("its tier asks for deletion vectors")
     require_settable(spec.table_properties)
+
+
+def require_creatable_types(columns: Sequence[Column]) -> None:
+    """`deltalake` 1.6 doesn't see times without zone inside maps: the table it creates lacks their table feature.
+
+    Raises:
+        DeclinedError: a map holds such times.
+    """
+    maps = [part for column in columns for part in parts(column.type) if isinstance(part, MapType)]
+    if any(str(inner) == "timestamp_ntz" for found in maps for inner in parts(found)):
+        raise DeclinedError("a map holds times without zone")
 
 
 def require_settable(properties: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
-from spark_jobs.engines.delta_rs.features import missing_features, require_known
+from spark_jobs.engines.delta_rs.features import missing_features, require_creatable_types, require_known
 from spark_jobs.engines.delta_rs.properties import set_properties
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
@@ -166,6 +166,7 @@ class Tables:
         path = definition.path
         if self.exists(path):
             return
+        require_creatable_types(definition.columns)
         schema = Schema.from_json(DeltaSchema(definition.columns).to_json())
         DeltaTable.create(
             path,
@@ -201,9 +202,11 @@ class Tables:
         stored = self.properties(path)
         changed = {name: value for name, value in properties.items() if stored.get(name) != value}
         if changed:
-            now = int(self._clock().timestamp() * 1000)
-            set_properties(self.storage, path, self.existing(path).delta, changed, now)
+            set_properties(self.storage, path, self.existing(path).delta, changed, self._now())
             self.forget(path)
+
+    def _now(self) -> int:
+        return int(self._clock().timestamp() * 1000)
 
     def restate(self, path: str, indexed: Sequence[ColumnPath]) -> int:
         """Write the statistics of all files anew, the files as they are; how many there are.
@@ -211,9 +214,8 @@ class Tables:
         An `add` of a file that is there takes the place of the one before.
         """
         snapshot = self.existing(path)
-        now = int(self._clock().timestamp() * 1000)
         actions: list[Any] = [
-            AddAction(f.path, f.size, {}, now, False, statistics(self.read_files(snapshot, [f]), indexed))
+            AddAction(f.path, f.size, {}, self._now(), False, statistics(self.read_files(snapshot, [f]), indexed))
             for f in snapshot.files
         ]
         if actions:
@@ -237,8 +239,7 @@ class Tables:
             indexed = indexed_columns(schema.columns, snapshot.delta.metadata().configuration)
         files = [self._add(path, by_name(rows, schema.arrow), indexed, write) for rows in write.added]
         actions: list[Any] = list(files)
-        now = int(self._clock().timestamp() * 1000)
-        actions += [RemoveAction(f.path, not write.rearranged, now, f.size, {}) for f in write.removed or ()]
+        actions += [RemoveAction(f.path, not write.rearranged, self._now(), f.size, {}) for f in write.removed or ()]
         self._commit(snapshot, actions, "overwrite" if write.removed is None else "append", schema, write)
 
     def _commit(
@@ -268,8 +269,7 @@ class Tables:
         else:
             _save(rows, join(path, name))
             size = Path(path, name).stat().st_size
-        written = int(self._clock().timestamp() * 1000)
-        return AddAction(name, size, {}, written, not write.rearranged, statistics(rows, indexed))
+        return AddAction(name, size, {}, self._now(), not write.rearranged, statistics(rows, indexed))
 
 
 def _properties(write: Write) -> CommitProperties:

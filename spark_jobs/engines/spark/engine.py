@@ -229,9 +229,9 @@ class SparkEngine:
         rows = self.tables.count(context.layout.changes)
         return verifying.verify(replica, changes, table_schema, swept=swept, limit=limit, rows=rows)
 
-    def live_rows(self, path: str, table_schema: TableSchema, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def live_rows(self, path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rows = self.tables.read(path)
-        if table_schema.spec.delete == "soft":
+        if "deleted" in rows.select(f"{GDDL}.*").columns:
             rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
         return _tuples(rows, columns)
 

@@ -28,8 +28,8 @@ def verify(
     replica: DataFrame, changes: DataFrame, table_schema: TableSchema, *, swept: int, limit: int, rows: int
 ) -> Verdict:
     """See `Engine.verify`; `rows`: about how many changes they are."""
-    soft = table_schema.spec.delete == "soft" and bool(table_schema.keys)
-    live = replica.select(*map(name, table_schema.columns), *([GDDL] if soft else []))
+    marked = "deleted" in replica.select(f"{GDDL}.*").columns
+    live = replica.select(*map(name, table_schema.columns), *([GDDL] if marked else []))
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
         happened = as_events(tables["changes"], table_schema) if table_schema.keys else tables["changes"]
