@@ -56,7 +56,7 @@ def test_a_mask_that_comes_without_a_refresh_lets_no_late_file_in(tmp_path: Path
     lake.done(row, erasing(id="3"))
     lake.change(row, 1, [("U", 3, "back")])
     written_before(Path(lake.layout(row).landing, "20240101-000000001.parquet"))
-    assert code_of(lake, replace(row, mask={})) == "ERASED_BY_OTHER_KEYS"
+    assert code_of(lake, replace(row, mask={})) == "MASK_CHANGED"
     lake.done(row)
     assert "back" not in lake.replica(row).values()
 
