@@ -43,7 +43,7 @@ class ErrorInfo:
     message: str
 
 
-TOLD_WHEN_IDLE = frozenset({"FOREIGN_COMMIT"})
+RECORDED_WHEN_IDLE = frozenset({"FOREIGN_COMMIT"})
 """Codes of warnings for which a run that had nothing to do leaves a record all the same."""
 
 
@@ -92,5 +92,5 @@ class JobResult:
 
     @property
     def is_idle(self) -> bool:
-        """There was nothing to do, and nothing to tell of."""
-        return self.status == "skipped" and not any(w.code in TOLD_WHEN_IDLE for w in self.warnings)
+        """There was nothing to do, and no warning that needs a record."""
+        return self.status == "skipped" and not any(w.code in RECORDED_WHEN_IDLE for w in self.warnings)

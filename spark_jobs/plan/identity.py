@@ -51,10 +51,10 @@ def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     )
     for column, what in reselected_columns(spec, state).items():
         if what == "mask":
-            told = f"{table}: column {column!r} is stored under another mask, or none, than the metadata now says"
-            raise FatalError("MASK_CHANGED", told, remedy=remedy)
-        told = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
-        raise FatalError("COLUMNS_CHANGED", told, remedy=remedy)
+            message = f"{table}: column {column!r} is stored under another mask, or none, than the metadata now says"
+            raise FatalError("MASK_CHANGED", message, remedy=remedy)
+        message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
+        raise FatalError("COLUMNS_CHANGED", message, remedy=remedy)
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:

@@ -45,6 +45,7 @@ def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def unmarked(replica: pa.Table) -> pa.Table:
+    """Rows that are not marked deleted, with all their columns; see `live_rows`."""
     if GDDL not in replica.column_names or replica.schema.field(GDDL).type.get_field_index("deleted") < 0:
         return replica
     gone = pc.fill_null(pc.struct_field(replica.column(GDDL), "deleted"), False)

@@ -1,4 +1,4 @@
-"""Dates and times of years that readers of Delta tables fail on stay out of the tables, and are told of."""
+"""Dates and times of years that readers of Delta tables fail on stay out of the tables, in the quarantine."""
 
 from __future__ import annotations
 

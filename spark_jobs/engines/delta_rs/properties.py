@@ -33,19 +33,24 @@ def set_properties(storage: Storage, path: str, table: DeltaTable, changed: Mapp
     lines = ({"commitInfo": done}, {"metaData": _metadata(table, changed)})
     commit = join(path, "_delta_log", f"{table.version() + 1:020d}.json")
     if not storage.create(commit, "".join(json.dumps(line) + "\n" for line in lines).encode()):
-        remedy = "another writer changed the table; run again"
-        raise RetriableError("DELTA_CONFLICT", f"{commit} is there already", where=path, remedy=remedy)
+        raise conflict(path, f"{commit} is there already")
+
+
+def conflict(path: str, reason: str) -> RetriableError:
+    """Somebody else has written to the table meanwhile."""
+    remedy = "another writer changed the table; run again"
+    return RetriableError("DELTA_CONFLICT", reason, where=path, remedy=remedy)
 
 
 def _metadata(table: DeltaTable, changed: Mapping[str, str]) -> dict[str, Any]:
     """Delta's action `metaData`, as the protocol describes it."""
     known = table.metadata()
-    told = {"name": known.name, "description": known.description, "createdTime": known.created_time}
+    optional = {"name": known.name, "description": known.description, "createdTime": known.created_time}
     return {
         "id": str(known.id),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": table.schema().to_json(),
         "partitionColumns": list(known.partition_columns),
         "configuration": {**known.configuration, **changed},
-        **{name: value for name, value in told.items() if value is not None},
+        **{name: value for name, value in optional.items() if value is not None},
     }

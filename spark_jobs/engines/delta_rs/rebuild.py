@@ -160,7 +160,7 @@ class Rebuild:
     def _source(self, fresh: pa.Table) -> pa.Table:
         """What the change table holds, but what its files no longer hold of generations that were swept."""
         rows = by_name(self.tables.read(self.order.living.layout.changes), change_schema(self.table_schema))
-        stale = changes_in(self._stale(fresh, "swept"))
+        stale = changes_in(self._stale(fresh, "swept")) if self.order.swept > 1 else frozenset()
         return without_changes(rows, stale) if stale else rows
 
     def _unswept(self, source: pa.Table) -> pa.Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.engines import skipping
 from spark_jobs.engines.delta_rs.features import require_settable
@@ -16,6 +15,7 @@ from spark_jobs.plan.types import SqlType, StructType
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.order import with_gddl
+from spark_jobs.rules.verify import unmarked
 from spark_jobs.table.table_schema import GDDL
 
 _DELETED = "deleted"
@@ -33,11 +33,7 @@ def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
     columns = tuple(replace(c, type=wanted) if c.name == GDDL else c for c in snapshot.schema.columns)
     schema = DeltaSchema(columns, snapshot.schema.metadata)
     rows = tables.read(definition.path)
-    if _marks(stored):
-        rows = rows.filter(pc.invert(pc.fill_null(pc.struct_field(rows.column(GDDL), _DELETED), False)))
-    else:
-        rows = undeleted(rows)
-    rows = by_name(rows, schema.arrow)
+    rows = by_name(unmarked(rows) if _marks(stored) else undeleted(rows), schema.arrow)
     tables.commit(definition.path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
 
 

@@ -17,12 +17,11 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.features import missing_features, require_creatable_types, require_known
-from spark_jobs.engines.delta_rs.properties import set_properties
+from spark_jobs.engines.delta_rs.properties import conflict, set_properties
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
@@ -254,8 +253,7 @@ class Tables:
                 actions, mode, told, commit_properties=_properties(write), post_commithook_properties=LEFT_TO_US
             )
         except CommitFailedError as error:
-            remedy = "another writer changed the table; run again"
-            raise RetriableError("DELTA_CONFLICT", str(error), where=path, remedy=remedy) from error
+            raise conflict(path, str(error)) from error
         keep_log_short(snapshot.delta)
         self._versions[path] = snapshot.delta.version() + 1  # without retries it is the next, or none
 

@@ -203,10 +203,10 @@ class BatchReader:
 
     def _measured(self, rows: DataFrame, table_schema: TableSchema) -> PartFigures:
         wanted = [name(key) for key in table_schema.keys[:1]]
-        told = map_batches(
+        reports = map_batches(
             rows.select(*wanted, GDDL, KIND), MeasureChanges(table_schema), f"`{REPORT}` string"
         ).collect()
-        return combined([PartFigures.from_json(row[REPORT]) for row in told], table_schema)
+        return combined([PartFigures.from_json(row[REPORT]) for row in reports], table_schema)
 
     def _decode_records(self) -> Decoded | None:
         """Decode the unresolved rows of the quarantine once more; None when there are none."""
