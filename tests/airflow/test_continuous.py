@@ -6,7 +6,6 @@ import itertools
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +28,8 @@ from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import events
-from tests.airflow.test_stopping import is_alive, wait_for
+from tests.airflow.test_stopping import has_ended, is_alive, wait_for
+from tests.airflow.workers import command
 
 PACK = "gddl_pack.shop.small.continuous.normal.all"
 ROWS = ("{table: shop.a, keys: [id], schedule: continuous}", "{table: shop.b, keys: [id], trigger: 5s}")
@@ -169,34 +169,14 @@ def test_a_pipeline_that_is_gone_or_scheduled_again_leaves_its_job_without_table
     assert order_now(kept) == DesiredState(tables=())
 
 
-WORKER = """
-import os, sys
-from airflow_gddl import configuration
-from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.contract.desired_state import StandingOrder
-from airflow_gddl.operators.continuous_monitor import Kept, keeping_of
-from airflow_gddl.operators.reporting import Reporter
-from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
-import logging
-document = configuration.snapshot(sys.argv[1]).pipeline(sys.argv[2])
-kept = Kept(metadata=sys.argv[1], pipeline=sys.argv[2], run="r1", task="continuous_load")
-keeping = keeping_of(kept, document, os.environ, Reporter(logging.getLogger(), {}), lambda: None)
-keeping.standing.put(StandingOrder(tables=document.specs, tiers=document.tiers))
-settings = RunnerSettings(command=configuration.job_command(), environ=os.environ, tick=keeping.tick)
-options = JobOptions(continuous=Continuous(folder=keeping.standing.folder))
-job = JobSpec(run_id="j", roots=document.roots, tables=document.specs, tiers=document.tiers, options=options)
-outcome = make_runner("local", settings).run(job, keeping)
-keeping.flush()
-print(outcome.exit_status, outcome.cancelled_by, sorted(keeping.last), len(keeping.failing))
-"""
-
-
 @pytest.fixture
 def worker(pack: Stage) -> Iterator[subprocess.Popen[str]]:
     pack.order(lasts=300, pid=str(pack.root / "pid"))
-    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(pack.metadata), PACK]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: folder(pack).exists() and (pack.root / "pid").exists() and (pack.root / "pid").read_text())
+    with subprocess.Popen(
+        command("monitor", pack.metadata, PACK), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        pid = pack.root / "pid"
+        wait_for(lambda: has_ended(process) or (folder(pack).exists() and pid.exists() and pid.read_text()))
         time.sleep(1)
         yield process
         process.kill()

@@ -130,6 +130,7 @@ def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:
 
 def test_maintenance_runs_there_too_and_holds_no_worker(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a", "b")
+    stage.order(sleep=1)  # else the run may have ended before it is looked at for the first time
     task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
 
     def waited(cleared: int) -> dict[str, Any]:

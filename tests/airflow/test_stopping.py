@@ -12,27 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.stage import Stage
+from tests.airflow.workers import command
 
 PACK = "gddl_pack.shop.small.hourly.normal.all"
-# What a worker does with a task, without the supervisor around it.
-WORKER = """
-import sys
-from airflow_gddl.runtime.landing.run_request import Asked
-from airflow_gddl.runtime.landing.observing import Question, observe
-from airflow_gddl import configuration
-from airflow_gddl.runtime.landing.hint_book import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, Order
-from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
-from airflow_gddl.operators.reporting import Reporter
-import logging, os
-document = configuration.snapshot(sys.argv[1]).pipeline(sys.argv[2])
-work = observe(document, Question(run="r1", now="2024-01-01T00:00:00.000000+00:00"))
-order = Order(document=document, work=work, stage="initial", run="r1", job_id="j", wait_seconds=0)
-loading = Loading(order, HintBook(document.roots, sys.argv[2]), Reporter(logging.getLogger(), {}))
-runner = make_runner("local", RunnerSettings(command=configuration.job_command(), environ=os.environ))
-loading.load(runner, loading.todo(), order.marks)
-print("stopped" if loading.stopped else "ended", sorted(result.table for result in loading.failed))
-"""
 
 
 def is_alive(pid: int) -> bool:
@@ -40,6 +22,12 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
         return False
+
+
+def has_ended(process: subprocess.Popen[str]) -> bool:
+    """Whether a worker ended early: a test that waits for its job then fails at once, and shows why."""
+    assert process.poll() is None, process.communicate()[1]
+    return False
 
 
 def wait_for(condition: object, seconds: float = 30.0) -> None:
@@ -56,9 +44,10 @@ def worker(stage: Stage) -> subprocess.Popen[str]:
     stage.land("shop.a")
     stage.land("shop.b")
     stage.order(sleep={"shop.b": 300}, pid=str(stage.root / "pid"))
-    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(stage.metadata), PACK]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: (stage.root / "pid").exists() and (stage.root / "pid").read_text())
+    process = subprocess.Popen(
+        command("load", stage.metadata, PACK), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: has_ended(process) or ((stage.root / "pid").exists() and (stage.root / "pid").read_text()))
     # The hint of shop.a is written a second after it came, or at the end.
     time.sleep(0.5)
     return process
@@ -82,8 +71,7 @@ def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_takes_over(
     worker.communicate(timeout=60)
     wait_for(lambda: not is_alive(job), 10)
     stage.order()
-    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(stage.metadata), PACK]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command("load", stage.metadata, PACK), capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "ended []"
     assert stage.loaded[1:] in ([["shop.a", "shop.b"]], [["shop.b"]])
     assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b"]
