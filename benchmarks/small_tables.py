@@ -27,9 +27,9 @@ from workload import Workload
 
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.job.runtime import LazySpark, Runtime
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.runtime import LazySpark, Runtime
 
 _TABLES, _ROWS, _CHANGES, _ROUNDS, _CORES = 10_000, 10_000, 100, 3, 2
 _SPARK_TABLES, _CHECKED, _PROFILED = 20, 25, 40

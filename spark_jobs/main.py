@@ -25,7 +25,6 @@ from spark_jobs.discovery.file_stream import SOURCES
 from spark_jobs.job.parent import end_with
 from spark_jobs.job.progress import print_step
 from spark_jobs.job.result_store import ResultStore
-from spark_jobs.job.runtime import LazySpark, Observer, Runtime, Spread, silent
 from spark_jobs.job.spread_by_tier import SpreadByTier
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
@@ -34,6 +33,7 @@ from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.observability.metrics_publish import MetricsPublisher, publish
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.runtime import LazySpark, Observer, Runtime, Spread, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

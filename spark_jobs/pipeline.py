@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.discovery.listing import keep
-from spark_jobs.engines.base import BatchWork
-from spark_jobs.job.runtime import iso
+from spark_jobs.engines.base import BatchWork, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
@@ -24,7 +23,6 @@ from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.rules.figures import Appended
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.batch_run import Batch, Ingested
-from spark_jobs.table.context import TableContext
 from spark_jobs.table.decisions import (
     generation_low_watermarks_of,
     is_late_as_a_whole,
@@ -38,6 +36,7 @@ from spark_jobs.table.next_batch import next_plan
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.pending_work import PendingWork, look, report_left, waits_for_files
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import iso
 from spark_jobs.table.sweep import NOT_SWEPT, Swept, sweep, sweep_alone
 
 

@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.continuous.desired_state import Stop
 from spark_jobs.continuous.loop import Loop
-from spark_jobs.job.runtime import Runtime
+from spark_jobs.table.runtime import Runtime
 
 PATIENCE = 300.0
 

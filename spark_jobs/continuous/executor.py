@@ -11,12 +11,13 @@ from typing import Protocol
 
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.faults import translated
-from spark_jobs.job.runtime import Runtime, Spread
 from spark_jobs.job.spread_by_tier import SpreadByTier, by_spread
 from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.table_job import Declined, TableOutcome, not_begun, run_guarded
+from spark_jobs.job.table_job import not_begun, run_guarded
 from spark_jobs.job.tables import threads_of
 from spark_jobs.job.worker import TableTask
+from spark_jobs.table.outcome import Declined, TableOutcome
+from spark_jobs.table.runtime import Runtime, Spread
 
 Found = TableOutcome | Declined
 _ROUNDS = 8

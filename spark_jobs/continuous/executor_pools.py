@@ -8,10 +8,11 @@ from functools import partial
 
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.executor import Executor, SparkExecutor, heavy_executor, light_executor
-from spark_jobs.job.runtime import Runtime
 from spark_jobs.job.spread_local import processes_of
-from spark_jobs.job.table_job import Declined, TableOutcome, on_spark
+from spark_jobs.job.table_job import on_spark
 from spark_jobs.job.tables import threads_of
+from spark_jobs.table.outcome import Declined, TableOutcome
+from spark_jobs.table.runtime import Runtime
 
 OpenLight = Callable[[JobSpec, Runtime, Callable[[], None]], Executor]
 OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], SparkExecutor]

@@ -13,8 +13,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery.listing import LandingLocation, glance, next_glance
-from spark_jobs.job.runtime import Clock
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.runtime import Clock
 
 _AT_ONCE = 8
 _LOG = logging.getLogger(__name__)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
 from spark_jobs.continuous.executor_pools import ExecutorPools
-from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule, is_busy
+from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
-from spark_jobs.job.runtime import Runtime
-from spark_jobs.job.table_job import TableOutcome, not_begun
+from spark_jobs.job.table_job import not_begun
 from spark_jobs.job.tables import Show, unreachable
+from spark_jobs.table.outcome import TableOutcome, is_busy
+from spark_jobs.table.runtime import Runtime
 
 _LONGEST_WAIT = 1.0
 _BUSY_WAIT = 0.1

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.table.outcome import is_busy
 
 BATCHES_A_TURN = 2
 """One more than a turn takes in the ordinary case: a turn that took as many may have left something over."""
 ANYWAY_SECONDS = 60.0
 LONGEST_PAUSE = 600.0
 _FIRST_PAUSE = 5.0
-_BUSY = "TABLE_BUSY"
 
 
 @dataclass
@@ -128,8 +128,3 @@ def anyway_seconds(spec: TableSpec) -> float:
 def pause_seconds(failures: int) -> float:
     """How long a table rests that failed so many times in a row."""
     return float(min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
-
-
-def is_busy(result: JobResult) -> bool:
-    """Another run, maintenance say, holds the table: no failure, it is tried again."""
-    return result.error is not None and result.error.code == _BUSY

@@ -23,7 +23,7 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from spark_jobs.discovery.file_stream import SPARK_FILES
 from spark_jobs.job.faults import translated
-from spark_jobs.job.runtime import SparkSource, spark_gone
+from spark_jobs.table.runtime import SparkSource, spark_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from typing import Protocol
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.listing import ListedFiles
 from spark_jobs.continuous.spark_files import SparkFiles
-from spark_jobs.job.runtime import Runtime
+from spark_jobs.table.runtime import Runtime
 
 
 class FileStream(Protocol):

@@ -9,15 +9,18 @@ from typing import Any, Protocol
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from airflow_gddl.contract.spec import EngineName
+from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
+from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.columns import Column
+from spark_jobs.plan.columns import Column, Schema
 from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.table_schema import RESCUED, TableSchema
+from spark_jobs.rules.batch_schema import Stored
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Verdict
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.decoded_batch import DecodedBatch
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.storage.objects import Storage
 
 
 class DeclinedError(Exception):
@@ -256,3 +259,37 @@ class Engine(Protocol):
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         """How many rows of the errors table are unresolved, and the oldest of them; times as ISO 8601 text."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableContext:
+    """All that concerns one table in one run.
+
+    Attributes:
+        begun: an earlier run may have written something of the batch at hand.
+    """
+
+    dialect: Dialect
+    tier: TierSpec
+    layout: Layout
+    storage: Storage
+    engine: Engine
+    begun: bool = True
+
+    @property
+    def spec(self) -> TableSpec:
+        return self.dialect.spec
+
+    @property
+    def erasures(self) -> ErasureRegister:
+        return ErasureRegister(self.storage, self.layout.erased, self.spec.table, self.spec.keys, self.spec.mask)
+
+    def stored_columns(self) -> Stored:
+        """Columns of the change table now, before images apart."""
+        if not self.engine.exists(self.layout.changes):
+            return Stored(data=None, before=None)
+        columns = [c for c in self.engine.columns(self.layout.changes) if c.name != RESCUED]
+        prefix = self.spec.before_image_prefix
+        images = [c for c in columns if prefix and c.name.lower().startswith(prefix.lower())]
+        data = tuple(c for c in columns if c not in images)
+        return Stored(data=Schema(data), before=Schema(tuple(images)), prefer_rewrite=not self.tier.deletion_vectors)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.dialects.probed import Probed, Unreadable
-from spark_jobs.maintenance.erased_keys import ErasedKeys
+from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.batch_schema import BatchSchema, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, decode
+from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
 from spark_jobs.rules.delivery import GroupDecoding
+from spark_jobs.rules.erased_keys import ErasedKeys
 from spark_jobs.rules.erased_rows import without_erased
 from spark_jobs.rules.measure import PartFigures, figures_of, measure
 from spark_jobs.rules.read import RawGroup
-from spark_jobs.table.batch_schema import BatchSchema, plan_batch
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.decoded_batch import DecodedBatch, Landed
-from spark_jobs.table.table_schema import TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import DecimalType, ScalarType, SqlType, StructType
-from spark_jobs.table.table_schema import GDDL
 
 COLUMNS = "delta.dataSkippingStatsColumns"
 COUNT = "delta.dataSkippingNumIndexedCols"

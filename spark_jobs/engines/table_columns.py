@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import ScalarType, parse_type
 from spark_jobs.rules.history import END, START
-from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
 _FORCED = f"{GDDL}__forced"
 

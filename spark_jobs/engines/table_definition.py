@@ -9,10 +9,10 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines import skipping, table_columns
-from spark_jobs.engines.errors_table import COLUMNS
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type, parts
-from spark_jobs.table.table_schema import GDDL, TableSchema
+from spark_jobs.rules.errors_table import COLUMNS
 
 STATISTICS = "gddl.statistics"
 """`complete`: the log has statistics of each indexed column for every file. Tables of earlier releases lack it."""

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from spark_jobs.job.runtime import Step
+from spark_jobs.table.runtime import Step
 
 PROGRESS = "GDDL-PROGRESS "
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
-from spark_jobs.job.table_job import Declined, TableOutcome
+from spark_jobs.table.outcome import Declined, TableOutcome
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.process_memory import resident_bytes
-from spark_jobs.job.runtime import Observer, Step, silent
-from spark_jobs.job.table_job import Declined, TableOutcome, totals_of
+from spark_jobs.job.table_job import totals_of
 from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
 from spark_jobs.job.worker import READY, Answer, IdleCheck, TableTask, Task, serve
+from spark_jobs.table.outcome import Declined, TableOutcome
+from spark_jobs.table.runtime import Observer, Step, silent
 
 _LOOK_AT_ONCE = 100
 _WATCH_SECONDS = 0.2

@@ -26,8 +26,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.discovery.lookback import LookingBack
 from spark_jobs.job.faults import translated
 from spark_jobs.job.progress import print_step
-from spark_jobs.job.runtime import Observer, Runtime, SparkSource, silent, spark_gone
-from spark_jobs.job.table_job import Declined, TableOutcome, attempt, poll_table, totals_of
+from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
 from spark_jobs.job.task_limits import Watchdog
 from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
@@ -36,7 +35,9 @@ from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.rules.limits import LIMITS
 from spark_jobs.spark.cluster_check import check_executors
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import Observer, Runtime, SparkSource, silent, spark_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

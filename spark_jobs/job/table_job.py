@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
@@ -12,38 +12,21 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout, join, record_name
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.continuous.schedule import is_busy
+from spark_jobs.actions import inspection as actions
+from spark_jobs.actions.notified_run import run_streamed, takes_stream
+from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.job.faults import translated
 from spark_jobs.job.run_records import for_record, is_recorded
-from spark_jobs.job.runtime import Runtime, spark_gone
 from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import idle_result, run_table
-from spark_jobs.table import actions, notices
-from spark_jobs.table.notified_run import run_streamed, takes_stream
-from spark_jobs.table.outcome import Outcome
-from spark_jobs.table.refresh import refresh_table
+from spark_jobs.table import notices
+from spark_jobs.table.outcome import Declined, Outcome, TableOutcome, is_busy
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import Runtime, spark_gone
 
 _LOG = logging.getLogger(__name__)
 _NO_SPARK = ("JAVA_MISSING", "DELTA_MISSING", "S3A_MISSING")
-
-
-@dataclass(frozen=True)
-class TableOutcome:
-    """A result, and whether its failure may pass by itself."""
-
-    result: JobResult
-    passing: bool = False
-
-
-@dataclass(frozen=True)
-class Declined:
-    """A table that its tier's engine can't take; `totals` is what was done before that was noticed."""
-
-    spec: TableSpec
-    reason: str
-    totals: Outcome = field(default_factory=Outcome)
 
 
 def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:

@@ -7,7 +7,7 @@ import logging
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.job.table_job import TableOutcome
+from spark_jobs.table.outcome import TableOutcome
 
 _LOG = logging.getLogger(__name__)
 NEEDS_MEMORY = "it needs more memory than delta_rs_memory"

@@ -15,9 +15,8 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, answer_name, join
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.job.table_job import Declined, TableOutcome
 from spark_jobs.storage.objects import Storage
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import Declined, Outcome, TableOutcome
 
 Found = TableOutcome | Declined
 

@@ -14,7 +14,7 @@ from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater, has_normal_text
 from spark_jobs.plan.settings import settings_of
-from spark_jobs.table.decoded_batch import DecodedBatch
+from spark_jobs.rules.decoded_batch import DecodedBatch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,22 +21,22 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.job.runtime import iso
+from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.erasures import Erasure, ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.maintenance.erased_keys import key_text
-from spark_jobs.maintenance.erasures import Erasure, ErasureRegister
 from spark_jobs.maintenance.landing_search import Search
-from spark_jobs.maintenance.retention import vacuum_hours
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.retention import vacuum_hours
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.types import SqlType
-from spark_jobs.table.actions import shape_of
-from spark_jobs.table.context import TableContext
+from spark_jobs.rules.erased_keys import key_text
 from spark_jobs.table.decisions import has_few_rows
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.table.runtime import iso
+from spark_jobs.table.stored_schema import stored_schema
 from spark_jobs.verification.source_differences import LOOKS
 
 
@@ -53,7 +53,7 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
         ledger, context = run.ledger(), run.context()
         _require_idle(run, ledger)
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
-        table_schema = shape_of(context, ledger.state)
+        table_schema = stored_schema(context, ledger.state)
         wanted = _Wanted.of(run, table_schema)
         done, found = _Erasing(
             run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,

@@ -11,12 +11,12 @@ from airflow_gddl.contract.layout import landing_root
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
-from spark_jobs.maintenance.erased_keys import key_text
+from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.columns import clean_name
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.plan.types import SqlType
+from spark_jobs.rules.erased_keys import key_text
 from spark_jobs.rules.read import read_file
-from spark_jobs.table.context import TableContext
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,18 +16,18 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult, RunWarning
+from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.maintenance.cut_mark import Cut, CutMark
 from spark_jobs.maintenance.log_cut import LogCut
-from spark_jobs.maintenance.retention import vacuum_hours
 from spark_jobs.plan.identity import has_same_identity
+from spark_jobs.plan.retention import vacuum_hours
 from spark_jobs.rules.figures import Compacted
-from spark_jobs.table.actions import shape_of
-from spark_jobs.table.context import TableContext
 from spark_jobs.table.decisions import has_few_rows
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.stored_schema import stored_schema
 
 RUNS_KEPT, RUN_DAYS = 50, 90
 """Records of runs that stay whatever their age, and days that the others stay."""
@@ -153,7 +153,7 @@ class _Maintenance:
         if retention is None or not context.engine.exists(context.layout.changes):
             return 0
         before = now - timedelta(seconds=seconds(retention))
-        table_schema, swept = shape_of(context, ledger.state), ledger.state.swept
+        table_schema, swept = stored_schema(context, ledger.state), ledger.state.swept
         mark = CutMark(self.run.runtime.storage, context.layout.state)
         if not self._dry:  # first, for who finds changes missing must find the reason too
             mark.note(Cut(before=before.isoformat(), at=now.isoformat()))

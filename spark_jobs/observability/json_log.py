@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from spark_jobs.job.runtime import Observer, Step
+from spark_jobs.table.runtime import Observer, Step
 
 _LOG = logging.getLogger(__name__)
 _FOR_PEOPLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"

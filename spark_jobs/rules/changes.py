@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 def change_schema(table_schema: TableSchema) -> pa.Schema:

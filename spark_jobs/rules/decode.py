@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.dialects.roles import match
 from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.rules.arrays import recast
 from spark_jobs.rules.arrow_schema import arrow_type
@@ -23,7 +24,6 @@ from spark_jobs.rules.records import Record, records
 from spark_jobs.rules.sequence_text import normal_form
 from spark_jobs.rules.text_grammar import BLANKS
 from spark_jobs.rules.value_text import as_text
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _OPERATIONS = ("I", "U", "D")
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.maintenance.erased_keys import ErasedKeys, key_text
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import SqlType, parse_type
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.erased_keys import ErasedKeys, key_text
 from spark_jobs.rules.value_text import json_writer
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 Holds = Callable[[int, Sequence[str | None]], bool]
 """Whether a key is meant, given the number of its row."""

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.errors_table import COLUMNS, ROW_MASK
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.decode import DecodedGroup, Stamp
-from spark_jobs.table.table_schema import GDDL
+from spark_jobs.rules.errors_table import COLUMNS, ROW_MASK
 
 TABLE = tuple(Column(name, parse_type(kind)) for name, kind in COLUMNS.items())
 SCHEMA = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in TABLE])

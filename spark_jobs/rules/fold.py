@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import row_codes
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
-from spark_jobs.table.table_schema import GDDL, RESCUED, TableSchema
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, FRESH, HAD_ROW = (
     f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "fresh", "had_row")

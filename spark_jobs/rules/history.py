@@ -13,6 +13,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.arrow_schema import arrow_type
@@ -21,7 +22,6 @@ from spark_jobs.rules.fold import carries, picked, segments
 from spark_jobs.rules.merge import ACTION
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.value_text import read_json
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 START, END = "__start_at", "__end_at"
 

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_jobs.plan.sequence import Widths, sort_key
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import DecimalType, SqlType, parse_type
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import Figures, FileFigures
 from spark_jobs.rules.sequence_text import width
 from spark_jobs.rules.value_text import json_writer, read_json
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import compare_rows, shared_codes, sortable, sorted_rows
 from spark_jobs.rules.fold import (
@@ -26,7 +27,6 @@ from spark_jobs.rules.fold import (
     refolds,
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, with_gddl
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY = (f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key"))
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import changes as differs
 from spark_jobs.rules.codes import ranks, row_codes, shared_codes, sortable, sorted_rows
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import RunWarning
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import shared_codes
 from spark_jobs.rules.fold import FORCED, net_changes
 from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, UNKNOWN_KEY, StoredState, decide, overlaid
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import sample_keys
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines.errors_table import ROW_BITS
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.codes import shared_codes
+from spark_jobs.rules.errors_table import ROW_BITS
 from spark_jobs.rules.fold import net_changes, of_newest_generation
 from spark_jobs.rules.order import gddl_fields, with_gddl
 from spark_jobs.rules.redelivery import new_changes
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 # A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
 _BATCH_BITS, _FILE_BITS = 47, 33

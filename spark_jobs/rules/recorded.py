@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import ScalarType, SqlType, StructType
 from spark_jobs.rules.sql import query
 from spark_jobs.rules.value_text import json_writer
-from spark_jobs.table.table_schema import GDDL
 
 _STATEMENT = (
     f"SELECT {GDDL}.source_file AS path, {GDDL}.generation AS generation, max({GDDL}.applied_at) AS applied_at, "

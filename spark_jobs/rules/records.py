@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.engines.errors_table import BYTES, NANOS, ROW_BITS, record_ddl
 from spark_jobs.plan.types import ScalarType, SqlType, parse_type, unsupported_part
 from spark_jobs.rules.arrays import is_text
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.delivery import STRING, DeliveredColumns
+from spark_jobs.rules.errors_table import BYTES, NANOS, ROW_BITS, record_ddl
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.value_text import json_writer, read_json, rows_json
 

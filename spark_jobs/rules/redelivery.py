@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import RunWarning
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import row_codes, sorted_rows
 from spark_jobs.rules.order import file_places, gddl_fields
 from spark_jobs.rules.value_text import MILLIS, json_writer, object_json
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 SAMPLE = 5
 TIED = f"{GDDL}__tied"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import segments
 from spark_jobs.rules.order import OrderedEvents, ordered
-from spark_jobs.table.table_schema import TableSchema
 
 
 def events_that_matter(happened: pa.Table, schema: TableSchema) -> pa.Table:

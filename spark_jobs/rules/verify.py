@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.codes import row_codes, shared_codes
 from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import net_changes, of_newest_generation
 from spark_jobs.rules.order import gddl_fields
 from spark_jobs.rules.redelivery import keys_json
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

@@ -10,8 +10,8 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, ForeignCommit
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended
-from spark_jobs.table.decoded_batch import DecodedBatch
 from spark_jobs.table.next_batch import NextBatch
 
 

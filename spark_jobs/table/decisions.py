@@ -11,9 +11,9 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after, log_place, require_one_width, widths_of
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Figures, Overlap
-from spark_jobs.table.decoded_batch import DecodedBatch
-from spark_jobs.table.table_schema import TableSchema
 
 _FILE_NUMBER, _LONGEST = 10, timedelta(minutes=1)
 _SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.transactions import APPEND, version_of
-from spark_jobs.job.runtime import iso
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.sweeping import RELEASED, SweepRule, SweepState, sweep_state, with_sweep
-from spark_jobs.table.context import TableContext
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import iso
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, RunWarning
-from airflow_gddl.contract.spec import EngineName
+from airflow_gddl.contract.spec import EngineName, TableSpec
 from spark_jobs.plan.discover import NotListed
 
 _SAMPLE = 5
@@ -89,3 +89,25 @@ def _freshness(commit_ts: str | None, now: datetime) -> Freshness:
         return Freshness()
     lag = (now - datetime.fromisoformat(commit_ts)).total_seconds()
     return Freshness(commit_ts=commit_ts, lag_seconds=round(lag, 3))
+
+
+@dataclass(frozen=True)
+class TableOutcome:
+    """A result, and whether its failure may pass by itself."""
+
+    result: JobResult
+    passing: bool = False
+
+
+@dataclass(frozen=True)
+class Declined:
+    """A table that its tier's engine can't take; `totals` is what was done before that was noticed."""
+
+    spec: TableSpec
+    reason: str
+    totals: Outcome = field(default_factory=Outcome)
+
+
+def is_busy(result: JobResult) -> bool:
+    """Whether another run, maintenance say, holds the table: no failure, it is tried again."""
+    return result.error is not None and result.error.code == "TABLE_BUSY"

@@ -13,13 +13,13 @@ from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import LandingLocation, discover
 from spark_jobs.discovery.notified import discover_told
 from spark_jobs.discovery.settling import Settling, Wait, settle_of
-from spark_jobs.engines.choosing import engine_of
-from spark_jobs.job.runtime import Runtime, Step
+from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.table.context import TableContext
+from spark_jobs.table.choosing import make_engine
+from spark_jobs.table.runtime import Runtime, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class TableRun:
             tier=self.job.tiers[self.spec.size],
             layout=self.layout,
             storage=self.runtime.storage,
-            engine=engine_of(self),
+            engine=make_engine(self.engine, self.runtime),
         )
 
     def ledger(self) -> Ledger:

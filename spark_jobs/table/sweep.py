@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts
-from spark_jobs.engines.base import BatchWork
+from spark_jobs.engines.base import BatchWork, TableContext
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.sweeping import SweepRule, held_sweep
-from spark_jobs.table.context import TableContext
 
 
 @dataclass(frozen=True, kw_only=True)

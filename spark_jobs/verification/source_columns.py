@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.verification.source_database import SourceTable
 from spark_jobs.verification.source_values import Text, comparison, digest
 

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_gddl.contract.durations import seconds
-from spark_jobs.job.runtime import iso
+from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import TableState
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.table.runtime import iso
 from spark_jobs.verification.source_columns import Columns
 from spark_jobs.verification.source_database import Range, SourceTable
 from spark_jobs.verification.source_differences import DifferenceLog, DifferenceRecords, SeenDifferences

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job import worker
-from spark_jobs.job.runtime import Runtime
 from spark_jobs.job.worker import Answer, TableTask, Task
+from spark_jobs.table.runtime import Runtime
 
 _answer = worker.answer
 

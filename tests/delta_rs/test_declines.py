@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.job.table_job import Declined, TableOutcome
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.outcome import Declined, TableOutcome
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.scenarios.delta_log import commits
 

@@ -10,13 +10,14 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions
-from spark_jobs.job.runtime import Runtime, Step
-from spark_jobs.job.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.storage.objects import Storage, StoredObject
+from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import Runtime, Step
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of()

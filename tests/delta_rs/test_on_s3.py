@@ -13,11 +13,12 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, Roots
-from spark_jobs.job.runtime import Runtime
-from spark_jobs.job.table_job import TableOutcome, attempt, totals_of
+from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import Runtime
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.s3_server import Bucket, serving
 

@@ -18,11 +18,11 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.engines import decoding
-from spark_jobs.job.table_job import TableOutcome
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.storage.inputs import input_of
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.outcome import TableOutcome
 from tests.debezium.looking import event, look, rows_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.fuzz.landed_forms import FORMS

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.order import events
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 IN_ORDER, LATER = "/l/s/t/20240101-000000001.parquet", "/l/s/t/20240102-000000001.parquet"
 """Change files whose names tell their order."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DeleteMode
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.history import actions, versions
 from spark_jobs.rules.merge import StoredState, decide
@@ -19,7 +20,6 @@ from spark_jobs.rules.rebuild import lacking, rebuilt_rows
 from spark_jobs.rules.redelivery import new_changes
 from spark_jobs.rules.superseded import events_that_matter
 from spark_jobs.rules.verify import compare, expected_state, verdict_of
-from spark_jobs.table.table_schema import TableSchema
 from tests.rules.changes import IN_ORDER, LATER, Change, table, table_schema
 
 Rule = Callable[[list[Change]], pa.Table]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.redelivery import new_changes, tie_warnings
-from spark_jobs.table.table_schema import GDDL
 from tests.rules.changes import LATER, Change, in_file, table, table_schema
 
 A, B = Change(op="U", v="A"), Change(op="U", v="B")

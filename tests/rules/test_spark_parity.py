@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame
 
 from airflow_gddl.contract.spec import DeleteMode
 from spark_jobs.engines.spark.merge import all_later, all_new, single
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.fold import FIRST, net_changes
 from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
-from spark_jobs.table.table_schema import GDDL, TableSchema
 from tests.conftest import SPARK
 from tests.rules.changes import Change, in_file, table, table_schema
 

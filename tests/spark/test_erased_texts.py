@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.spark.erasing import text_of
-from spark_jobs.maintenance.erased_keys import ErasedKeys, key_text, texts_of
 from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.erased_keys import ErasedKeys, key_text, texts_of
 from tests.conftest import LocalPort
 
 NAIVE = datetime.fromisoformat("2024-03-31 02:30:00.000100")

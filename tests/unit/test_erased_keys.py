@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.maintenance.erased_keys import Bound, ErasedKeys, key_text, message_of
-from spark_jobs.maintenance.erasures import Erasure, ErasureRegister
+from spark_jobs.ledger.erasures import Erasure, ErasureRegister
 from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.erased_keys import Bound, ErasedKeys, key_text, message_of
 from spark_jobs.storage.objects import Storage
 
 

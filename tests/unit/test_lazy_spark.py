@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from spark_jobs.job.runtime import LazySpark
+from spark_jobs.table.runtime import LazySpark
 
 
 class Session:

@@ -20,11 +20,11 @@ from spark_jobs.continuous.executor import Found
 from spark_jobs.continuous.executor_pools import ExecutorPools
 from spark_jobs.continuous.loop import Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
-from spark_jobs.job.runtime import Runtime
 from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.table_job import Declined, TableOutcome
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.storage.objects import Storage
+from spark_jobs.table.outcome import Declined, TableOutcome
+from spark_jobs.table.runtime import Runtime
 
 TABLES = {
     spec.table: spec

@@ -15,12 +15,12 @@ import pytest
 
 from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
-from spark_jobs.job.runtime import Step, silent
 from spark_jobs.observability.json_log import JsonFormatter, WorkAtHand
 from spark_jobs.observability.metrics import METRICS, Point, bounded, points_of
 from spark_jobs.observability.metrics_file import _read, add, rendered
 from spark_jobs.observability.metrics_otel import send
 from spark_jobs.observability.metrics_publish import publish
+from spark_jobs.table.runtime import Step, silent
 
 DASHBOARD = Path(__file__).parents[2] / "dashboards" / "grafana.json"
 

@@ -14,7 +14,7 @@ from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write
 from spark_jobs.engines.transactions import version_of
 from spark_jobs.plan.batch import BatchPlan
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)

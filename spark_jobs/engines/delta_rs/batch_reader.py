@@ -12,21 +12,20 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
-from spark_jobs.engines.base import DeclinedError
+from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables
 from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import DecodedGroup, are_deletes
+from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
 from spark_jobs.rules.figures import NOTHING
 from spark_jobs.rules.measure import combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
-from spark_jobs.table.batch_schema import plan_batch
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.decoded_batch import DecodedBatch, Landed
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)

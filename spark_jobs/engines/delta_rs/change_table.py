@@ -25,6 +25,7 @@ from spark_jobs.engines.delta_rs.tables import DataFile
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import APPEND, QUARANTINE
 from spark_jobs.plan.sequence import sort_key
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import StructType, parse_type
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
@@ -33,7 +34,6 @@ from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Overlap
 from spark_jobs.rules.history import END, START
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
-from spark_jobs.table.table_schema import GDDL
 
 
 @dataclass(frozen=True, kw_only=True)

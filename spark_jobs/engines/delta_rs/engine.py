@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.base import DeclinedError, RebuildRequest
+from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.batch_reader import BatchReader, Decoded
@@ -26,17 +26,16 @@ from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import Stamp
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.rules.order import events
 from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.rules.verify import compare, expected_state, live_rows, unmarked, verdict_of
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.decoded_batch import DecodedBatch
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True)

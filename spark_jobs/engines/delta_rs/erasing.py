@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erased_rows import ErasedMatches, as_deletes, emptied, key_texts, with_images
 from spark_jobs.rules.figures import ChangesErased
-from spark_jobs.table.table_schema import TableSchema
 
 _SAMPLE = 5
 

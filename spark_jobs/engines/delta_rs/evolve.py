@@ -9,10 +9,10 @@ import pyarrow as pa
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.merging import extra_fields, widenings
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import SqlType, StructField, StructType, parse_type
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:

@@ -13,19 +13,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.layout import join as join_path
-from spark_jobs.engines.base import DeclinedError
+from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.delta_rs.removal import Changes, applied_before, changes_in, remove_changes, remove_rows
 from spark_jobs.engines.delta_rs.small_files import bins, join
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
-from spark_jobs.maintenance.retention import own_hours
+from spark_jobs.plan.retention import own_hours
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Compacted
 from spark_jobs.rules.order import events
 from spark_jobs.rules.superseded import events_that_matter
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.errors_table import ROW_MASK
 from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules import error_rows
+from spark_jobs.rules.errors_table import ROW_MASK
 from spark_jobs.rules.records import ReplayGroup, replayed
-from spark_jobs.table.table_schema import GDDL
 
 
 def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:

@@ -20,6 +20,7 @@ from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import StructType
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
@@ -30,7 +31,6 @@ from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import lacking, rebuilt_rows, rebuilt_state, restamped
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 Generations = Literal["swept", "standing"]
 

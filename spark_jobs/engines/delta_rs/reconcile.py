@@ -11,12 +11,12 @@ from spark_jobs.engines.delta_rs.features import require_settable
 from spark_jobs.engines.delta_rs.indexing import indexed_with
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import SqlType, StructType
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.order import with_gddl
 from spark_jobs.rules.verify import unmarked
-from spark_jobs.table.table_schema import GDDL
 
 _DELETED = "deleted"
 

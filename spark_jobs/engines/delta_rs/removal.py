@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
-from spark_jobs.table.table_schema import GDDL
+from spark_jobs.plan.table_schema import GDDL
 
 Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
 """Whether each row of a file is meant; null: it isn't."""

@@ -20,13 +20,13 @@ from spark_jobs.engines.delta_rs.small_files import join_in_passing
 from spark_jobs.engines.delta_rs.tables import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.versions import changes_of_keys, update_history
 from spark_jobs.engines.transactions import MERGE, SWEEP, TOMBSTONES
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Applied, Figures
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.merge import ACTION, StoredState
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import Outcome, outcome_of, unknown_keys_warning
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _SMALL_FILE, _FULL_FILE = 4 * 1024**2, 32 * 1024**2
 """Rows that a table gains go into its smallest file where that is below the first, so that files stay few, or into one

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
-from spark_jobs.table.table_schema import GDDL
+from spark_jobs.plan.table_schema import GDDL
 
 FULL = 32 * 1024**2
 _FEWEST = 4

@@ -28,10 +28,10 @@ from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import user_metadata
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema, arrow_type, schema_of
 from spark_jobs.storage.objects import Storage
-from spark_jobs.table.table_schema import GDDL
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write", "empty_of"]
 

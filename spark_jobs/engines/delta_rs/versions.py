@@ -12,13 +12,13 @@ from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, 
 from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.tables import DataFile
 from spark_jobs.engines.transactions import HISTORY
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.codes import shared_codes
 from spark_jobs.rules.history import differences, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import events, old_keys
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _SMALL_FILE = 4 * 1024**2
 

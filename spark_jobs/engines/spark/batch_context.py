@@ -12,8 +12,8 @@ from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.transactions import APPEND, HISTORY, MERGE, QUARANTINE, SWEEP, TOMBSTONES, version_of
 from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 __all__ = ["APPEND", "HISTORY", "MERGE", "QUARANTINE", "SWEEP", "TOMBSTONES", "BatchContext", "version_of"]
 

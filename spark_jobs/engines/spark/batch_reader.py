@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
+from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark.columns import name
@@ -32,15 +33,14 @@ from spark_jobs.engines.spark.in_tasks import map_batches
 from spark_jobs.engines.spark.splits import dealt, splits
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.decode import are_deletes
+from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
 from spark_jobs.rules.measure import PartFigures, combined, figures_of
 from spark_jobs.rules.measure import distinct as distinct_at_hand
 from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.rules.records import landed_columns
-from spark_jobs.table.batch_schema import plan_batch
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.decoded_batch import DecodedBatch, Landed
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 DRIVER_BYTES = 4 * 1024**2
 """Up to here files are decoded in the driver: starting tasks takes longer than the work."""

@@ -18,11 +18,11 @@ from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import ERROR, KIND
 from spark_jobs.engines.spark.redelivery import new_rows, tie_warnings
 from spark_jobs.plan.sequence import sort_key
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import StructType, parse_type
 from spark_jobs.rules.figures import Appended, Figures, Overlap
 from spark_jobs.rules.history import END, START
 from spark_jobs.rules.redelivery import TIED
-from spark_jobs.table.table_schema import GDDL
 
 
 @dataclass(frozen=True, kw_only=True)

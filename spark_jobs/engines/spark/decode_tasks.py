@@ -19,17 +19,17 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.decoding import Decoder
-from spark_jobs.engines.errors_table import COLUMNS
 from spark_jobs.engines.spark.splits import Split
 from spark_jobs.engines.spark.tables import spark_type
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.errors_table import COLUMNS
 from spark_jobs.rules.measure import PartFigures, combined, measure
 from spark_jobs.rules.read import FileRows, grouped, read_file
 from spark_jobs.rules.records import replayed
 from spark_jobs.storage.objects import Storage
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 ERROR, KIND, REPORT = f"{GDDL}__error", f"{GDDL}__kind", f"{GDDL}__report"
 """What a bad row leaves in the errors table (null: a good row); `load` or `change`; a report instead of a row."""

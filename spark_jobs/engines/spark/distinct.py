@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.table.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 
 KEY, IDENTITY = f"{GDDL}__key", f"{GDDL}__identity"
 

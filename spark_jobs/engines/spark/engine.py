@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import EngineName
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
-from spark_jobs.engines.base import RebuildRequest
+from spark_jobs.engines.base import RebuildRequest, TableContext
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.batch_context import BatchContext
@@ -32,14 +32,13 @@ from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.decode import Stamp
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import NOTHING, Appended, Applied, Overlap, Rebuilt, Verdict
 from spark_jobs.rules.recorded import recorded_files
-from spark_jobs.table.batch_schema import plan_batch
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.decoded_batch import DecodedBatch
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 

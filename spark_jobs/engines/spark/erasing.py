@@ -11,10 +11,10 @@ from pyspark.sql.types import DataType
 
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.tables import Assignments, Tables
-from spark_jobs.maintenance.erased_keys import EXACT_REAL, MIDNIGHT
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import DecimalType, SqlType
+from spark_jobs.rules.erased_keys import EXACT_REAL, MIDNIGHT
 from spark_jobs.rules.figures import ChangesErased
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _BLOCK = 64
 """Bytes of a block of SHA-256, to which HMAC fills its key."""

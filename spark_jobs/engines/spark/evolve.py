@@ -10,8 +10,8 @@ from spark_jobs.engines.spark.tables import Tables, spark_type, sql_text
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> None:

@@ -14,9 +14,9 @@ from spark_jobs.engines.spark.columns import at, name, quoted
 from spark_jobs.engines.spark.in_tasks import by_key, place_of
 from spark_jobs.engines.spark.merge import as_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.history import END, START, actions, versions
 from spark_jobs.rules.merge import ACTION
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True)

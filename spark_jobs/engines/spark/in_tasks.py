@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_jobs.engines.spark.columns import name
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import flat
-from spark_jobs.table.table_schema import GDDL
 
 _BATCH = 65_536
 """Most rows of a record batch that a task hands back."""

@@ -10,17 +10,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.in_tasks import by_key, place_of
 from spark_jobs.engines.spark.merge import as_events, to_events
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
-from spark_jobs.maintenance.retention import own_hours
+from spark_jobs.plan.retention import own_hours
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import Compacted
 from spark_jobs.rules.superseded import events_that_matter
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _INTERVAL = "delta.checkpointInterval"
 _VACUUMING = {

@@ -14,10 +14,10 @@ from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import at, name, quoted
 from spark_jobs.engines.spark.in_tasks import by_key, place_of, row_by_row
 from spark_jobs.engines.spark.tables import Assignments, Tables
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.fold import FIRST, FORCED, HAD_ROW, UNSEEN, carried_name, net_changes
 from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _BROADCAST = 500_000
 """Rows up to which they are sent to every core."""

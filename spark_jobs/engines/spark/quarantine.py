@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.errors_table import COLUMNS, ROW_BITS
 from spark_jobs.engines.spark.decode_tasks import ERROR, KIND, ORDINAL
 from spark_jobs.engines.spark.tables import Assignments, Tables, struct_type
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.table.table_schema import GDDL
+from spark_jobs.rules.errors_table import COLUMNS, ROW_BITS
 
 
 def bad_rows(decoded: DataFrame) -> DataFrame:

@@ -27,10 +27,10 @@ from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type, sql
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.rules.rebuild import rebuilt_rows, rebuilt_state, restamped
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _READ = f"{GDDL}__read"
 """A name that no column of a table can have."""

@@ -9,8 +9,8 @@ from spark_jobs.engines import skipping
 from spark_jobs.engines.spark.indexing import name_indexed, prepare_overwrite
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import StructType
-from spark_jobs.table.table_schema import GDDL
 
 _DELETED = "deleted"
 

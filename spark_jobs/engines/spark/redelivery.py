@@ -12,9 +12,9 @@ from airflow_gddl.contract.result import RunWarning
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.in_tasks import by_key, place_of
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.rebuild import lacking
 from spark_jobs.rules.redelivery import SAMPLE, TIED, new_changes, sequence_tie
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 def new_rows(batch: DataFrame, stored: DataFrame | None, table_schema: TableSchema, *, rows: int) -> DataFrame:

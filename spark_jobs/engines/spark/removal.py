@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.spark.tables import Tables
-from spark_jobs.table.table_schema import GDDL
+from spark_jobs.plan.table_schema import GDDL
 
 
 def remove_changes(tables: Tables, path: str, changes: DataFrame, *, dry_run: bool = False) -> int:

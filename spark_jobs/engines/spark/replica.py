@@ -29,11 +29,11 @@ from spark_jobs.engines.spark.merge import (
     tombstones_of,
 )
 from spark_jobs.engines.spark.redelivery import sample_keys
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import UNKNOWN, Applied, Figures, Overlap
 from spark_jobs.rules.fold import FIRST, FORCED, UNSEEN, carried_name, refolds
 from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
 from spark_jobs.rules.outcome import update_without_prior
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.fold import (
     FIRST,
     FORCED,
@@ -23,7 +24,6 @@ from spark_jobs.rules.fold import (
 from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
 from spark_jobs.rules.order import MOVED
 from spark_jobs.rules.redelivery import TIED
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _TEXT, _FLAG = T.StringType(), T.BooleanType()
 

@@ -17,9 +17,9 @@ from pyspark.sql import types as T
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan import columns as plan_columns
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import parse_type, parts
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
-from spark_jobs.table.table_schema import GDDL
 
 Assignments: TypeAlias = dict[str, str | Column]
 """What Delta's merge builder takes for its clauses."""

@@ -12,9 +12,9 @@ from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.in_tasks import by_key, place_of, place_of_rows
 from spark_jobs.engines.spark.merge import as_events, to_events
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import Verdict
 from spark_jobs.rules.verify import Comparison, compare, expected_state, live_rows, verdict_of
-from spark_jobs.table.table_schema import GDDL, TableSchema
 
 _TEXTS = T.ArrayType(T.StringType())
 _COMPARED = T.StructType([

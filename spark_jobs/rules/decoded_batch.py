@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.figures import Figures
-from spark_jobs.table.batch_schema import BatchSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns
 from spark_jobs.plan.sequence import has_normal_text
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.types import VOID, ScalarType, parse_type
-from spark_jobs.table.table_schema import TableSchema
 
 _STRING = ScalarType("string")
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")

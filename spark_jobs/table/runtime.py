@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_gddl.contract.spec import JobSpec, TableSpec
-    from spark_jobs.job.table_job import Declined, TableOutcome
+    from spark_jobs.table.outcome import Declined, TableOutcome
 
 Clock = Callable[[], datetime]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
+from spark_jobs.engines.base import TableContext
 from spark_jobs.maintenance.cut_mark import CutMark
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.table import notices
-from spark_jobs.table.batch_schema import plan_batch
-from spark_jobs.table.context import TableContext
 from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_of
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.table.stored_schema import stored_schema
 from spark_jobs.verification.source_database import opened, url_of
 from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, told, verify_source
 
@@ -75,7 +75,7 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
         )
     require_same_identity(run.spec, ledger.state)
     context = run.context()
-    table_schema = shape_of(context, ledger.state)
+    table_schema = stored_schema(context, ledger.state)
     require_replica(context, ledger.state)
     totals.warn(warnings_of(foreign_commits(context.storage, context.layout, ledger.state)))
     verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
@@ -129,11 +129,6 @@ def _difference(table: str, verdict: Verdict, source: SourceVerdict | None) -> E
         )
         error = FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
     return ErrorInfo(code=error.code, message=str(error))
-
-
-def shape_of(context: TableContext, state: TableState) -> TableSchema:
-    """The shape of a table as it stands."""
-    return plan_batch(context.dialect, (), context.stored_columns(), state).table_schema
 
 
 def list_errors(run: TableRun, totals: Outcome) -> JobResult:

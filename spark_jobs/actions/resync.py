@@ -10,8 +10,8 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.plan.files import FileEntry
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.table_schema import TableSchema
 from spark_jobs.verification.source_columns import distance
 from spark_jobs.verification.source_database import opened, url_of
 

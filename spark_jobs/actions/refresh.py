@@ -14,9 +14,10 @@ from functools import cached_property
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.engines.base import DeclinedError, RebuildRequest
+from spark_jobs.actions import refresh_generations
+from spark_jobs.actions.resync import ResyncCheck, check
+from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.transactions import version_of
-from spark_jobs.job.runtime import iso
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import commit, count, ingest
@@ -28,18 +29,17 @@ from spark_jobs.plan.generations import Recorded
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.settings import settings_of
 from spark_jobs.plan.sweeping import SweepRule
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.figures import Rebuilt
-from spark_jobs.table import notices, refresh_generations
+from spark_jobs.table import notices
 from spark_jobs.table.batch_run import Batch
-from spark_jobs.table.batch_schema import plan_batch
-from spark_jobs.table.context import TableContext
 from spark_jobs.table.decisions import is_resequenced, is_small
 from spark_jobs.table.foreign import versions_of
 from spark_jobs.table.next_batch import NextBatch, files_changed, moment
 from spark_jobs.table.outcome import Outcome
-from spark_jobs.table.resync import ResyncCheck, check
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.table_schema import TableSchema
+from spark_jobs.table.runtime import iso
 
 
 @dataclass(frozen=True, kw_only=True)

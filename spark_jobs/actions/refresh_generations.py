@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from airflow_gddl.contract.result import RunWarning
+from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
@@ -14,10 +15,9 @@ from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.generations import Recorded, reconstruct
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.sweeping import SweepRule, sweep_state
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.sequence_text import normal_json
 from spark_jobs.table import notices
-from spark_jobs.table.context import TableContext
-from spark_jobs.table.table_schema import TableSchema
 
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:

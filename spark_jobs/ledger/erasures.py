@@ -12,8 +12,8 @@ from datetime import datetime
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
-from spark_jobs.maintenance.erased_keys import Bound, ErasedKeys
 from spark_jobs.plan.files import PlannedFile
+from spark_jobs.rules.erased_keys import Bound, ErasedKeys
 from spark_jobs.storage.objects import Storage
 
 _SALT_BYTES = 32

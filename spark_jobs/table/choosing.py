@@ -1,0 +1,26 @@
+"""The engine of a table. Engines are imported when they are first asked for: idle tables pay for none."""
+
+from __future__ import annotations
+
+from airflow_gddl.contract.spec import EngineName
+from spark_jobs.engines.base import Engine
+from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.table.runtime import Runtime
+
+
+def make_engine(name: EngineName, runtime: Runtime) -> Engine:
+    return _delta_rs(runtime) if name == "delta_rs" else _spark(runtime)
+
+
+def _delta_rs(runtime: Runtime) -> Engine:
+    from spark_jobs.engines.delta_rs.engine import DeltaRsEngine  # noqa: PLC0415 - see above
+    from spark_jobs.engines.delta_rs.tables import Tables  # noqa: PLC0415 - see above
+
+    return DeltaRsEngine(Tables(runtime.storage, runtime.clock))
+
+
+def _spark(runtime: Runtime) -> Engine:
+    from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - see above
+    from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - see above
+
+    return SparkEngine(Tables(runtime.spark.for_table(), DeltaCommits(runtime.storage)))
