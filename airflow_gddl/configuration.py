@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.hooks.aws import ConnectedEnviron, fetch
 from airflow_gddl.provider import DEFAULTS
-from airflow_gddl.runtime.runners.python_command import JOB
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument, SnapshotSettings
 from airflow_gddl.version_compat import conf
 

@@ -19,10 +19,10 @@ from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import Runs
-from airflow_gddl.devtools.standalone.stopping import stoppable
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
+from airflow_gddl.runtime.runners.stopping import stoppable
 
 _TABLES, _PARALLELISM = 200, 4
 _LIMIT_SECONDS = 4 * 3600.0

@@ -25,10 +25,10 @@ from airflow_gddl.devtools.simulate.replica import read_replica
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import Runs
-from airflow_gddl.devtools.standalone.stopping import stoppable
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import Catalog, load
 from airflow_gddl.metadata.topology import pipelines, pools
+from airflow_gddl.runtime.runners.stopping import stoppable
 
 _TABLES = 500
 _CONNECTION = "SHOP_DB"

@@ -29,7 +29,7 @@ from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
 from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, encode_look, encode_runs, place
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 _TABLES, _LOADS = 10_000, 9
 QUERIES = (

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from airflow_gddl.bundle.archives import EPOCH, write_tar
 from airflow_gddl.bundle.wheel import NAME, project
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.runtime.runners.python_command import module_command
+from airflow_gddl.contract.python_command import module_command
 
 _OF_SPARK = ("pyspark", "delta-spark")
 """A cluster brings these itself."""

@@ -12,7 +12,7 @@ import typer
 
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.connections import LENT, is_lent
-from airflow_gddl.runtime.runners.python_command import JOB
+from airflow_gddl.contract.python_command import JOB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,8 +51,8 @@ def databricks(
     around = surroundings.of(ctx)
     require_sdk()
     # The SDK takes a second to import: only this command pays for it.
+    from airflow_gddl.metadata.runners.databricks import DatabricksSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.databricks import deploy, jobs  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.databricks.workspace import connect  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(around, metadata)
@@ -82,9 +82,9 @@ def glue(
     """Make or renew the saved Glue jobs, one for each tier that tables use."""
     around = surroundings.of(ctx)
     require_boto3()
+    from airflow_gddl.metadata.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.connections import FromEnvironment  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.glue import deploy, jobs  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.glue.settings import GlueSettings  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(around, metadata)
     settings = settings_of("glue", GlueSettings, catalog.runners.get("glue", {}))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.cli import problems
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.selection import select
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.topology.selection import select
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog

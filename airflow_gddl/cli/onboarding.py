@@ -26,7 +26,7 @@ from airflow_gddl.onboarding.merging import Absent
 from airflow_gddl.onboarding.plan import OnboardingPlan, Overlay, make_plan
 from airflow_gddl.onboarding.writing import FileChange
 from airflow_gddl.onboarding.yaml_values import flow
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 _SETTINGS = """\
 # Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.

@@ -15,8 +15,8 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.metadata.loading import Catalog
-from airflow_gddl.metadata.planning import AIRFLOW, MWAA, Metadata, PlatformLimits, make_plan
-from airflow_gddl.metadata.planning.limits import mwaa_limits
+from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, PlatformLimits, make_plan
+from airflow_gddl.planning.limits import mwaa_limits
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.reading import StateReader
 

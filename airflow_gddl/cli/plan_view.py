@@ -8,9 +8,9 @@ from typing import Any
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, counted, duration
 from airflow_gddl.contract.codec import plain
-from airflow_gddl.metadata.planning import Plan
-from airflow_gddl.metadata.planning.figures import Figure
-from airflow_gddl.metadata.planning.pools import PoolUse
+from airflow_gddl.planning import Plan
+from airflow_gddl.planning.figures import Figure
+from airflow_gddl.planning.pools import PoolUse
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"

@@ -16,7 +16,7 @@ from obstore.store import ObjectStore
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.s3_errors import s3_error
-from airflow_gddl.runtime.stores.s3 import make_client
+from airflow_gddl.stores.s3 import make_client
 
 MAX_BYTES = 16 * 1024**2
 """Larger files are not metadata."""

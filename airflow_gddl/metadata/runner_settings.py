@@ -8,11 +8,8 @@ from typing import Any
 
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
+from airflow_gddl.metadata.runners import databricks, emr_serverless, glue, spark_submit
 from airflow_gddl.metadata.validation import FieldShape
-from airflow_gddl.runtime.runners import spark_submit_settings as spark_submit
-from airflow_gddl.runtime.runners.databricks import settings as databricks
-from airflow_gddl.runtime.runners.emr_serverless import settings as emr_serverless
-from airflow_gddl.runtime.runners.glue import settings as glue
 
 
 @dataclass(frozen=True)

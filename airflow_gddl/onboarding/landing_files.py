@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import FileFormat, FileKind, is_temporary
 from airflow_gddl.contract.layout import join
-from airflow_gddl.runtime.stores import ListedFile, Store, open_store
-from airflow_gddl.runtime.stores.streams import opened
+from airflow_gddl.stores import ListedFile, Store, open_store
+from airflow_gddl.stores.streams import opened
 
 MOST_FOOTERS = 25
 """Of each kind and table; more of them tell nothing new."""

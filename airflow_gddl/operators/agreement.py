@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.operators.reporting import Logger
+from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.landing.work import PipelineWork, RowComparison, by_rows, compare_rows
 from airflow_gddl.runtime.snapshot import PipelineDocument
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.cli.selection import in_order
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.notifications.alerting import tell
-from airflow_gddl.operators.asset_events import add_events
-from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, alert_of, keeping_of
+from airflow_gddl.metadata.topology.selection import in_order
 from airflow_gddl.operators.execution import Task, begun_of, document_of
-from airflow_gddl.operators.reporting import Reporter, explained, summary
+from airflow_gddl.reporting.alerting import tell
+from airflow_gddl.reporting.asset_events import add_events
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, keeping_of
+from airflow_gddl.reporting.results import Reporter, explained, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
 from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor

@@ -12,12 +12,12 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.hooks.platforms import FromAirflow
-from airflow_gddl.notifications.alerting import tell
 from airflow_gddl.operators.agreement import agreed
-from airflow_gddl.operators.asset_events import add_events
-from airflow_gddl.operators.continuous_monitor import MonitoredPipeline
 from airflow_gddl.operators.job_ids import job_id
-from airflow_gddl.operators.reporting import Reporter, explained, summary
+from airflow_gddl.reporting.alerting import tell
+from airflow_gddl.reporting.asset_events import add_events
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
+from airflow_gddl.reporting.results import Reporter, explained, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
 from airflow_gddl.runtime.landing.observing import Question, observe

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.maintenance_progress import ProgressFile
-from airflow_gddl.operators.reporting import Reporter, explained, summary
+from airflow_gddl.reporting.results import Reporter, explained, summary
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy

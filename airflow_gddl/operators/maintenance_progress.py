@@ -10,7 +10,7 @@ from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.runners.attempts import TaskKey
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ class GddlWatchOperator(BaseOperator):
         """
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
         from airflow_gddl.contract.errors import GddlError  # noqa: PLC0415 - imported when needed
-        from airflow_gddl.notifications.alerting import watch  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.reporting.alerting import watch  # noqa: PLC0415 - imported when needed
         from airflow_gddl.version_compat import AirflowException  # noqa: PLC0415 - imported when needed
 
         serving = configuration.snapshot(self.metadata)

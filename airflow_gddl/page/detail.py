@@ -13,7 +13,7 @@ from airflow_gddl.page import responses as answers
 from airflow_gddl.page.source import Board
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.records import read_records
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 _RUNS, _FILES, _SAMPLES = 300, 100, 50
 

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from airflow_gddl.contract.layout import join
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.stores import Store
 
 _SHOWN = ("path", "kind", "state", "size", "modified", "rows", "quarantined", "batch", "generation", "max_commit_ts")
 

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.runtime.landing.polling import Poll, look
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 
 class GddlFilesTrigger(BaseEventTrigger):

@@ -18,14 +18,14 @@ from airflow_gddl.contract.desired_state import stop_path
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import standing_folder
 from airflow_gddl.hooks.platforms import FromAirflow
-from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Platform, RunStatus
 from airflow_gddl.runtime.runners.registry import make_platform
 from airflow_gddl.runtime.runners.remote import cancel, seen
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
 KEPT_EVERY = 10.0

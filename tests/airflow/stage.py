@@ -12,7 +12,7 @@ import pytest
 
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 
 @dataclass

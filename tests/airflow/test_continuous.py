@@ -22,7 +22,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.metadata.topology.rows import row_of
 from airflow_gddl.operators.continuous import GddlContinuousOperator
-from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, order_now
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, order_now
 from airflow_gddl.runtime.state.board import BoardRow, standings
 from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.bag import serialised

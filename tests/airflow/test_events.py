@@ -27,7 +27,7 @@ from airflow_gddl.runtime.landing.events import NotAnEventError, objects_of, tab
 from airflow_gddl.runtime.landing.polling import look
 from airflow_gddl.runtime.landing.queue import Message, SqsQueue
 from airflow_gddl.runtime.landing.queue_polling import Following
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.tables import GddlTablesTrigger
 from tests.airflow.stage import Stage
 from tests.airflow.test_triggers import PACK, fired

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.operators import reporting
-from airflow_gddl.operators.reporting import Reporter
+from airflow_gddl.reporting import results as reporting
+from airflow_gddl.reporting.results import Reporter
 
 
 def test_figures_are_tagged_by_table_and_tier_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

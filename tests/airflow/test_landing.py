@@ -22,7 +22,7 @@ from airflow_gddl.runtime.landing.polling import Poll, PollWindow, look
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
-from airflow_gddl.runtime.stores import ListedFile, Store, open_store
+from airflow_gddl.stores import ListedFile, Store, open_store
 from tests.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))

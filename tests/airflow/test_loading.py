@@ -11,8 +11,8 @@ import pytest
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.topology import pipelines
-from airflow_gddl.operators.asset_events import extra_of
-from airflow_gddl.operators.reporting import explained, summary
+from airflow_gddl.reporting.asset_events import extra_of
+from airflow_gddl.reporting.results import explained, summary
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.hints import Hints
@@ -24,7 +24,7 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.reading import StateReader
 from airflow_gddl.runtime.state.records import read_records
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
 BAD = ("s.t07", "s.t21", "s.t42")

@@ -18,7 +18,7 @@ from sqlalchemy import select
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.polling import look
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from spark_jobs.storage.objects import Storage
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import BROUGHT, DONE, IDLE, PACK, run

@@ -23,7 +23,7 @@ from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import write_record
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from tests.airflow.stage import Stage
 
 ROOT = Path(__file__).parents[2]

@@ -32,15 +32,15 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.devtools.fakes.databricks.run import LIVE, FakeRun
 from airflow_gddl.devtools.fakes.databricks.server import TOKEN, FakeServer, serving
-from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, standing_of
+from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.operators.load import LoadOperator
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, standing_of
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
-from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.runtime.state.reading import read_pipeline
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier

@@ -19,8 +19,8 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.state.records import write_record
-from airflow_gddl.runtime.stores import open_store
 from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.files import GddlFilesTrigger
 from airflow_gddl.triggers.tables import LOOK_ON_WORKER, GddlTablesTrigger
 from airflow_gddl.version_compat import (

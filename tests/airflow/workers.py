@@ -9,8 +9,8 @@ import sys
 from airflow_gddl import configuration
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.operators.continuous_monitor import MonitoredPipeline, keeping_of
-from airflow_gddl.operators.reporting import Reporter
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, keeping_of
+from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
 from airflow_gddl.runtime.landing.observing import Question, observe

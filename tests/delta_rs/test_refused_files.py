@@ -14,7 +14,7 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.landing.polling import look
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 BAD_NAMES = (

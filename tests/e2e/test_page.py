@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page.source import PATIENCE
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import write_record
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from tests.e2e import browser
 from tests.e2e.browser import picture
 from tests.e2e.site import Site

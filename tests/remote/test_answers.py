@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.results import ResultReader as Read
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from spark_jobs.job.result_store import ResultStore as Put
 from spark_jobs.main import read_spec
 from spark_jobs.storage.objects import Storage

@@ -13,10 +13,10 @@ from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableErr
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.devtools.fakes.databricks.checking import Refusal, arguments_of, settings_of
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
+from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
 from airflow_gddl.runtime.runners.connections import DatabricksAccess
 from airflow_gddl.runtime.runners.databricks.jobs import job_of
 from airflow_gddl.runtime.runners.databricks.platform import DatabricksPlatform
-from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runtime.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runtime.runners.platform import Handle, RunRequest
 from spark_jobs import main as job_main

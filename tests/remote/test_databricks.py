@@ -10,11 +10,11 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer
+from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.connections import DatabricksAccess
 from airflow_gddl.runtime.runners.databricks import deploy
 from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
-from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runtime.runners.databricks.workspace import connect
 from airflow_gddl.runtime.runners.own import settings_of
 from airflow_gddl.runtime.runners.pace import PollInterval

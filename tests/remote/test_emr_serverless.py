@@ -19,14 +19,14 @@ from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableErr
 from airflow_gddl.contract.layout import answer_name, answers_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.connections import FromEnvironment
 from airflow_gddl.runtime.runners.emr_serverless.platform import EmrPlatform, make
-from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runtime.runners.emr_serverless.submission import request_of
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
 from airflow_gddl.runtime.runners.remote import RemoteRunner
-from airflow_gddl.runtime.stores.local import LocalStore
+from airflow_gddl.stores.local import LocalStore
 from tests.remote.heard import Heard
 
 ROLE = "arn:aws:iam::123456789012:role/gddl"

@@ -16,8 +16,8 @@ from airflow_gddl.runtime.runners import expiry as forgetting
 from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.runners.expiry import DAY, Forgetting
 from airflow_gddl.runtime.runners.platform import Handle
-from airflow_gddl.runtime.stores.local import LocalStore
-from airflow_gddl.runtime.stores.port import ListedFile
+from airflow_gddl.stores.local import LocalStore
+from airflow_gddl.stores.port import ListedFile
 
 NOW = time.time()
 

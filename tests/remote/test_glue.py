@@ -11,16 +11,16 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
+from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier, check_settings
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.connections import FromEnvironment
 from airflow_gddl.runtime.runners.glue import deploy
 from airflow_gddl.runtime.runners.glue.jobs import job_of, jobs_of
 from airflow_gddl.runtime.runners.glue.platform import GluePlatform, make
-from airflow_gddl.runtime.runners.glue.settings import GlueSettings, GlueTier, check_settings
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
 from airflow_gddl.runtime.runners.remote import RemoteRunner
-from airflow_gddl.runtime.stores.local import LocalStore
+from airflow_gddl.stores.local import LocalStore
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.glue_service import GlueService, Run
 from tests.remote.heard import Heard

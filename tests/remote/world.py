@@ -14,7 +14,7 @@ from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest, RunStatus, State
 from airflow_gddl.runtime.runners.remote import RemoteRunner, cancel
-from airflow_gddl.runtime.stores.port import ListedFile
+from airflow_gddl.stores.port import ListedFile
 from tests.remote.heard import Heard
 
 LAKE = "s3://lake"

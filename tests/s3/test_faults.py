@@ -17,8 +17,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
-from airflow_gddl.runtime.stores import open_store
-from airflow_gddl.runtime.stores.reaching import check_roots
+from airflow_gddl.stores import open_store
+from airflow_gddl.stores.reaching import check_roots
 from spark_jobs.storage.objects import Storage
 from tests.remote.world import Heard
 from tests.s3 import delivery

@@ -14,10 +14,10 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.plan_view import histogram
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.metadata.planning.advice import advice
+from airflow_gddl.planning.advice import advice
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from tests.unit.metadata_folder import row_file, write
 from tests.unit.pages import section
 

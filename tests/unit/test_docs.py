@@ -20,11 +20,11 @@ from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
 from airflow_gddl.metadata import yaml_file
+from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
+from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
+from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
+from airflow_gddl.metadata.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 from airflow_gddl.metadata.settings import FIELDS as SETTINGS
-from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings, DatabricksTier
-from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings, EmrTier
-from airflow_gddl.runtime.runners.glue.settings import GlueSettings, GlueTier
-from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitCompute, SparkSubmitSettings
 from spark_jobs.plan.table_schema import TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees

@@ -18,7 +18,7 @@ from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJob
 from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 PIPELINE = "gddl_pack.s"
 

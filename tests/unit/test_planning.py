@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
-from airflow_gddl.metadata.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
-from airflow_gddl.metadata.planning.advice import Advice
-from airflow_gddl.metadata.planning.limits import mwaa_limits, smallest_class
+from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
+from airflow_gddl.planning.advice import Advice
+from airflow_gddl.planning.limits import mwaa_limits, smallest_class
 from airflow_gddl.runtime.state.facts import RunFact, TableRecord, to_list
 
 SUNDAY = date(2026, 11, 1)

@@ -17,11 +17,11 @@ import pytest
 from airflow_gddl.bundle.code import write_code
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
 from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
 from airflow_gddl.runtime.runners.spark_submit_arguments import arguments, size_of
-from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitSettings
 from tests.unit.metadata_folder import SETTINGS, loaded
 from tests.unit.test_runner_local import FAKE, Heard, errors, fake_java
 

@@ -27,7 +27,7 @@ from airflow_gddl.runtime.state.records import (
     runs_folder,
     write_record,
 )
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from tests.s3_server import Bucket, serving
 from tests.unit.test_state_judging import Ending, moment, result
 

@@ -9,7 +9,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.devtools.simulate.files import write
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_gddl.runtime.runners.python_command import module_command
+from airflow_gddl.contract.python_command import module_command
 
 _TAIL_LINES = 15
 

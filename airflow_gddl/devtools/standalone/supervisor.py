@@ -15,7 +15,7 @@ from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part
 from airflow_gddl.devtools.standalone.rest import Rest
-from airflow_gddl.devtools.standalone.stopping import unstoppable
+from airflow_gddl.runtime.runners.stopping import unstoppable
 
 _PAUSE_SECONDS = 1.0
 _GRACE_SECONDS = 10.0

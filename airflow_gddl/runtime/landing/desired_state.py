@@ -13,7 +13,7 @@ from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_p
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import join, standing_folder
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 FRESH_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)

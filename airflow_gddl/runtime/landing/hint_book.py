@@ -11,7 +11,7 @@ from typing import Any
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints, TableHint
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 WRITE_EVERY = 1.0
 

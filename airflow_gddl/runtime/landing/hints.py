@@ -14,7 +14,7 @@ from typing import Any
 from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.stores import Store
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeGuard
 
-from airflow_gddl.cli.selection import in_order
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.metadata.topology.selection import in_order
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.hints import TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person

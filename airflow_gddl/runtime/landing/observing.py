@@ -19,7 +19,7 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state import polls as looks
 from airflow_gddl.runtime.state.moments import seconds_of
 from airflow_gddl.runtime.state.reading import read_pipeline
-from airflow_gddl.runtime.stores import Store, open_store
+from airflow_gddl.stores import Store, open_store
 
 _LOG = logging.getLogger(__name__)
 Source = Store | Following

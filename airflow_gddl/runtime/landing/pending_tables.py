@@ -12,7 +12,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.stores import Store
 
 OVERLAP = timedelta(minutes=10)
 """How far clocks of different machines may be apart."""

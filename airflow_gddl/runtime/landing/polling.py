@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.layout import join
-from airflow_gddl.runtime.stores import ListedFile, Store
+from airflow_gddl.stores import ListedFile, Store
 
 _PAGE = 1000
 

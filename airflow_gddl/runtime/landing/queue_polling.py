@@ -18,7 +18,7 @@ from airflow_gddl.runtime.landing import pending_tables as news
 from airflow_gddl.runtime.landing.events import NotAnEventError, objects_of, tables_of
 from airflow_gddl.runtime.landing.polling import Poll, look
 from airflow_gddl.runtime.landing.queue import Message, Queue
-from airflow_gddl.runtime.stores import Store, open_store
+from airflow_gddl.stores import Store, open_store
 
 _LOG = logging.getLogger(__name__)
 _PUBLISH_SECONDS = 1.0

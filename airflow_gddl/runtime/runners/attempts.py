@@ -18,7 +18,7 @@ from airflow_gddl.contract.codec import decode, plain, to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.runners.platform import Handle
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.stores import Store
 
 Part = Literal["order", "handle", "stop", "end"]
 

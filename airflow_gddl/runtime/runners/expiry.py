@@ -9,8 +9,8 @@ from airflow_gddl.contract.codec import from_json
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import answers_folder, join, order_path
 from airflow_gddl.runtime.runners.attempts import Submission, submissions_folder
-from airflow_gddl.runtime.stores import Store
-from airflow_gddl.runtime.stores.port import ListedFile
+from airflow_gddl.stores import Store
+from airflow_gddl.stores.port import ListedFile
 
 DAY = 86400.0
 KEPT_SECONDS = 30 * DAY

@@ -18,7 +18,7 @@ from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
 from airflow_gddl.runtime.runners.child import Child, Line, nothing
 from airflow_gddl.runtime.runners.joblog import JobLog, keep, log_folder
-from airflow_gddl.runtime.stores.reaching import check_roots
+from airflow_gddl.stores.reaching import check_roots
 
 GRACE_SECONDS = 30.0
 _PROGRESS = "GDDL-PROGRESS "

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Self
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.stores.s3 import make_client
+from airflow_gddl.stores.s3 import make_client
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import Runner
 from airflow_gddl.runtime.runners.child import nothing
@@ -19,8 +20,7 @@ from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
-from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitSettings
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 _PLATFORMS = {
     "databricks": ("airflow_gddl.runtime.runners.databricks.platform", "databricks-sdk"),

@@ -20,14 +20,14 @@ from airflow_gddl.contract.layout import order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.s3_errors import CODES
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
-from airflow_gddl.devtools.standalone.stopping import Stopped, stoppable
 from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission, last_ended
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
 from airflow_gddl.runtime.runners.expiry import Forgetting
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus
 from airflow_gddl.runtime.runners.results import ResultReader
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
+from airflow_gddl.stores import Store
 
 _OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", "SPEC_UNREADABLE", *sorted(CODES))
 _REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")

@@ -9,7 +9,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import answers_folder, join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.stores import Store
 
 
 class ResultReader:

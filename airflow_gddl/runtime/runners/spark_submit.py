@@ -13,12 +13,12 @@ from pathlib import Path
 from airflow_gddl.bundle.code import write_code
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener
 from airflow_gddl.runtime.runners.child import nothing
 from airflow_gddl.runtime.runners.java import check_java
 from airflow_gddl.runtime.runners.job_process import GRACE_SECONDS, JobProcess
 from airflow_gddl.runtime.runners.spark_submit_arguments import ENVIRONMENT, arguments
-from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitSettings
 
 _CONNECT_SECONDS = 10.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TierSpec
-from airflow_gddl.runtime.runners.spark_submit_settings import SparkSubmitCompute, SparkSubmitSettings
+from airflow_gddl.metadata.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 
 NAME = "spark_submit"
 ENVIRONMENT = "environment"

@@ -15,7 +15,7 @@ from airflow_gddl import __version__
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.snapshot.documents import FORMAT
-from airflow_gddl.runtime.stores import Store, open_store
+from airflow_gddl.stores import Store, open_store
 
 _KEPT = 2
 _NAME = re.compile(r"(pipelines/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")

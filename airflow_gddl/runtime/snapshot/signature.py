@@ -12,7 +12,7 @@ from airflow_gddl import __version__
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.runtime.snapshot.documents import FORMAT
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 _PREFIX, _PLACE = "GDDL_", "GDDL_METADATA"
 

@@ -19,7 +19,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.stores import Store
 
 Kind = Literal["runs", "look"]
 BY_HAND = "by-hand"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import LookDocument, decode_look, encode_look, place
 from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.runtime.stores import Store
+from airflow_gddl.stores import Store
 
 
 @dataclass(frozen=True, kw_only=True)

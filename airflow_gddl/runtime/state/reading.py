@@ -14,7 +14,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, decode_look, decode_runs, folder, place
 from airflow_gddl.runtime.state.facts import TableRecord, merged
 from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.runtime.stores import ListedFile, open_store
+from airflow_gddl.stores import ListedFile, open_store
 
 _AT_ONCE = 16
 _RUNS, _LOOK = ".runs.json", ".look.json"

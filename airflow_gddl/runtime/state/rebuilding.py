@@ -11,7 +11,7 @@ from airflow_gddl.runtime.state.documents import RunsDocument, place, update_run
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.reading import LakeState
 from airflow_gddl.runtime.state.records import records_of
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 
 def rebuild(

@@ -20,7 +20,7 @@ from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.runtime.stores import Store, open_store
+from airflow_gddl.stores import Store, open_store
 
 ARCHIVE = "archive"
 LOOSE_AT_MOST, LOOSE_LEFT = 256, 56

@@ -27,7 +27,7 @@ from databricks.sdk.service.jobs import (
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
-from airflow_gddl.runtime.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings, DatabricksTier
+from airflow_gddl.metadata.runners.databricks import CONTRACT_TAG, DatabricksSettings, DatabricksTier
 
 _KEY = "load"
 

@@ -20,8 +20,8 @@ from databricks.sdk.service.jobs import (
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
+from airflow_gddl.metadata.runners.databricks import CONTRACT_TAG, DatabricksSettings
 from airflow_gddl.runtime.runners.connections import Connections
-from airflow_gddl.runtime.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings
 from airflow_gddl.runtime.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runtime.runners.own import settings_of
 from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State

@@ -13,9 +13,9 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.metadata.runners.emr_serverless import EmrSettings
 from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
 from airflow_gddl.runtime.runners.connections import Connections
-from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings
 from airflow_gddl.runtime.runners.emr_serverless.submission import request_of
 from airflow_gddl.runtime.runners.own import settings_of
 from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
 from airflow_gddl.runtime.runners.platform import RunRequest
 
 CORES = (1, 2, 4, 8, 16)

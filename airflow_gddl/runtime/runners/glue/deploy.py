@@ -7,11 +7,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from airflow_gddl.metadata.runners.glue import GlueSettings
 from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
 from airflow_gddl.runtime.runners.changes import JobChange, differences
 from airflow_gddl.runtime.runners.connections import Connections
 from airflow_gddl.runtime.runners.glue.jobs import Definition
-from airflow_gddl.runtime.runners.glue.settings import GlueSettings
 
 # Ours alone: an entry that is there and not wanted is to go.
 _WHOLE = frozenset({"DefaultArguments"})

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
-from airflow_gddl.runtime.runners.glue.settings import GlueSettings, GlueTier
+from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
 
 Definition = Mapping[str, Any]
 """A job as Glue's API writes it."""

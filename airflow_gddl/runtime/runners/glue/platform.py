@@ -16,10 +16,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
+from airflow_gddl.metadata.runners.glue import GlueSettings
 from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
 from airflow_gddl.runtime.runners.connections import Connections
 from airflow_gddl.runtime.runners.glue.jobs import CONTRACT, SPEC, TOKEN
-from airflow_gddl.runtime.runners.glue.settings import GlueSettings
 from airflow_gddl.runtime.runners.own import settings_of
 from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State
 

@@ -16,7 +16,7 @@ from airflow_gddl.assets import alias_of, table_asset
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 
 def extra_of(result: JobResult) -> dict[str, Any] | None:

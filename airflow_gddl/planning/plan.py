@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from airflow_gddl.metadata.planning.advice import Advice
-from airflow_gddl.metadata.planning.day import Day, Metadata, day_of
-from airflow_gddl.metadata.planning.figures import Figure, figures_of
-from airflow_gddl.metadata.planning.limits import PlatformLimits
-from airflow_gddl.metadata.planning.pools import PoolUse
-from airflow_gddl.metadata.planning.rules import advise
-from airflow_gddl.metadata.planning.starts import busiest_day
+from airflow_gddl.planning.advice import Advice
+from airflow_gddl.planning.day import Day, Metadata, day_of
+from airflow_gddl.planning.figures import Figure, figures_of
+from airflow_gddl.planning.limits import PlatformLimits
+from airflow_gddl.planning.pools import PoolUse
+from airflow_gddl.planning.rules import advise
+from airflow_gddl.planning.starts import busiest_day
 
 UPKEEP_DAGS = 2
 _PEAKS = 3

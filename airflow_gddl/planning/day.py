@@ -11,13 +11,13 @@ from typing import Any
 
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.spec import TableSpec, TierSpec
-from airflow_gddl.metadata.planning.expected import ExpectedDuration, benchmark_pace, recorded_seconds, with_seconds
-from airflow_gddl.metadata.planning.pools import PoolUse, pool_use
-from airflow_gddl.metadata.planning.slots import SlotRequest
-from airflow_gddl.metadata.planning.starts import Starts, starts_on
+from airflow_gddl.metadata.runners.databricks import DatabricksSettings
+from airflow_gddl.metadata.runners.emr_serverless import EmrSettings
 from airflow_gddl.metadata.topology import Pipeline, pipelines
-from airflow_gddl.runtime.runners.databricks.settings import DatabricksSettings
-from airflow_gddl.runtime.runners.emr_serverless.settings import EmrSettings
+from airflow_gddl.planning.expected import ExpectedDuration, benchmark_pace, recorded_seconds, with_seconds
+from airflow_gddl.planning.pools import PoolUse, pool_use
+from airflow_gddl.planning.slots import SlotRequest
+from airflow_gddl.planning.starts import Starts, starts_on
 from airflow_gddl.runtime.state.facts import TableRecord
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_gddl.metadata.planning.day import Day
-from airflow_gddl.metadata.planning.limits import (
+from airflow_gddl.planning.day import Day
+from airflow_gddl.planning.limits import (
     DATABRICKS_JOBS,
     DATABRICKS_RUN_NOW_PER_SECOND,
     DATABRICKS_RUNS_PER_HOUR,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from airflow_gddl.metadata.planning.advice import Advice, advice
-from airflow_gddl.metadata.planning.day import Day
-from airflow_gddl.metadata.planning.figures import Figure, vcpus_of
-from airflow_gddl.metadata.planning.limits import PlatformLimits
+from airflow_gddl.planning.advice import Advice, advice
+from airflow_gddl.planning.day import Day
+from airflow_gddl.planning.figures import Figure, vcpus_of
+from airflow_gddl.planning.limits import PlatformLimits
 
 _DATABRICKS = ("databricks_jobs", "databricks_tasks", "databricks_runs_per_hour", "databricks_run_now")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.runtime.stores.port import ListedFile
+from airflow_gddl.stores.port import ListedFile
 
 
 class LocalStore:

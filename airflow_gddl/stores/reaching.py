@@ -8,7 +8,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.s3_errors import CODES
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.stores.opening import open_store
+from airflow_gddl.stores.opening import open_store
 
 
 def check_roots(roots: Roots, environ: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from airflow_gddl.contract.s3 import is_s3, split
-from airflow_gddl.runtime.stores.s3 import client
+from airflow_gddl.stores.s3 import client
 
 if TYPE_CHECKING:
     from obstore import ReadableFile

@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from airflow_gddl.metadata.planning.advice import Advice, advice
-from airflow_gddl.metadata.planning.day import Day
-from airflow_gddl.metadata.planning.figures import REMOTE, Figure
-from airflow_gddl.metadata.planning.limits import MWAA, PlatformLimits, smallest_class
-from airflow_gddl.metadata.planning.slots import DAY_SECONDS
+from airflow_gddl.planning.advice import Advice, advice
+from airflow_gddl.planning.day import Day
+from airflow_gddl.planning.figures import REMOTE, Figure
+from airflow_gddl.planning.limits import MWAA, PlatformLimits, smallest_class
+from airflow_gddl.planning.slots import DAY_SECONDS
 
 _SCATTERED = 10
 """Packs that may be missing tables before it is worth a word."""

@@ -18,14 +18,14 @@ from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.metadata.topology.rows import TableRow, row_of
 from airflow_gddl.notifications.webhook import GddlNotifier
-from airflow_gddl.operators.reporting import Logger
+from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert, Moves, Told, after_telling, alerts, lateness, moves
 from airflow_gddl.runtime.state.board import standings
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.reading import LakeState, StateReader, read_pipeline
 from airflow_gddl.runtime.state.records import records_of
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import gauge
 
 _SHOWN = 50

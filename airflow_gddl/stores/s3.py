@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, cast
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.s3 import SCHEME, S3Settings, split
 from airflow_gddl.contract.s3_errors import s3_error
-from airflow_gddl.runtime.stores.credentials import credentials
-from airflow_gddl.runtime.stores.port import ListedFile
+from airflow_gddl.stores.credentials import credentials
+from airflow_gddl.stores.port import ListedFile
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 
 from airflow_gddl.contract import durations
-from airflow_gddl.metadata.planning.advice import Advice, advice
-from airflow_gddl.metadata.planning.day import Day
-from airflow_gddl.metadata.planning.figures import Figure
-from airflow_gddl.metadata.planning.limits import PlatformLimits
-from airflow_gddl.metadata.planning.starts import gaps
 from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.planning.advice import Advice, advice
+from airflow_gddl.planning.day import Day
+from airflow_gddl.planning.figures import Figure
+from airflow_gddl.planning.limits import PlatformLimits
+from airflow_gddl.planning.starts import gaps
 
 
 def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_gddl.metadata.planning.slots import DAY_SECONDS, SlotRequest, serve, slots_needed
+from airflow_gddl.planning.slots import DAY_SECONDS, SlotRequest, serve, slots_needed
 
 PATIENCE = 600.0
 """Seconds that a run may wait for its slot before more slots are advised."""

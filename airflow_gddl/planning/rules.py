@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from airflow_gddl.metadata.planning.advice import Advice
-from airflow_gddl.metadata.planning.day import Day
-from airflow_gddl.metadata.planning.figures import Figure
-from airflow_gddl.metadata.planning.limits import PlatformLimits
-from airflow_gddl.metadata.planning.rules_airflow import AIRFLOW_RULES
-from airflow_gddl.metadata.planning.rules_platforms import PLATFORM_RULES
-from airflow_gddl.metadata.planning.rules_rows import ROW_RULES
+from airflow_gddl.planning.advice import Advice
+from airflow_gddl.planning.day import Day
+from airflow_gddl.planning.figures import Figure
+from airflow_gddl.planning.limits import PlatformLimits
+from airflow_gddl.planning.rules_airflow import AIRFLOW_RULES
+from airflow_gddl.planning.rules_platforms import PLATFORM_RULES
+from airflow_gddl.planning.rules_rows import ROW_RULES
 
 Rule = Callable[[Day, PlatformLimits, Mapping[str, Figure]], Iterator[Advice]]
 

@@ -10,8 +10,8 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.notifications.alerting import tell
-from airflow_gddl.operators.reporting import Logger, Reporter
+from airflow_gddl.reporting.alerting import tell
+from airflow_gddl.reporting.results import Logger, Reporter
 from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import ProgressListener
@@ -19,7 +19,7 @@ from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
 from airflow_gddl.runtime.runners.results import ResultReader
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.stores import open_store
+from airflow_gddl.stores import open_store
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.runtime.stores.local import LocalStore
-from airflow_gddl.runtime.stores.port import Store
-from airflow_gddl.runtime.stores.s3 import BucketStore
+from airflow_gddl.stores.local import LocalStore
+from airflow_gddl.stores.port import Store
+from airflow_gddl.stores.s3 import BucketStore
 
 
 def open_store(path: str, environ: Mapping[str, str] = os.environ) -> Store:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.operators.asset_events import extra_of
+from airflow_gddl.reporting.asset_events import extra_of
 from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.version_compat import gauge
 

@@ -1,0 +1,1 @@
+"""Settings of each runner as the metadata has them, with their checks."""

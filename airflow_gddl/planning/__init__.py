@@ -1,0 +1,7 @@
+"""What metadata will cost, before it is deployed: starts, slots, triggers and quotas; pure."""
+
+from airflow_gddl.planning.day import Metadata
+from airflow_gddl.planning.limits import AIRFLOW, MWAA, PlatformLimits
+from airflow_gddl.planning.plan import Plan, make_plan
+
+__all__ = ["AIRFLOW", "MWAA", "Metadata", "Plan", "PlatformLimits", "make_plan"]
