@@ -77,7 +77,7 @@ def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
 def finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
     """The result of a run that began then."""
     result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    run.tell("done", outcome.batches, outcome.rows_read)
+    run.report("done", outcome.batches, outcome.rows_read)
     return result
 
 
@@ -111,7 +111,7 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         if not coming.begun:
             claim.check()
             ledger.write_plan(plan)
-        run.tell("plan", plan.number)
+        run.report("plan", plan.number)
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
         run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange), outcome)
@@ -169,9 +169,9 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
         outcome.warn(work.ensure_tables())
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
-    run.tell("quarantine", plan.number, decoded_batch.figures.quarantined)
+    run.report("quarantine", plan.number, decoded_batch.figures.quarantined)
     appended = work.append(overlap_of(decoded_batch.figures, plan, batch.ledger))
-    run.tell("append", plan.number, appended.written)
+    run.report("append", plan.number, appended.written)
     outcome.warn((*decoded_batch.schema.warnings, *appended.warnings))
     outcome.schema_changes += [c for c in decoded_batch.schema.plan.changes if c not in outcome.schema_changes]
     return Ingested(work=work, bad_files=bad_files, appended=appended)
@@ -196,7 +196,7 @@ def commit(
 ) -> None:
     """Make the batch count: the last of its writes."""
     plan = batch.plan
-    run.tell("commit", plan.number)
+    run.report("commit", plan.number)
     batch.claim.check()
     state = batch.ledger.state
     settled = SettledBatch(
@@ -213,7 +213,7 @@ def commit(
         held=swept.held or (None if swept.done else after.held),
     )
     batch.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=entries, state=after))
-    run.tell("committed", plan.number)
+    run.report("committed", plan.number)
 
 
 def apply(
@@ -223,20 +223,20 @@ def apply(
     plan, keyed = batch.plan, bool(work.decoded_batch.schema.table_schema.keys)
     if keyed:
         work.tombstones()
-        run.tell("tombstones", plan.number)
+        run.report("tombstones", plan.number)
     applied = work.merge() if keyed else work.append_only()
     outcome.warn(applied.warnings)
     outcome.late_ignored += applied.late
     if is_late_as_a_whole(work.decoded_batch.figures, batch.ledger.state):
         outcome.warn(notices.of_late_batch(applied.late))
     swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
-    run.tell("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
+    run.report("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
     if keyed and run.spec.history:
         state = batch.ledger.state
         vanished = plan.generation if swept.done else state.swept
         everything = swept.done or history_begins(run.spec, state.applied)
         work.history(generation_low_watermarks_of(plan, state), swept=vanished, everything=everything)
-        run.tell("history", plan.number)
+        run.report("history", plan.number)
     return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted), swept
 
 

@@ -21,7 +21,7 @@ from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.stored_schema import stored_schema
 from spark_jobs.verification.source_database import opened, url_of
-from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, told, verify_source
+from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, plain_verdict, verify_source
 
 
 def show_plan(run: TableRun, totals: Outcome) -> JobResult:
@@ -87,7 +87,7 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     equal = verdict.equal and (source is None or not source.different)
     details = {"verdict": "equal" if equal else "different", **asdict(verdict)}
     details["changes_cut_before"] = None if cut is None else cut.before
-    details["source"] = None if source is None else told(source)
+    details["source"] = None if source is None else plain_verdict(source)
     result = replace(result, status="succeeded", details=details)
     return result if equal else replace(result, status="failed", error=_difference(run.spec.table, verdict, source))
 

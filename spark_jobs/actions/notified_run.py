@@ -1,6 +1,6 @@
 """A table's run whose files a stream tells of, instead of a listing; the batch code and the ledger are the same.
 
-The ledger is the truth: a file that is told of twice is known by it, and what a stream never told of is found by the
+The ledger is the truth: a file that is notified twice is known by it, and what a stream missed is found by the
 full listing that falls due as everywhere (`discovery.FULL_LISTING_EVERY`).
 """
 
@@ -36,7 +36,7 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: Outcome) -> J
     """Bring one table up to date with what the stream tells of; where the stream fails, with what a listing finds.
 
     Raises:
-        GddlError: as `run_table`. What the stream had just told of is told of again next time.
+        GddlError: as `run_table`. The files of the failed group are notified again next time.
     """
     started = run.runtime.clock()
     outcome.max_commit_ts = run.ledger().state.max_commit_ts
@@ -47,7 +47,7 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: Outcome) -> J
         checkpoint=checkpoint_of(run, source),
     )
     try:
-        stream.drain(lambda told: bring_up_to_date(replace(run, told=tuple(told)), outcome))
+        stream.drain(lambda files: bring_up_to_date(replace(run, notified=tuple(files)), outcome))
     except GddlError as error:
         if error.code != "FILE_STREAM_FAILED":
             raise

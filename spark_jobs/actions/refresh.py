@@ -94,10 +94,10 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
             plan = _with_check(plan, run)
             claim.check()
             ledger.write_plan(plan)
-        run.tell("plan", plan.number)
+        run.report("plan", plan.number)
         checked = _carry_out(_Refresh(run=run, living=context, ledger=ledger, plan=plan, claim=claim), outcome)
     result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    run.tell("done", outcome.batches, outcome.rows_read)
+    run.report("done", outcome.batches, outcome.rows_read)
     return result if checked is None else replace(result, details={"resync": asdict(checked)})
 
 
@@ -120,8 +120,8 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
     if not work.plan.swapping:
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
-    work.run.tell("swapping", work.plan.number)
-    done = work.living.engine.swap(order, lambda step: work.run.tell(step, work.plan.number))
+    work.run.report("swapping", work.plan.number)
+    done = work.living.engine.swap(order, lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, left = _swept(work, fresh)
     if state.swept < state.generation:
@@ -142,7 +142,7 @@ def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildRequest, Ledger, Re
             f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
             remedy="restore the files; the tables are unchanged",
         )
-    work.run.tell("read", work.plan.number, outcome.rows_read)
+    work.run.report("read", work.plan.number, outcome.rows_read)
     files, again = fresh.all_entries(), is_resequenced(table_schema, work.ledger.state, fresh.state)
     order = RebuildRequest(
         living=work.living, beside=work.beside.layout, plan=work.plan, table_schema=table_schema,
@@ -170,7 +170,7 @@ def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncChec
     except Exception:
         _forget(work)
         raise
-    work.run.tell("checked", work.plan.number)
+    work.run.report("checked", work.plan.number)
     return checked
 
 
@@ -257,7 +257,7 @@ def _with_generations(work: _Refresh, found: Discovery, outcome: Outcome) -> Dis
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
     """The living ledger takes over the rows and the state of the one beside."""
-    work.run.tell("commit", work.plan.number)
+    work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
     highest = refresh_generations.highest_sequence(before, fresh.state)
@@ -269,7 +269,7 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
         applied=settings_of(work.run.spec),
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
-    work.run.tell("committed", work.plan.number)
+    work.run.report("committed", work.plan.number)
 
 
 def _swept(work: _Refresh, fresh: Ledger) -> tuple[TableState, Discovery]:

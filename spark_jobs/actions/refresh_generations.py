@@ -89,8 +89,8 @@ def sweep_after_refresh(
 
 def watermarks(table_schema: TableSchema, state: TableState, resequenced: bool) -> tuple[str | None, ...]:
     """Greatest sequence before each generation, in the order that the rebuilt tables have."""
-    floors = state.generation_floor
-    return tuple(normal_json(floor, table_schema.normal_text) for floor in floors) if resequenced else floors
+    marks = state.generation_floor
+    return tuple(normal_json(mark, table_schema.normal_text) for mark in marks) if resequenced else marks
 
 
 def highest_sequence(before: TableState, after: TableState) -> str | None:

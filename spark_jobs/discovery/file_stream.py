@@ -61,7 +61,7 @@ SOURCES: Mapping[str, FileStreamSource] = {source.name: source for source in (AU
 
 @dataclass(frozen=True, kw_only=True)
 class NotifiedFile:
-    """A file that the stream told of.
+    """A file that the stream notified.
 
     Attributes:
         path: as the stream writes it, e.g. `file:/folder/x` for `/folder/x`.
@@ -81,7 +81,7 @@ class TableStream:
     """A folder's stream.
 
     Attributes:
-        checkpoint: where it remembers what it told of; without it all is told of again.
+        checkpoint: where it keeps which files were notified; without it all are notified again.
     """
 
     source: FileStreamSource
@@ -92,7 +92,7 @@ class TableStream:
     def drain(self, take: Take) -> None:
         """Hand over the files that are new since the last time, group by group, until there are none.
 
-        A group counts as told when `take` returned: one at which it raised comes again next time.
+        A group counts as notified when `take` returned: one at which it raised comes again next time.
 
         Raises:
             RetriableError: `FILE_STREAM_FAILED`: Spark can't start or go on with the stream.
@@ -101,9 +101,9 @@ class TableStream:
         own: list[Exception] = []
 
         def hand_over(batch: DataFrame, _number: int) -> None:
-            told = [NotifiedFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()]
+            files = [NotifiedFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()]
             try:
-                take(told)
+                take(files)
             except Exception as error:
                 own.append(error)
                 raise

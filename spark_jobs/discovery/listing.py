@@ -99,7 +99,7 @@ def discover(
 
 
 def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
-    """What the ledger is told of a full listing. Where every run lists in full, it is told once a day."""
+    """What the ledger records of a full listing. Where every run lists in full, it is recorded once a day."""
     due = full or is_listing_due(ledger.state, now)
     return now.astimezone(UTC).isoformat(timespec="microseconds") if due else None
 
@@ -170,11 +170,11 @@ class _Landed:
     """Iterates over the data files in the scope, each once, and counts on the way.
 
     Args:
-        told: objects to take instead of listing; null: list.
+        notified: objects to take instead of listing; null: list.
     """
 
-    def __init__(self, place: LandingLocation, scope: _Scope, told: Iterable[StoredObject] | None = None) -> None:
-        self._place, self._scope, self._told = place, scope, told
+    def __init__(self, place: LandingLocation, scope: _Scope, notified: Iterable[StoredObject] | None = None) -> None:
+        self._place, self._scope, self._notified = place, scope, notified
         self.listed, self.ignored, self.refused = 0, 0, 0
         self.sample: list[str] = []
         self.refused_sample: list[str] = []
@@ -193,8 +193,8 @@ class _Landed:
                     yield file
 
     def _objects(self) -> Iterator[StoredObject]:
-        if self._told is not None:
-            yield from self._told
+        if self._notified is not None:
+            yield from self._notified
             return
         for window in self._scope.windows:
             folder = join(self._place.root, window.folder) if window.folder else self._place.root
@@ -280,9 +280,9 @@ def is_listing_due(state: TableState, now: datetime) -> bool:
     return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
 
 
-def among(place: LandingLocation, told: Iterable[StoredObject]) -> _Landed:
+def among(place: LandingLocation, notified: Iterable[StoredObject]) -> _Landed:
     """The data files among these objects below the place, counted as those of a listing are."""
-    return _Landed(place, _Scope(), told)
+    return _Landed(place, _Scope(), notified)
 
 
 def _relative(landing: str, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Discovery of files that somebody told of: only these are looked at, and compared with the ledger as a listing is."""
+"""Discovery of notified files: only these are probed, and compared with the ledger as a listing is."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = 16
 
 
-def discover_told(place: LandingLocation, ledger: Ledger, now: datetime, told: Iterable[NotifiedFile]) -> Discovery:
-    """What waits of the files that were told of.
+def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, news: Iterable[NotifiedFile]) -> Discovery:
+    """Files to ingest among those that a stream notified.
 
-    A full load is a matter of all its files, and of when each was written, which stores tell of one object less finely
-    than in a listing: when a load waits, the folder is listed in full.
+    A full load is judged by all its files and by when each was written. Stores give that time less finely for one
+    object than in a listing, so the folder is listed in full when a load waits.
 
     Args:
         now: aware.
+        news: as the stream notified them, in any order.
 
     Raises:
         RetriableError: `FILE_STREAM_FAILED`: a file that is not below the landing folder.
     """
     keep(place, ledger)
-    notified = {_below(place.landing, file.path): file for file in told}
+    notified = {_below(place.landing, file.path): file for file in news}
     known = _known(place, ledger, notified)
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
     landed = among(place, _looked_at(place, new))
@@ -45,7 +46,7 @@ def discover_told(place: LandingLocation, ledger: Ledger, now: datetime, told: I
         return discover(place, ledger, now, full=True)
     if found.touched:
         ledger.note_listing(None, found.touched)
-    # Files that went between being told of and being looked at are not missed: nobody has taken them.
+    # Files that were removed since they were notified are not missed: nobody has taken them.
     return replace(
         found,
         missing=(),
@@ -62,7 +63,7 @@ def _below(landing: str, path: str) -> str:
     """The path in the form that the ledger has, whatever Spark calls the store (`file:/x`, `s3a://bucket/x`)."""
     bare, root = _SCHEME.sub("", path, count=1), _SCHEME.sub("", landing.rstrip("/"), count=1)
     if not bare.startswith(f"{root}/"):
-        what = f"the stream tells of {path}, which is not below {landing}"
+        what = f"the stream notified {path}, which is not below {landing}"
         raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing meanwhile")
     return landing.rstrip("/") + bare[len(root) :]
 
@@ -87,7 +88,7 @@ def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
 
 
 def _looked_at(place: LandingLocation, paths: list[str]) -> Iterator[StoredObject]:
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="told") as pool:
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="notified") as pool:
         yield from (
             found for found in pool.map(lambda path: place.storage.look(path, place.bounds), paths) if found is not None
         )

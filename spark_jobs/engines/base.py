@@ -240,8 +240,8 @@ class Engine(Protocol):
         """Whether `swap` would have to drop changes of files that are gone, since types or order part; only looks."""
         ...
 
-    def swap(self, order: RebuildRequest, tell: Callable[[str], None]) -> Rebuilt:
-        """Carry out the swap of a full refresh; `tell` hears of each durable step. Repeated, it gives the same."""
+    def swap(self, order: RebuildRequest, report: Callable[[str], None]) -> Rebuilt:
+        """Carry out the swap of a full refresh; `report` gets each durable step. A repeated swap gives the same."""
         ...
 
     def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:

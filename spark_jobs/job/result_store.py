@@ -25,7 +25,7 @@ class ResultStore:
 
     storage: Storage
     folder: str
-    goes_on: bool = False
+    is_continuous: bool = False
     clock: Callable[[], float] = time.monotonic
     _done: dict[str, float] = field(default_factory=dict)
 
@@ -37,10 +37,10 @@ class ResultStore:
         """Where a platform starts the same job twice, that a table had nothing new does not hide what was loaded."""
         path = join(self.folder, answer_name(result.table))
         data = codec.to_json(result).encode()
-        if self.goes_on and self._is_too_soon(result):
+        if self.is_continuous and self._is_too_soon(result):
             return
         try:
-            keeps = result.status == "skipped" and not self.goes_on
+            keeps = result.status == "skipped" and not self.is_continuous
             if keeps and not self.storage.create(path, data) and not self._is_failed(path):
                 return
             self.storage.write(path, data)

@@ -145,7 +145,7 @@ def _refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
     """Of a table without an outcome: the cluster is not fit for it, or its tasks died."""
     info = ErrorInfo(code=error.code, message=str(error))
     result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
-    return TableOutcome(result, passing=isinstance(error, RetriableError))
+    return TableOutcome(result, retriable=isinstance(error, RetriableError))
 
 
 def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found]:

@@ -57,18 +57,18 @@ def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
     """Carry out the action; nothing is raised."""
     started, lost = run.runtime.clock(), run.runtime.spark.losses()
     try:
-        result, passing = act(run, totals), False
+        result, retriable = act(run, totals), False
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
     except Exception as error:  # noqa: BLE001 - whatever happens to one table, the next is still run
         if _lacks_memory(error) and run.engine == "delta_rs":
             return Declined(run.spec, "it needs more memory than delta_rs_memory", totals)
-        result, passing = _failed(run, totals, started, _cause(error, run, lost))
+        result, retriable = _failed(run, totals, started, _cause(error, run, lost))
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
         _record(run, for_record(result), started)
-    return TableOutcome(result, passing)
+    return TableOutcome(result, retriable)
 
 
 def _is_held(run: TableRun, result: JobResult) -> bool:

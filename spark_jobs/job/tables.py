@@ -96,4 +96,4 @@ def exit_status(outcomes: Sequence[TableOutcome]) -> int:
     failed = [o for o in outcomes if o.result.status == "failed"]
     if not failed:
         return 0
-    return 75 if all(o.passing for o in failed) else 1
+    return 75 if all(o.retriable for o in failed) else 1

@@ -32,4 +32,4 @@ def failed(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome
     _LOG.error("%s failed: %s", spec.table, error)
     info = ErrorInfo(code=error.code, message=str(error))
     result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
-    return TableOutcome(result, passing=True)
+    return TableOutcome(result, retriable=True)

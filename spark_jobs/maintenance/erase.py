@@ -61,7 +61,7 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
         ).carry_out()  # fmt: skip
     totals.warn(_warnings(run.spec, done, found))
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    run.tell("done")
+    run.report("done")
     return replace(result, status="succeeded", details=asdict(done))
 
 
@@ -151,18 +151,18 @@ class _Erasing:
         known = self._bounded(self.book.read(key_hash) or first, files, asked_at)
         self.claim.check()
         self.book.write(known)
-        run.tell("remembered")
+        run.report("remembered")
         removed = dict(known.removed)
         for name, count in self._tables():
             removed[name] = removed.get(name, 0) + count
             if name == "replica":
                 self._count(count)
             self.book.write(replace(known, removed=removed))
-            run.tell(name, rows=count)
+            run.report(name, rows=count)
             self.claim.check()
         self._records()
         self._leftovers()
-        run.tell("leftovers")
+        run.report("leftovers")
         now = run.runtime.clock()
         until = known.stored_until if removed == dict(known.removed) else None
         done = replace(known, removed=removed, done_at=known.done_at or iso(now),

@@ -75,7 +75,7 @@ def maintain(run: TableRun, totals: Outcome) -> JobResult:
     with nullcontext() if run.job.options.dry_run else run.claim() as claim:
         kept = _Maintenance(run, claim).work_off(run.runtime.clock())
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    run.tell("done")
+    run.report("done")
     details = {**asdict(kept), "dry_run": run.job.options.dry_run}
     return replace(result, status="succeeded", warnings=(*result.warnings, *_warnings(kept)), details=details)
 
@@ -114,9 +114,9 @@ class _Maintenance:
             self._tables(context, ledger, now, kept)
         self._check()
         kept.leftovers_removed = self._leftovers(ledger, now)
-        self.run.tell("leftovers", rows=kept.leftovers_removed)
+        self.run.report("leftovers", rows=kept.leftovers_removed)
         kept.runs_removed = self._old_runs(now)
-        self.run.tell("runs", rows=kept.runs_removed)
+        self.run.report("runs", rows=kept.runs_removed)
         return kept
 
     def _tables(self, context: TableContext, ledger: Ledger, now: datetime, kept: MaintenanceResult) -> None:
@@ -125,7 +125,7 @@ class _Maintenance:
         if spec.keys and engine.exists(layout.tombstones):
             before = now - timedelta(seconds=seconds(spec.tombstone_retention))
             kept.tombstones_removed = maintenance.forget_tombstones(layout.tombstones, before, dry_run=self._dry)
-            self.run.tell("tombstones", rows=kept.tombstones_removed)
+            self.run.report("tombstones", rows=kept.tombstones_removed)
         # A batch under way may be in the change table in part; by other keys or another order other changes matter.
         if ledger.plan() is None and has_same_identity(spec, ledger.state):
             kept.changes_cut = self._cut(context, ledger, now)
@@ -139,14 +139,14 @@ class _Maintenance:
             joined = maintenance.compact(path, dry_run=self._dry)
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined
-            self.run.tell("compact", rows=joined.files_before - joined.files_after)
+            self.run.report("compact", rows=joined.files_before - joined.files_after)
             kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
-            self.run.tell("vacuum")
+            self.run.report("vacuum")
             if erased is not None:
                 cut = erased.cut(path, hours, dry_run=self._dry)
                 kept.log_files_removed += cut.removed
                 kept.logs_kept |= {name: cut.unknown} if cut.unknown else {}
-                self.run.tell("log")
+                self.run.report("log")
 
     def _cut(self, context: TableContext, ledger: Ledger, now: datetime) -> int:
         retention = context.spec.changes_retention
@@ -158,7 +158,7 @@ class _Maintenance:
         if not self._dry:  # first, for who finds changes missing must find the reason too
             mark.note(Cut(before=before.isoformat(), at=now.isoformat()))
         cut = context.engine.maintenance().cut_changes(context, table_schema, before, swept, dry_run=self._dry)
-        self.run.tell("cut", rows=cut)
+        self.run.report("cut", rows=cut)
         return cut
 
     def _leftovers(self, ledger: Ledger, now: datetime) -> int:

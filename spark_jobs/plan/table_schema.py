@@ -30,7 +30,7 @@ class TableSchema:
         one_change: equal changes of one sequence are one change, in one file too.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
-        told_of_files: data columns that tell of the file that a change came in, and so may differ in another delivery.
+        file_columns: data columns that describe the file that a change came in, and so may differ in another delivery.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
         file_order: what sorts change files, by path, in the order of their changes; null: the path tells none.
     """
@@ -45,7 +45,7 @@ class TableSchema:
     normal_text: tuple[str, ...] = ()
     one_change: bool = False
     technical: tuple[str, ...] = ()
-    told_of_files: tuple[str, ...] = ()
+    file_columns: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     file_order: Callable[[str], str | None] = timed_order
 
@@ -80,7 +80,7 @@ class TableSchema:
     @property
     def content(self) -> tuple[str, ...]:
         """Columns that two deliveries of one change share."""
-        return tuple(name for name in self.change_columns if name not in self.told_of_files)
+        return tuple(name for name in self.change_columns if name not in self.file_columns)
 
     @property
     def partial(self) -> bool:

@@ -150,7 +150,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
         normal_text=_normal_text(dialect, sequence, state),
         one_change=dialect.sends_again and sequence == dialect.total_order[:1],
         technical=technical,
-        told_of_files=(dialect.carried,) if dialect.carried is not None else (),
+        file_columns=(dialect.carried,) if dialect.carried is not None else (),
         lacking=_lacking(spec, plan.target, schemas, technical),
         file_order=dialect.file_order,
     )

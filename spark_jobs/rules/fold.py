@@ -15,8 +15,8 @@ from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import row_codes
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 
-FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, FRESH, HAD_ROW = (
-    f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "fresh", "had_row")
+FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
+    f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "before_delete")
 )
 """Columns of net changes, see `net_changes`."""
 UNSEEN = "U"
@@ -55,8 +55,8 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
         (its `_gddl`) and `LOWEST_FORCED`;
         where `partial`, `carried_name` for each column that is no key: columns that no event carries keep what is
-        stored, unless the row stands by itself (`FRESH`); and `HAD_ROW`: the columns of a deleted row are those of the
-        row that was deleted.
+        stored, unless `REPLACES_ROW`: the events hold a whole row; and `COLUMNS_BEFORE_DELETE`: the columns of a
+        deleted row are those of the row that was deleted.
     """
     found = ordered(happened, schema)
     columns = _partial_rows(found, schema) if partial else _whole_rows(found, schema)
@@ -97,8 +97,8 @@ def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Arr
         columns[name] = picked(found, name, greatest)
         columns[carried_name(index)] = pa.array(greatest >= 0)
     columns[GDDL] = flat(found.rows.column(GDDL)).take(pa.array(found.at[ends]))
-    columns[FRESH] = pa.array(opens[begun[ends]])
-    columns[HAD_ROW] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
+    columns[REPLACES_ROW] = pa.array(opens[begun[ends]])
+    columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns
 
 

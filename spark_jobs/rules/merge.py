@@ -15,13 +15,13 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import compare_rows, shared_codes, sortable, sorted_rows
 from spark_jobs.rules.fold import (
+    COLUMNS_BEFORE_DELETE,
     FIRST,
     FORCED,
-    FRESH,
-    HAD_ROW,
     HAS_FORCED,
     LOWEST,
     LOWEST_FORCED,
+    REPLACES_ROW,
     UNSEEN,
     carried_name,
     refolds,
@@ -116,28 +116,28 @@ class _Meeting:
 
     def _orders(self, stored: StoredState) -> list[list[pa.Array]]:
         """Orders of net changes, stored rows, tombstones, and where they are there the lowest events."""
-        own, graves = self.net.column_names, stored.tombstones
+        own, deletes = self.net.column_names, stored.tombstones
         parts = [
             (gddl_fields(self.net), _flags(self.net, FORCED)),
             (gddl_fields(self.replica), forced_rows(stored.replica, self.schema)),
-            (gddl_fields(self.tombstones), _flags(self.tombstones if graves is None else graves, FORCED)),
+            (gddl_fields(self.tombstones), _flags(self.tombstones if deletes is None else deletes, FORCED)),
         ]
         if LOWEST in own and refolds(self.schema):
             lowest = self.net.select([LOWEST]).rename_columns([GDDL])
             parts.append((gddl_fields(lowest), _flags(self.net, LOWEST_FORCED)))
         return orders_of(parts, self.schema)
 
-    def _match(self, graves: list[pa.Array]) -> None:
+    def _match(self, deletes: list[pa.Array]) -> None:
         """The stored row and the greatest tombstone of each key; -1: there is none."""
         tables = (self.net, self.replica, self.tombstones)
         keys = [[table.column(k) for k in self.schema.keys] for table in tables]
-        key, stored, buried = shared_codes(keys, [table.num_rows for table in tables])
-        size = max(int(part.max(initial=0)) for part in (key, stored, buried)) + 1
-        place, grave = np.full(size, -1), np.full(size, -1)
+        key, stored, deleted = shared_codes(keys, [table.num_rows for table in tables])
+        size = max(int(part.max(initial=0)) for part in (key, stored, deleted)) + 1
+        place, delete_at = np.full(size, -1), np.full(size, -1)
         place[stored] = np.arange(len(stored))
-        rising = sorted_rows([pa.array(buried), *graves])
-        grave[buried[rising]] = rising  # of several the last assignment stays
-        self.at, self.dead_at = place[key], grave[key]
+        rising = sorted_rows([pa.array(deleted), *deletes])
+        delete_at[deleted[rising]] = rising  # of several the last assignment stays
+        self.at, self.dead_at = place[key], delete_at[key]
         self.met, self.dead = self.at >= 0, self.dead_at >= 0
 
     def _sign(
@@ -180,8 +180,8 @@ class _Meeting:
         return (after > 0) | self.refolded
 
     @property
-    def had_row(self) -> np.ndarray:
-        return _flags(self.net, HAD_ROW) if self.partial else np.zeros(len(self.op), dtype=bool)
+    def columns_before_delete(self) -> np.ndarray:
+        return _flags(self.net, COLUMNS_BEFORE_DELETE) if self.partial else np.zeros(len(self.op), dtype=bool)
 
     @property
     def late(self) -> np.ndarray:
@@ -193,7 +193,7 @@ class _Meeting:
     def actions(self) -> pa.Array:
         met, gone, newer = self.met, self.gone, self.newer
         if self.soft:
-            puts = ~met & (~gone | self.had_row)
+            puts = ~met & (~gone | self.columns_before_delete)
             found = np.select([met & newer, puts], ["update", "insert"], "")
         else:
             live = ~self.beaten
@@ -215,8 +215,8 @@ class _Meeting:
             return rows
         if self.beaten.any():
             beaten = pa.array(self.beaten)
-            graves = flat(self.tombstones.column(GDDL)).take(pa.array(np.where(self.beaten, self.dead_at, 0)))
-            chosen = pc.if_else(beaten, graves, flat(rows.column(GDDL)))
+            deletes = flat(self.tombstones.column(GDDL)).take(pa.array(np.where(self.beaten, self.dead_at, 0)))
+            chosen = pc.if_else(beaten, deletes, flat(rows.column(GDDL)))
             rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, chosen)
         return with_gddl(rows, deleted=pa.array(self.gone))
 
@@ -229,7 +229,7 @@ class _Meeting:
             outlived &= generation[self.at] < own
             if "deleted" in before:
                 outlived |= self.met & _mask(before["deleted"])[self.at]
-        whole = _flags(self.net, FRESH) & (~self.gone | self.had_row)
+        whole = _flags(self.net, REPLACES_ROW) & (~self.gone | self.columns_before_delete)
         every = ~self.met | whole | (outlived & ~self.gone)
         found = {}
         for index, name in enumerate(self.schema.columns):

@@ -27,21 +27,21 @@ def translated(path: str) -> Iterator[None]:
     except GddlError:
         raise
     except FileNotFoundError as error:
-        fault = _told(path, error)
+        fault = _bucket_fault(path, error)
         if fault is None:
             raise
         raise fault from error
     except OSError as error:
-        raise _told(path, error) or os_error(error, path) from error
+        raise _bucket_fault(path, error) or os_error(error, path) from error
     except (remote.PermissionDeniedError, remote.UnauthenticatedError) as error:
-        raise _told(path, error) or _denied(path, error) from error
+        raise _bucket_fault(path, error) or _denied(path, error) from error
     except (*_REFUSED, ValueError) as error:
         raise _unusable(path, error) from error
     except remote.BaseError as error:
-        raise _told(path, error) or _generic(path, error) from error
+        raise _bucket_fault(path, error) or _generic(path, error) from error
 
 
-def _told(path: str, error: Exception) -> GddlError | None:
+def _bucket_fault(path: str, error: Exception) -> GddlError | None:
     """What concerns the whole bucket; null for local paths."""
     return s3_error(str(error), path) if path.startswith(_S3) else None
 

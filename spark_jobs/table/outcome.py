@@ -96,7 +96,7 @@ class TableOutcome:
     """A result, and whether its failure may pass by itself."""
 
     result: JobResult
-    passing: bool = False
+    retriable: bool = False
 
 
 @dataclass(frozen=True)

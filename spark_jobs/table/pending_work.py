@@ -36,7 +36,7 @@ class PendingWork:
 def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
     """What there is to do; None when there is nothing."""
     ledger = run.ledger()
-    run.tell("discover")
+    run.report("discover")
     begun = ledger.plan() is not None  # its files are to be found again, however late they came
     found = run.discover(ledger, brief=not begun)
     outcome.not_listed = found.not_listed

@@ -11,7 +11,7 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import LandingLocation, discover
-from spark_jobs.discovery.notified import discover_told
+from spark_jobs.discovery.notified import discover_notified
 from spark_jobs.discovery.settling import Settling, Wait, settle_of
 from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.claim import Claim
@@ -30,7 +30,7 @@ class TableRun:
         beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
         instead: the engine to take instead of the tier's.
         declined: why the tier's engine could not take the table; empty: it was not asked, or did.
-        told: the files that a stream tells of; null: the landing folder is listed.
+        notified: the files that a stream notified; null: the landing folder is listed.
     """
 
     job: JobSpec
@@ -39,7 +39,7 @@ class TableRun:
     beside: Layout | None = None
     instead: EngineName | None = None
     declined: str = ""
-    told: tuple[NotifiedFile, ...] | None = None
+    notified: tuple[NotifiedFile, ...] | None = None
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -83,11 +83,11 @@ class TableRun:
 
         Args:
             brief: in a job that goes on, the newest files are enough between one look far back and the next.
-            wait: for files that may still be written; files of a stream are always waited for, for it tells them once.
+            wait: for files that may still be written; files of a stream always, for it notifies them once.
         """
-        place = self._place(wait if self.told is None else "always")
-        if self.told is not None:
-            return discover_told(place, ledger, self.runtime.clock(), self.told)
+        place = self._place(wait if self.notified is None else "always")
+        if self.notified is not None:
+            return discover_notified(place, ledger, self.runtime.clock(), self.notified)
         options, now = self.job.options, self.runtime.clock()
         if not brief or options.continuous is None or options.full_listing:
             return discover(place, ledger, now, full=options.full_listing)
@@ -104,7 +104,7 @@ class TableRun:
             self.runtime.storage, self.layout.state, self.job.run_id, self.runtime.clock, options.wait_seconds
         )
 
-    def tell(self, step: str, batch: int = 0, rows: int = 0) -> None:
+    def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
         self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
 
     @property

@@ -228,6 +228,6 @@ def _plain(hashes: Hashes) -> tuple[str, ...]:
     return tuple("" if h is None else f"{h:016x}" for h in hashes)
 
 
-def told(verdict: SourceVerdict) -> dict[str, Any]:
+def plain_verdict(verdict: SourceVerdict) -> dict[str, Any]:
     """For a JobResult's details."""
     return asdict(replace(verdict, not_compared=dict(verdict.not_compared)))

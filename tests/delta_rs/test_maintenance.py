@@ -269,7 +269,7 @@ def test_it_waits_for_nobody_and_disturbs_no_run(tmp_path: Path) -> None:
     with Claim.acquire(Storage(), lake.layout(spec).state, "a-load", utc_now):
         found = lake.run(spec, MAINTAIN)
     assert isinstance(found, TableOutcome)
-    assert found.passing
+    assert found.retriable
     assert found.result.error is not None
     assert found.result.error.code == "TABLE_BUSY"
 
@@ -291,7 +291,7 @@ def test_one_that_was_overtaken_stops(action: Any, tmp_path: Path) -> None:
     found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
-    assert (found.result.error.code, found.passing) == ("CLAIM_LOST", True)
+    assert (found.result.error.code, found.retriable) == ("CLAIM_LOST", True)
     assert DeltaTable(lake.layout(spec).replica).version() == version
 
 

@@ -43,9 +43,9 @@ def test_between_other_files_the_policy_decides() -> None:
 def test_a_file_that_ends_in_a_delete_wins_and_one_that_goes_on_after_it_does_not() -> None:
     schema = table_schema(tie_break="delete_wins")
     ends_in_delete = in_file(replace(INSERT, file=UNKNOWN), replace(DELETE, file=UNKNOWN))
-    goes_on = in_file(replace(DELETE, file=UNKNOWN), replace(INSERT, file=UNKNOWN, v="again"))
+    is_continuous = in_file(replace(DELETE, file=UNKNOWN), replace(INSERT, file=UNKNOWN, v="again"))
     assert states([*ends_in_delete, replace(UPDATE, file=OTHER)], schema) == {}
-    assert states([*goes_on, replace(UPDATE, file=OTHER)], schema) == {1: "u"}
+    assert states([*is_continuous, replace(UPDATE, file=OTHER)], schema) == {1: "u"}
 
 
 def test_a_file_written_anew_corrects_what_it_said() -> None:

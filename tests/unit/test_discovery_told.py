@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.contract.errors import RetriableError
 from spark_jobs.discovery.file_stream import NotifiedFile
-from spark_jobs.discovery.notified import discover_told
+from spark_jobs.discovery.notified import discover_notified
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.storage.objects import Storage, StoredObject
 from tests.landed import committed
@@ -54,7 +54,7 @@ def told(table: Table, *names: str, scheme: str = "file:") -> list[NotifiedFile]
 
 
 def discovered(table: Table, files: Iterable[NotifiedFile]) -> Discovery:
-    return discover_told(table.place, table.ledger(), table.now, files)
+    return discover_notified(table.place, table.ledger(), table.now, files)
 
 
 def take(table: Table, found: Discovery) -> list[str]:

@@ -23,7 +23,7 @@ from spark_jobs.continuous.listing import ListedFiles
 from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import discover
 from spark_jobs.discovery.lookback import EVERY, LookingBack
-from spark_jobs.discovery.notified import discover_told
+from spark_jobs.discovery.notified import discover_notified
 from spark_jobs.ledger import ledger as ledgers
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery
@@ -216,7 +216,7 @@ def test_files_that_a_stream_tells_of_are_known_by_the_archives(table: Sunk) -> 
     files = [NotifiedFile(path=f"file:{table.landing}/{name}", size=1, modified=0) for name in (names[0], late)]
     for sink in (table.sink, replace(table.sink, path_format=DAILY), DebeziumOptions()):
         table.sink = sink
-        found = discover_told(table.place, table.ledger(), table.now, files)
+        found = discover_notified(table.place, table.ledger(), table.now, files)
         assert table.names(found.waiting) == [late]
 
 

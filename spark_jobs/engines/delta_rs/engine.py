@@ -188,9 +188,9 @@ class DeltaRsEngine:
         self._require_small_tables(order.living, order.living.layout.changes)
         return Rebuild(self.tables, order).drops_changes()
 
-    def swap(self, order: RebuildRequest, tell: Callable[[str], None]) -> Rebuilt:
+    def swap(self, order: RebuildRequest, report: Callable[[str], None]) -> Rebuilt:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
-        return Rebuild(self.tables, order).swap(tell)
+        return Rebuild(self.tables, order).swap(report)
 
     def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)

@@ -44,23 +44,23 @@ class Rebuild:
     def table_schema(self) -> TableSchema:
         return self.order.table_schema
 
-    def swap(self, tell: Callable[[str], None]) -> Rebuilt:
+    def swap(self, report: Callable[[str], None]) -> Rebuilt:
         """See `Engine.swap`."""
         require_creatable(self.table_schema.spec, self.order.living.tier)
         fresh = self._fresh()
         added = self._changes(fresh)
-        tell("append")
+        report("append")
         source = self._source(fresh)
         if self.table_schema.keys:
             self._tombstones(source)
-            tell("tombstones")
+            report("tombstones")
         rows = self._replica(source)
-        tell("merge")
+        report("merge")
         if self.table_schema.spec.history and self.table_schema.keys:
             self._history(source)
-            tell("history")
+            report("history")
         self._errors()
-        tell("quarantine")
+        report("quarantine")
         return Rebuilt(rows=rows, changes_added=added)
 
     def rows(self) -> pa.Table:

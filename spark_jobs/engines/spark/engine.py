@@ -208,8 +208,8 @@ class SparkEngine:
     def drops_changes(self, order: RebuildRequest) -> bool:
         return self._rebuild(order).drops_changes()
 
-    def swap(self, order: RebuildRequest, tell: Callable[[str], None]) -> Rebuilt:
-        return self._rebuild(order).swap(tell)
+    def swap(self, order: RebuildRequest, report: Callable[[str], None]) -> Rebuilt:
+        return self._rebuild(order).swap(report)
 
     def _rebuild(self, order: RebuildRequest) -> Rebuild:
         return Rebuild(

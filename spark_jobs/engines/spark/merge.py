@@ -15,7 +15,7 @@ from spark_jobs.engines.spark.columns import at, name, quoted
 from spark_jobs.engines.spark.in_tasks import by_key, place_of, row_by_row
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.fold import FIRST, FORCED, HAD_ROW, UNSEEN, carried_name, net_changes
+from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, FIRST, FORCED, UNSEEN, carried_name, net_changes
 from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
 
@@ -119,7 +119,7 @@ def all_new(net: DataFrame, table_schema: TableSchema) -> DataFrame:
     """Rows of the replica where nothing is stored."""
     gone, gddl = F.col(GDDL)["op"] == "D", F.col(GDDL)
     soft = table_schema.spec.delete == "soft"
-    rows = net.where(~gone | F.col(HAD_ROW) if soft else ~gone)
+    rows = net.where(~gone | F.col(COLUMNS_BEFORE_DELETE) if soft else ~gone)
     struct = gddl.withField("deleted", gone).alias(GDDL) if soft else gddl
     return rows.select(*map(name, table_schema.columns), struct)
 
@@ -133,10 +133,10 @@ class StoredRows:
 
     def of(self, keys: DataFrame, table_schema: TableSchema) -> StoredRows:
         """Those of these keys, which are few."""
-        graves = self.tombstones
+        deletes = self.tombstones
         return StoredRows(
             replica=of_keys(self.replica, keys, table_schema, few=True),
-            tombstones=None if graves is None else of_keys(graves, keys, table_schema, few=True),
+            tombstones=None if deletes is None else of_keys(deletes, keys, table_schema, few=True),
         )
 
 

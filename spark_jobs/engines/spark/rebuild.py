@@ -62,21 +62,21 @@ class Rebuild:
     def app(self, step: str) -> str:
         return f"refresh:{step}"
 
-    def swap(self, tell: Callable[[str], None]) -> Rebuilt:
-        """Carry it out; `tell` hears of each step that is durable. A repeated swap gives the same tables."""
+    def swap(self, report: Callable[[str], None]) -> Rebuilt:
+        """Carry it out; `report` is called with each step that is durable. A repeated swap gives the same tables."""
         added = self._changes()
-        tell("append")
+        report("append")
         source = self._source()
         if self.table_schema.keys:
             self._tombstones(source)
-            tell("tombstones")
+            report("tombstones")
         rows = self._replica(source)
-        tell("merge")
+        report("merge")
         if self.table_schema.spec.history and self.table_schema.keys:
             self._history(source)
-            tell("history")
+            report("history")
         self._errors()
-        tell("quarantine")
+        report("quarantine")
         return Rebuilt(rows=rows, changes_added=added)
 
     def rows(self) -> DataFrame:

@@ -11,13 +11,13 @@ from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.fold import (
+    COLUMNS_BEFORE_DELETE,
     FIRST,
     FORCED,
-    FRESH,
-    HAD_ROW,
     HAS_FORCED,
     LOWEST,
     LOWEST_FORCED,
+    REPLACES_ROW,
     carried_name,
     refolds,
 )
@@ -64,7 +64,7 @@ def net_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
     if refolds(table_schema):
         others |= {FORCED: _FLAG, HAS_FORCED: _FLAG, LOWEST: gddl, LOWEST_FORCED: _FLAG}
     if partial:
-        others |= {FRESH: _FLAG, HAD_ROW: _FLAG, **dict.fromkeys(carried_names(table_schema), _FLAG)}
+        others |= dict.fromkeys((REPLACES_ROW, COLUMNS_BEFORE_DELETE, *carried_names(table_schema)), _FLAG)
     return struct(table_columns.data_columns(table_schema), **others)
 
 
