@@ -1,11 +1,11 @@
-"""Properties of Delta tables that a row may set: none is an expression that an engine evaluates."""
+"""Properties of Delta tables that a row may set: no expressions, and nothing that forbids a merge."""
 
 from __future__ import annotations
 
 _PROPERTIES = frozenset(
     f"delta.{name}".lower()
     for name in (
-        "appendOnly", "autoOptimize.autoCompact", "autoOptimize.optimizeWrite", "checkpoint.writeStatsAsJson",
+        "autoOptimize.autoCompact", "autoOptimize.optimizeWrite", "checkpoint.writeStatsAsJson",
         "checkpoint.writeStatsAsStruct", "checkpointInterval", "checkpointPolicy", "checkpointRetentionDuration",
         "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "deletedFileRetentionDuration",
         "enableChangeDataFeed", "enableDeletionVectors", "enableExpiredLogCleanup", "enableIcebergCompatV1",

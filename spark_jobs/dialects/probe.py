@@ -95,6 +95,8 @@ def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions) -> Probe
 def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed:
     footer = pq.ParquetFile(stream)
     schema, meta = footer.schema_arrow, footer.metadata
+    if not len(schema):
+        raise QuarantinableError("FILE_EMPTY", "the file has no columns", where=file.path)
     return Probed(
         file=file,
         columns=tuple((field.name, column_type(field.type)) for field in schema),

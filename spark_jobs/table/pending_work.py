@@ -34,7 +34,11 @@ class PendingWork:
 
 
 def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
-    """What there is to do; None when there is nothing."""
+    """What there is to do; None when there is nothing.
+
+    Raises:
+        FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
+    """
     ledger = run.ledger()
     run.report("discover")
     begun = ledger.plan() is not None  # its files are to be found again, however late they came
@@ -42,6 +46,8 @@ def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
     outcome.not_listed = found.not_listed
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts
+    # Also without new files: a row that stored rows do not follow is never reported as up to date.
+    require_same_identity(run.spec, ledger.state)
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
     replaying = run.job.options.action == "errors_replay"
     if not (found.waiting or begun or due or replaying or waits_for_files(run, found)):
@@ -51,7 +57,6 @@ def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
             outcome.warn(foreign.warnings_of(foreign.foreign_commits(run.runtime.storage, run.layout, ledger.state)))
         notices.require_first_load(run.spec.table, ledger)
         return None
-    require_same_identity(run.spec, ledger.state)
     return PendingWork(state=ledger.state, found=found)
 
 

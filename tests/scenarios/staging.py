@@ -90,6 +90,8 @@ def oracle_run(scenario: Scenario, run: RunStep) -> Run:
 def _delivered(scenario: Scenario, file: FileStep) -> DeliveredFile:
     if file.raw == "":
         return DeliveredFile(name=file.name, kind=file.kind, damage="FILE_EMPTY")
+    if file.raw is None and not file.column_names:
+        return DeliveredFile(name=file.name, kind=file.kind, damage="FILE_EMPTY")
     if file.raw is not None or file.cut:
         return DeliveredFile(name=file.name, kind=file.kind, damage="FILE_UNREADABLE")
     rows = _micros(_table(scenario, file)).to_pylist()
