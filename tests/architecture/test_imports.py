@@ -54,6 +54,7 @@ AIRFLOW = (
     "operators",
     "page",
     "plugins",
+    "reporting",
     "sensors",
     "triggers",
     "upkeep_dags",
