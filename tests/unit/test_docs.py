@@ -89,7 +89,7 @@ def test_every_code_is_documented_and_every_documented_one_exists() -> None:
 def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:
     found = documented_codes()
     assert len({row[0] for row in found}) == len(found)
-    kinds = {"fatal", "passing", "problem", "row", "file", "warning", "advice"}
+    kinds = {"fatal", "retriable", "problem", "row", "file", "warning", "advice"}
     assert [row for row in found if len(row) != 4 or row[1] not in kinds or not all(row)] == []
     assert [row for row in found if row[3] in ("the same", "as before")] == [], "a row is read alone"
     tables = [re.findall(r"^\| `(\w+)`", part, re.MULTILINE) for part in page("codes.md").split("\n## ")]
