@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobOptions
 
 _FIRST = ("code", "reason")
 
-app = typer.Typer(help="Rows and files that were put aside: list them, or try them again.", no_args_is_help=True)
+app = typer.Typer(help="Rows and files in the quarantine: list them, or try them again.", no_args_is_help=True)
 
 
 @app.command(name="list")

@@ -40,7 +40,7 @@ def _rows(result: JobResult) -> list[list[Cell | str]]:
 
 
 def _row(result: JobResult, batch: dict[str, Any]) -> list[Cell | str]:
-    notes = {"resumed": "begun before, goes on", "sweep": "rows of the load before vanish"}
+    notes = {"resumed": "begun before, resumed", "sweep": "rows of the load before vanish"}
     note = ", ".join(text for name, text in notes.items() if batch.get(name))
     numbers = (batch["batch"], len(batch["files"]), batch["bytes"])
     return [result.table, status(result.status), batch["mode"], *(count(number) for number in numbers), note]

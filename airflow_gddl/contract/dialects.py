@@ -117,7 +117,7 @@ def _told(reference: str) -> Iterator[None]:
         raise FatalError(
             "DIALECT_BROKEN",
             f"the dialect's {reference} can't be loaded: {type(error).__name__}: {error}",
-            remedy="mend or reinstall the package that brings it, with what it needs",
+            remedy="fix or reinstall the package that brings it, with what it needs",
         ) from error
 
 

@@ -64,7 +64,7 @@ def documentation(pipeline: Pipeline) -> str:
         "**Rerun**: trigger it; *Tables* names some alone, *Full refresh* rebuilds them from their files.",
         "",
         "**After a failure**: the task's log names each table, what is wrong and the way out. Retry or clear it: it",
-        "goes on where it stopped, and loads nothing twice.",
+        "resumes where it stopped, and loads nothing twice.",
         "",
         "**Results**: a line for each table in the log, a summary in XCom, an event of the table's asset.",
     ]

@@ -115,7 +115,7 @@ def _check_problems(problems: tuple[Problem, ...], name: str) -> None:
 
 
 def _unusable(name: str, why: str) -> MetadataError:
-    remedy = "mend the file, or name the source otherwise"
+    remedy = "fix the file, or name the source otherwise"
     return MetadataError("ONBOARD_FILE_UNUSABLE", f"{name} can't be added to: {why}", remedy=remedy)
 
 

@@ -101,7 +101,7 @@ class _Execution(Task):
             self.operator.job_log = loading.log or self.operator.job_log
             results += loading.results
             if loading.stopped:
-                raise AirflowException("the job was told to stop; the next try goes on where it stopped")
+                raise AirflowException("the job was stopped; the next try resumes where it stopped")
         self.operator.loaded = tuple(result.table for result in results)
         if failed := [result for result in results if result.status == "failed"]:
             raise AirflowException(explained(failed, len(results)))
@@ -113,7 +113,7 @@ class _Execution(Task):
         results = list(keeping.last.values())
         counts = summary(results)
         if outcome.cancelled_by is not None:
-            raise AirflowException("the job was told to stop; the next one goes on where it stopped")
+            raise AirflowException("the job was stopped; the next one resumes where it stopped")
         if keeping.failing:
             raise AirflowException(explained(keeping.failing, len(results)))
         if outcome.exit_status:

@@ -143,7 +143,7 @@ class Task:
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} left a run to wait for")
         operator = self.operator
-        operator.log.info("run %s goes on%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
+        operator.log.info("run %s continues%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
         watch = Watch(
             runner=operator.runner or self.document.runner,
             settings=self.document.runner_settings,
@@ -183,7 +183,7 @@ class _Execution(Task):
         operator.loaded = tuple(result.table for result in loading.results)
         counts = summary(loading.results)
         if loading.stopped:
-            raise AirflowException("the job was told to stop; the next try goes on where it stopped")
+            raise AirflowException("the job was stopped; the next try resumes where it stopped")
         if loading.failed:
             raise AirflowException(explained(loading.failed, len(loading.results)))
         if not loading.results and not loading.order.marks:

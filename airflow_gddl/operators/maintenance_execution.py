@@ -159,7 +159,7 @@ class _Execution:
         outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in specs}))
         operator.job_log = outcome.log
         if outcome.cancelled_by is not None:
-            raise RetriableError("JOB_CANCELLED", "the job was told to stop", remedy="the next try does what is left")
+            raise RetriableError("JOB_CANCELLED", "the job was stopped", remedy="the next try does what is left")
         if isinstance(runner, RemoteRunner):
             if outcome.waiting is not None:
                 self._wait(replace(begun, since=runner.since or 0), runner, outcome.waiting)

@@ -71,4 +71,4 @@ def _tell(sensor: GddlTablesSensor, work: PipelineWork) -> None:
     for table, others in work.held.items():
         sensor.log.warning("%s waits for %s, which it depends on", table, ", ".join(others))
     for table, others in work.unmet.items():
-        sensor.log.warning("%s goes on without %s: no pipeline loads it", table, ", ".join(others))
+        sensor.log.warning("%s continues without %s: no pipeline loads it", table, ", ".join(others))

@@ -1,7 +1,7 @@
 """A full refresh: rebuild replica and history from the files, beside the living tables, and swap (rule 10).
 
 All files are ingested anew into a change table and a ledger of their own below the state folder, in the usual bounded
-batches, so that a refresh that died goes on where it stopped. Then, each step a single Delta commit: the change table
+batches, so that a refresh that died resumes where it stopped. Then, each step a single Delta commit: the change table
 gains what it lacked; replica, tombstones and history are overwritten with what the new change table folds to; the
 quarantine is settled; the ledger commits.
 """

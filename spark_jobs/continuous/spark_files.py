@@ -144,7 +144,7 @@ class SparkFiles:
             if not self._left_out:
                 raise
             for table, why in self._left_out.items():
-                _LOG.warning("the stream of files goes on without %s, whose folder can't be listed: %s", table, why)
+                _LOG.warning("the stream of files continues without %s, whose folder can't be listed: %s", table, why)
             self._again = self._now() + ANYWAY_SECONDS
             self._start(session, [spec for spec in self._specs if spec.table not in self._left_out])
 

@@ -15,7 +15,7 @@ NEEDS_MEMORY = "it needs more memory than delta_rs_memory"
 
 def too_late(spec: TableSpec) -> RetriableError:
     what = f"{spec.table} took longer than its tier's delta_rs_timeout and was stopped"
-    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it goes on; or raise delta_rs_timeout")
+    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it resumes; or raise delta_rs_timeout")
 
 
 def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:

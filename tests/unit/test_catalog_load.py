@@ -36,7 +36,7 @@ FULL = TableSpec(
     schema_evolution=SchemaEvolution(new_column="fail", dropped_column="null"),
     on_bad_row="fail",
     cluster_by=("id",),
-    table_properties={"delta.checkpointInterval": "20"},
+    table_properties={"user.team": "a"},
     tags={"team": "a"},
     owner="sales",
     depends_on=("shop.customers",),
@@ -70,7 +70,7 @@ tables:
     schema_evolution: {new_column: fail, dropped_column: null}
     on_bad_row: fail
     cluster_by: [id]
-    table_properties: {delta.checkpointInterval: "20"}
+    table_properties: {user.team: a}
     tags: {team: a}
     owner: sales
     depends_on: [shop.customers]
@@ -106,7 +106,7 @@ FULL_JSON = {
             "schema_evolution": {"new_column": "fail", "dropped_column": None},
             "on_bad_row": "fail",
             "cluster_by": ["id"],
-            "table_properties": {"delta.checkpointInterval": "20"},
+            "table_properties": {"user.team": "a"},
             "tags": {"team": "a"},
             "owner": "sales",
             "depends_on": ["shop.customers"],
@@ -126,7 +126,7 @@ FULL_CSV = (
     "tombstone_retention\r\n"
     'shop.orders,id|line,erp,lsn,medium,high,"{""assets"": [""raw""]}",30m,soft,TRUE,seen_at,last_arrival,'
     'BI_,true,changed,forced,id | line|email|lsn,note,"{""email"": ""hash"", ""phone"": null}",'
-    '"{""new_column"": ""fail"", ""dropped_column"": ""null""}",fail,"[""id""]","{""delta.checkpointInterval"": ""20""}",'
+    '"{""new_column"": ""fail"", ""dropped_column"": ""null""}",fail,"[""id""]","{""user.team"": ""a""}",'
     '"{""team"": ""a""}",sales,shop.customers,false,dms,'
     '"{""date_partition"": ""YYYYMMDD"", ""types"": {""amount"": ""decimal(12,2)""}}",14d\r\n'
     "shop.customers,[],erp,,,,,,,,,,,,,,,,,,,,,,,,,,,\r\n"

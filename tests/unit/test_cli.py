@@ -294,7 +294,7 @@ def test_dry_run_shows_the_batches(shop: Shop) -> None:
     rows = [line for line in lines if line.startswith("sales.") and ":" not in line]
     assert rows == [
         "sales.lines skipped the landing folder is not there",
-        "sales.orders succeeded incremental 3 12 4,096 begun before, goes on",
+        "sales.orders succeeded incremental 3 12 4,096 begun before, resumed",
         "sales.orders succeeded incremental 4 1 4,096",
     ]
     assert "sales.orders: /landing/sales/orders/009.parquet\nsales.orders: and 2 more\n" in answer.out

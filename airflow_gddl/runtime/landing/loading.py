@@ -210,5 +210,5 @@ def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:
 
 
 def _left_out(spec: TableSpec, failed: Sequence[str]) -> JobResult:
-    message = f"not loaded, because {', '.join(failed)} failed, which it depends on. Remedy: mend that first."
+    message = f"not loaded, because {', '.join(failed)} failed, which it depends on. Remedy: fix that first."
     return JobResult(table=spec.table, status="failed", error=ErrorInfo(code="DEPENDENCY_FAILED", message=message))

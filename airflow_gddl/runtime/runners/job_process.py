@@ -133,7 +133,7 @@ def _unanswered(table: str, run_id: str, why: ErrorInfo) -> JobResult:
 
 def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
     if child.cancelled_by is not None:
-        what = f"the run was stopped by {child.cancelled_by.name}; the next run goes on where it stopped"
+        what = f"the run was stopped by {child.cancelled_by.name}; the next run resumes where it stopped"
         return ErrorInfo(code="JOB_CANCELLED", message=what)
     last = log.tail.rpartition("\n")[2]
     if status == _REFUSED and (coded := _CODED.match(last)):

@@ -207,7 +207,7 @@ class _Passage:
 
     def give_up(self, number: int) -> None:
         """The run was cancelled: what it did not answer for is told as such."""
-        what = f"the run was stopped by {signal.Signals(number).name}; the next run goes on where it stopped"
+        what = f"the run was stopped by {signal.Signals(number).name}; the next run resumes where it stopped"
         info = ErrorInfo(code="JOB_CANCELLED", message=what)
         for table in list(self.left):
             self._report([JobResult(table=table, status="failed", run_id=self.spec.run_id, error=info)])
