@@ -58,6 +58,8 @@ def databricks(
     catalog = catalogs.read(around, metadata)
     settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
     wanted = jobs.jobs_of(_used(catalog), settings)
+    if warning := deploy.serverless_warning(_used(catalog), settings, catalog.roots):
+        around.screen.warn(warning, "yellow")
     if render_bundle is not None:
         path = deploy.render_bundle(render_bundle, settings.job_name, wanted)
         around.screen.say(f"{len(wanted)} jobs written to {path}; `databricks bundle deploy` makes them")

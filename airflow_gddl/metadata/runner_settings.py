@@ -33,6 +33,8 @@ RUNNERS = {
     "glue": CheckedSettings(FieldShape(glue.GlueSettings), glue.check_settings),
     "spark_submit": CheckedSettings(FieldShape(spark_submit.SparkSubmitSettings), spark_submit.check_settings),
 }
+PLATFORMS = frozenset(name for name, checked in RUNNERS.items() if "local_roots" in checked.shape.names)
+"""Runners whose jobs run on machines of a platform, which see no folder of this one."""
 COMPUTE = {"spark_submit": CheckedSettings(FieldShape(spark_submit.SparkSubmitCompute), spark_submit.check_compute)}
 
 

@@ -14,8 +14,8 @@ from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.layers import Layer
 from airflow_gddl.metadata.problems import Problem, show, show_field
-from airflow_gddl.metadata.roots import absolute
-from airflow_gddl.metadata.runner_settings import check_runners
+from airflow_gddl.metadata.roots import absolute, check_remote
+from airflow_gddl.metadata.runner_settings import PLATFORMS, check_runners
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.tiers import build_tiers
 from airflow_gddl.metadata.validation import near, written
@@ -123,7 +123,10 @@ class _Draft:
         if not isinstance(runner, str) or not runner.strip():
             self.take(spec_problem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
         else:
-            self.take(*check_runners(runner, self.section("runners"), tiers))
+            sections = self.section("runners")
+            self.take(*check_runners(runner, sections, tiers))
+            if runner in PLATFORMS and roots.landing and roots.lake:
+                self.take(*check_remote(runner, sections.get(runner) or {}, roots))
         connection = self.values.get("aws_conn_id")
         if connection is not None and not (isinstance(connection, str) and connection.strip()):
             remedy = "write e.g. aws_default, or leave it out"

@@ -49,6 +49,7 @@ METRICS = tuple(
 KINDS = {metric.name: metric.kind for metric in METRICS}
 OTHER = "other"
 Labels = tuple[tuple[str, str], ...]
+"""Pairs of name and value, sorted by name."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
         "gddl_bytes_read": result.bytes_read, "gddl_batches": result.batches, "gddl_seconds": result.seconds,
     }  # fmt: skip
     points = [Point(name, labels, float(value)) for name, value in counts.items()]
-    points.append(Point("gddl_runs", (*labels, ("status", result.status)), 1.0))
-    points += [Point("gddl_warnings", (*labels, ("code", w.code)), float(w.count)) for w in result.warnings]
+    points.append(Point("gddl_runs", (("status", result.status), *labels), 1.0))
+    points += [Point("gddl_warnings", (("code", w.code), *labels), float(w.count)) for w in result.warnings]
     points.append(Point("gddl_last_run_timestamp_seconds", labels, now))
     points.append(Point("gddl_last_run_failed", labels, float(result.status == "failed")))
     if result.freshness.lag_seconds is not None:

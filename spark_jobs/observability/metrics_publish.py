@@ -1,20 +1,21 @@
-"""Figures of a job for Prometheus (a text file for the textfile collector) and OpenTelemetry, where they are asked for.
+"""Metrics of a job for Prometheus (a text file for the textfile collector) and OpenTelemetry, where they are asked for.
 
-`GDDL_METRICS_FILE` names the text file; OpenTelemetry gets them where its SDK is installed and
-`OTEL_EXPORTER_OTLP_ENDPOINT` is set. A label per table is bounded: the first `GDDL_METRICS_TABLES` tables (500) have
-their own, all others are `other`. Whatever goes wrong here is logged, and no table's run fails for it.
+`GDDL_METRICS_FILE` names the text file (extra `prometheus`), `OTEL_EXPORTER_OTLP_ENDPOINT` a collector of OpenTelemetry
+(extra `otel`); a library is imported only where its variable is set. The first `GDDL_METRICS_TABLES` tables (500) have
+a label of their own, all others are `other`. Errors are logged; no table's run fails for them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.observability import metrics, metrics_file, metrics_otel
+from spark_jobs.observability import metrics, metrics_otel
 
 MOST_TABLES = 500
 PUBLISH_EVERY = 60.0
@@ -27,13 +28,27 @@ def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Map
         return
     tiers = {spec.table: spec.size for spec in job.tables}
     points = [point for result in results for point in metrics.points_of(result, tiers.get(result.table, ""), now)]
+    if path := environ.get("GDDL_METRICS_FILE"):
+        with _errors_logged("prometheus"):
+            from spark_jobs.observability import metrics_file  # noqa: PLC0415 - its library may be absent
+
+            metrics_file.add(path, points, _most(environ))
+    if environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        with _errors_logged("otel"):
+            metrics_otel.send(metrics.bounded(points, (), _most(environ)))
+
+
+def _most(environ: Mapping[str, str]) -> int:
+    return int(environ.get("GDDL_METRICS_TABLES", MOST_TABLES))
+
+
+@contextmanager
+def _errors_logged(extra: str) -> Iterator[None]:
     try:
-        most = int(environ.get("GDDL_METRICS_TABLES", MOST_TABLES))
-        if path := environ.get("GDDL_METRICS_FILE"):
-            metrics_file.add(path, points, most)
-        if environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-            metrics_otel.send(metrics.bounded(points, (), most))
-    except Exception:  # noqa: BLE001 - figures about runs must not fail a run
+        yield
+    except ImportError as error:
+        _LOG.warning("metrics are not published: %s; install airflow-gddl[%s] where jobs run", error, extra)
+    except Exception:  # noqa: BLE001 - metrics must not fail a run
         _LOG.warning("metrics could not be handed on", exc_info=True)
 
 

@@ -23,10 +23,10 @@ def test_figures_and_logs_of_a_job(tmp_path: Path) -> None:
     assert ended.status == 0, ended.err
     text = figures.read_text()
     for name in ("s.a", "s.b"):
-        assert f'gddl_rows_read_total{{table="{name}",tier="small"}} 7\n' in text
-        assert f'gddl_quarantined_total{{table="{name}",tier="small"}} 1\n' in text
+        assert f'gddl_rows_read_total{{table="{name}",tier="small"}} 7.0\n' in text
+        assert f'gddl_quarantined_total{{table="{name}",tier="small"}} 1.0\n' in text
         landed = sum(file.stat().st_size for file in (tmp_path / "landing" / "s" / name[2:]).iterdir())
-        assert f'gddl_bytes_read_total{{table="{name}",tier="small"}} {landed}\n' in text
+        assert f'gddl_bytes_read_total{{table="{name}",tier="small"}} {float(landed)}\n' in text
     lines = [json.loads(line) for line in ended.err.splitlines()]
     assert {line["run"] for line in lines} == {"run-7"}
     steps = {(line["table"], line["batch"], line["message"].split(",")[0]) for line in lines}

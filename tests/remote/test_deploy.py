@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from databricks.bundles.jobs import Job
 from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.cli.context import real
@@ -40,6 +41,25 @@ def metadata(tmp_path: Path) -> Path:
 
 def write(folder: Path, more: str = "") -> None:
     (folder / "gddl.yaml").write_text(SETTINGS.format(root=folder.parent, more=more))
+
+
+CLUSTER = """serverless: false, node_type: i3.xlarge, workers: 2, max_workers: 8, policy_id: p,
+      instance_profile: 'arn:aws:iam::123456789012:instance-profile/gddl', spark_conf: {a: b}, environment: {c: d}"""
+
+
+@pytest.mark.parametrize("tier", ["serverless: true, performance: PERFORMANCE_OPTIMIZED", CLUSTER])
+def test_a_bundle_is_what_the_types_of_databricks_bundles_take(
+    metadata: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, tier: str
+) -> None:
+    """Every field is one of theirs, and comes back as it went in."""
+    write(metadata, f", run_as: 6f3c2a1e, tags: {{team: data}}, tiers: {{small: {{{tier}}}}}")
+    command = ("deploy", "databricks", "--render-bundle", str(tmp_path), "--metadata", str(metadata))
+    assert gddl(capsys, *command)[0] == 0
+    bundle = yaml.safe_load((tmp_path / "databricks.yml").read_text())
+    (job,) = bundle["resources"]["jobs"].values()
+    assert Job.from_dict(job).as_dict() == job
+    with pytest.raises(ValueError, match="Unexpected field 'workers'"):
+        Job.from_dict({**job, "workers": 2})
 
 
 def gddl(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -111,6 +131,15 @@ def test_a_bundle_holds_the_same_jobs(
             r"tiers.large.auto_loader.*no setting that may be given \(value 'cloudFiles.format'\)",
         ),
         (", tiers: {large: {discovery: autoloader}}", r"tiers.large.discovery"),
+        (
+            ", tiers: {large: {node_type: i3.xlarge}}",
+            r"tiers.large.node_type.*field of job clusters.*serverless: false",
+        ),
+        (", tiers: {large: {environment: {A: b}}}", r"tiers.large.environment.*field of job clusters"),
+        (
+            ", tiers: {large: {serverless: false, node_type: n, instance_profile: gddl}}",
+            r"tiers.large.instance_profile.*no ARN of an instance profile \(value 'gddl'\)",
+        ),
         (", token: hunter22", r"looks like a secret"),
     ],
 )
@@ -126,14 +155,66 @@ def test_wrong_settings_are_named_with_file_field_value_and_remedy(
     assert fake.requests == []
 
 
-def test_local_roots_are_refused_before_anything_is_asked(
+NO_FOLDER = ("RUNNER_NEEDS_S3", "runner databricks needs it in an object store")
+NO_VOLUME = ("RUNNER_NEEDS_S3", "a mounted volume is no root: no atomic creation of files there")
+
+
+@pytest.mark.parametrize(
+    ("landing", "more", "problem"),
+    [
+        ("/landing", "", NO_FOLDER),
+        ("/Volumes/main/cdc/landing", "", NO_VOLUME),
+        ("/Volumes/main/cdc/landing", ", local_roots: true", NO_VOLUME),
+        ("/dbfs/landing", ", local_roots: true", NO_VOLUME),
+        (
+            "dbfs:/Volumes/main/cdc/landing",
+            "",
+            ("ROOT_INVALID", "not a usable root: it is neither a local path nor s3"),
+        ),
+    ],
+)
+def test_roots_that_jobs_can_t_use_are_refused_before_anything_is_asked(
+    fake: FakeServer,
+    metadata: Path,
+    capsys: pytest.CaptureFixture[str],
+    landing: str,
+    more: str,
+    problem: tuple[str, str],
+) -> None:
+    runners = f"runner: databricks\nrunners: {{databricks: {{wheel: /Volumes/a.whl{more}}}}}\n"
+    (metadata / "gddl.yaml").write_text(f"landing: {landing}\nlake: s3://bucket/lake\n{runners}")
+    code, message = problem
+    status, out = gddl(capsys, "validate", "--json", "--metadata", str(metadata))
+    (said,) = [json.loads(line) for line in out.splitlines()]
+    assert (status, said["code"], said["field"], said["line"], said["value"]) == (2, code, "landing", 1, repr(landing))
+    assert said["message"].startswith(message)
+    for command in (("deploy", "databricks"), ("run",)):
+        assert invoke((*command, "--metadata", str(metadata)), real()) == 2
+        err = " ".join(capsys.readouterr().err.split())
+        assert f"gddl.yaml:1: landing: {message}" in err
+        assert "s3://" in err.partition("Remedy")[2]
+    assert fake.requests == []
+
+
+def test_serverless_tiers_on_s3_come_with_a_warning(
     fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (metadata / "gddl.yaml").read_text()
-    (metadata / "gddl.yaml").write_text(text.replace(", local_roots: true", ""))
-    assert invoke(("run", "--metadata", str(metadata)), real()) == 2
-    assert "RUNNER_NEEDS_S3" in capsys.readouterr().err
-    assert fake.requests == []
+    roots = "landing: s3://bucket/landing\nlake: s3://bucket/lake\nrunner: databricks\n"
+    settings = roots + "runners: {databricks: {wheel: /Volumes/a.whl%s}}\n"
+    (metadata / "gddl.yaml").write_text(settings % "")
+    assert invoke(("deploy", "databricks", "--metadata", str(metadata)), real()) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("Warning: tiers small run on serverless compute, where a job has no AWS credentials")
+    profile = "arn:aws:iam::123456789012:instance-profile/gddl"
+    own = f", tiers: {{small: {{serverless: false, node_type: i3.xlarge, instance_profile: '{profile}'}}}}"
+    (metadata / "gddl.yaml").write_text(settings % own)
+    assert invoke(("deploy", "databricks", "--metadata", str(metadata)), real()) == 0
+    assert capsys.readouterr().err == ""
+    (job,) = fake.workspace.jobs.values()
+    (cluster,) = job.job_clusters or ()
+    assert cluster.new_cluster.aws_attributes is not None
+    assert cluster.new_cluster.aws_attributes.instance_profile_arn == profile
+    assert (job.environments or [], (job.tasks or ())[0].job_cluster_key) == ([], cluster.job_cluster_key)
 
 
 def test_a_command_line_runs_tables_through_the_workspace(

@@ -9,6 +9,7 @@ import pytest
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.metadata.loading import load
+from airflow_gddl.metadata.runner_settings import PLATFORMS
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import SETTINGS, loaded, row_file, write
 
@@ -179,6 +180,26 @@ def test_settings_that_cannot_be_read(tmp_path: Path, content: str | bytes, plac
     with pytest.raises(SettingsError) as error:
         load(folder, {})
     assert [problem.place for problem in error.value.problems] == [place]
+
+
+OWN = {
+    "databricks": "wheel: /Volumes/a.whl",
+    "emr_serverless": "execution_role: 'arn:a', entry_point: 's3://a'",
+    "glue": "role: 'arn:a', script: 's3://a', wheel: 's3://a.whl'",
+}
+
+
+@pytest.mark.parametrize("runner", sorted(PLATFORMS))
+def test_a_platform_takes_folders_only_where_that_is_said(tmp_path: Path, runner: str) -> None:
+    def settings(own: str) -> dict[str, str | bytes]:
+        return {"gddl.yaml": f"landing: s3://b/x\nlake: /lake\nrunner: {runner}\nrunners: {{{runner}: {{{own}}}}}\n"}
+
+    with pytest.raises(SettingsError) as error:
+        load(write(tmp_path, settings(OWN[runner])), {})
+    (problem,) = error.value.problems
+    assert (problem.code, problem.field, problem.place) == ("RUNNER_NEEDS_S3", "lake", "gddl.yaml:2")
+    assert load(write(tmp_path, settings(OWN[runner])), {"GDDL_LAKE": "s3://b/lake"}).roots.lake == "s3://b/lake"
+    assert loaded(tmp_path, settings(f"{OWN[runner]}, local_roots: true")).roots.lake == "/lake"
 
 
 def test_landing_and_lake_must_differ(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
 from airflow_gddl.metadata import yaml_file
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
+from airflow_gddl.metadata.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
 from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
@@ -215,6 +215,8 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title.partition(" ")[0] in NEEDED:
         runner, _, tier = title.partition(" ")
         own = {f: v for f, v in NEEDED[runner].items() if f != name or tier}
+        if title == "databricks tiers" and name in OF_CLUSTERS:
+            entry += ", serverless: false" + (", node_type: n" if name != "node_type" else "")
         inner = f"tiers: {{large: {{{entry}}}}}" if tier else entry
         settings["runners"] = f"{{{runner}: {{{', '.join([inner, *(f'{f}: {v}' for f, v in own.items())])}}}}}"
     elif title == "Tiers":

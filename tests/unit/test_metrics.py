@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import stat
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from spark_jobs import observability
 from spark_jobs.observability.json_log import JsonFormatter, WorkAtHand
 from spark_jobs.observability.metrics import METRICS, Point, bounded, points_of
-from spark_jobs.observability.metrics_file import _read, add, rendered
+from spark_jobs.observability.metrics_file import add, read
 from spark_jobs.observability.metrics_otel import send
 from spark_jobs.observability.metrics_publish import publish
 from spark_jobs.table.runtime import Step, silent
@@ -35,8 +40,15 @@ def job(tables: Sequence[str] = ("s.t",), **options: Any) -> JobSpec:
 
 
 def values(path: Path) -> dict[str, float]:
+    """Values by series, labels sorted by name."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def written(path: Path, points: Sequence[Point]) -> Path:
+    path.unlink(missing_ok=True)
+    add(str(path), points, 500)
+    return path
 
 
 def test_counters_grow_and_gauges_are_the_last(tmp_path: Path) -> None:
@@ -51,21 +63,77 @@ def test_counters_grow_and_gauges_are_the_last(tmp_path: Path) -> None:
     assert found[f"gddl_bytes_read_total{{{own}}}"] == 1800
     assert found[f"gddl_seconds_total{{{own}}}"] == 1.0
     assert found[f"gddl_quarantined_total{{{own}}}"] == 2
-    assert found[f'gddl_warnings_total{{{own},code="SEQUENCE_TIE"}}'] == 3
+    assert found[f'gddl_warnings_total{{code="SEQUENCE_TIE",{own}}}'] == 3
     assert (
-        found[f'gddl_runs_total{{{own},status="succeeded"}}'] == found[f'gddl_runs_total{{{own},status="failed"}}'] == 1
+        found[f'gddl_runs_total{{status="succeeded",{own}}}'] == found[f'gddl_runs_total{{status="failed",{own}}}'] == 1
     )
     assert (found[f"gddl_lag_seconds{{{own}}}"], found[f"gddl_last_run_failed{{{own}}}"]) == (3.0, 1)
     assert (found[f"gddl_replica_rows{{{own}}}"], found[f"gddl_last_run_timestamp_seconds{{{own}}}"]) == (7, 2000)
 
 
 def test_the_text_is_prometheus_s(tmp_path: Path) -> None:
-    text = rendered(points_of(result('s."t\\\n'), "small", 5.0))
-    assert '# TYPE gddl_rows_read_total counter\ngddl_rows_read_total{table="s.\\"t\\\\\\n",tier="small"} 5\n' in text
-    assert "# TYPE gddl_last_run_failed gauge\n" in text
-    path = tmp_path / "x.prom"
-    path.write_text(text)
-    assert rendered(_read(path)) == text
+    hostile = result('s."t\\\n {x="1",}#\u2028', freshness=Freshness(lag_seconds=0.1 + 0.2), main=MainCounts(rows=7),
+                     warnings=(RunWarning(code="SEQUENCE_TIE", message="m", count=3),))  # fmt: skip
+    points = points_of(hostile, "small", 1763749658.5)
+    path = written(tmp_path / "x.prom", points)
+    families = {f.name: f for f in text_string_to_metric_families(path.read_text())}
+    assert [(f.name, f.type, f.documentation) for f in families.values()] == [(m.name, m.kind, m.help) for m in METRICS]
+    found = {(f.name, s.name, frozenset(s.labels.items()), s.value) for f in families.values() for s in f.samples}
+    suffix = {m.name: "_total" if m.kind == "counter" else "" for m in METRICS}
+    assert found == {(p.metric, p.metric + suffix[p.metric], frozenset(p.labels), p.value) for p in points}
+    assert sorted(read(path), key=str) == sorted(points, key=str)
+    text = path.read_text()
+    assert written(path, read(path)).read_text() == text
+
+
+def test_labels_of_a_point_are_sorted_so_that_a_series_read_again_is_the_same() -> None:
+    warned = result(warnings=(RunWarning(code="A", message="m", count=1),))
+    assert all(list(p.labels) == sorted(p.labels) for p in points_of(warned, "small", 1.0))
+
+
+def test_a_file_of_an_earlier_release_is_added_to(tmp_path: Path) -> None:
+    path, own = tmp_path / "gddl.prom", 'table="s.\\"t\\"",tier="small"'
+    path.write_text(
+        f"# HELP gddl_rows_read_total Rows read from landing files.\n# TYPE gddl_rows_read_total counter\n"
+        f"gddl_rows_read_total{{{own}}} 5\n"
+        f"# HELP gddl_runs_total Runs of tables by status.\n# TYPE gddl_runs_total counter\n"
+        f'gddl_runs_total{{{own},status="succeeded"}} 1\n'
+    )
+    add(str(path), points_of(result('s."t"'), "small", 1.0), 500)
+    found = values(path)
+    assert found[f"gddl_rows_read_total{{{own}}}"] == 10
+    assert [value for name, value in found.items() if name.startswith("gddl_runs_total")] == [2]
+
+
+def test_a_file_in_another_format_stays_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "gddl.prom"
+    path.write_text("gddl_rows_read_total{table=} five\n")
+    publish(job(), [result()], 1.0, {"GDDL_METRICS_FILE": str(path)})
+    assert "metrics could not be handed on" in caplog.text
+    assert path.read_text() == "gddl_rows_read_total{table=} five\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["gddl.prom", "gddl.prom.lock"], "no temporary file is left"
+
+
+def test_other_users_may_read_the_file(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        path = written(tmp_path / "x.prom", points_of(result(), "small", 1.0))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_missing_library_is_named_and_needed_only_for_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "spark_jobs.observability.metrics_file")
+    monkeypatch.delattr(observability, "metrics_file")
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    publish(job(), [result()], 1.0, {})
+    assert caplog.text == ""
+    publish(job(), [result()], 1.0, {"GDDL_METRICS_FILE": str(tmp_path / "x.prom")})
+    assert "install airflow-gddl[prometheus] where jobs run" in caplog.text
+    assert not (tmp_path / "x.prom").exists()
 
 
 def test_tables_are_bounded_and_keep_their_names(tmp_path: Path) -> None:

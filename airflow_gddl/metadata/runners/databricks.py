@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,9 +13,15 @@ from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_prob
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 CONTRACT_TAG = "gddl-contract"
 """Tag of a job: the contract version of whoever deployed it."""
+_PROFILE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:instance-profile/\S+")
 # The service's own limits.
 _MOST_RUNS = 1000
 _MOST_REPAIRS = 10
+OF_CLUSTERS = (
+    "node_type", "instance_pool_id", "workers", "max_workers", "instance_profile", "policy_id", "spark_conf",
+    "environment",
+)  # fmt: skip
+"""Fields of `DatabricksTier` that a serverless tier must not have."""
 _OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
 
 
@@ -40,6 +47,9 @@ class DatabricksTier:
     """Job cluster: its workers; null: `workers` of the tier."""
     max_workers: int | None = None
     """Job cluster: as many when there is much to do; null: always `workers`."""
+    instance_profile: str | None = None
+    """Job cluster: ARN of the AWS instance profile of its machines, whose role reads `landing` and writes `lake`; null:
+    none."""
     policy_id: str | None = None
     """Job cluster: policy that it must obey; null: none."""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
@@ -112,10 +122,23 @@ def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
     if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
         what, remedy = "fewer than workers", "write more, or leave it out"
         yield spec_problem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
-    if tier.discovery == "auto_loader" and tier.serverless:
-        what, remedy = "not on serverless compute, where Spark is not in the job's process", "set serverless: false"
-        yield spec_problem("FIELD_VALUE", (*path, "discovery"), tier.discovery, what, remedy)
+    if tier.instance_profile is not None and not _PROFILE.fullmatch(tier.instance_profile):
+        what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
+        yield spec_problem("FIELD_VALUE", (*path, "instance_profile"), tier.instance_profile, what, remedy)
+    yield from _check_serverless(path, tier)
     for name in tier.auto_loader:
         if not name.startswith("cloudFiles.") or name in _OURS:
             remedy = f"write e.g. cloudFiles.useNotifications; {' and '.join(_OURS)} are set already"
             yield spec_problem("FIELD_VALUE", (*path, "auto_loader"), name, "no setting that may be given", remedy)
+
+
+def _check_serverless(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
+    if not tier.serverless:
+        return
+    if tier.discovery == "auto_loader":
+        what, remedy = "not on serverless compute, where Spark is not in the job's process", "set serverless: false"
+        yield spec_problem("FIELD_VALUE", (*path, "discovery"), tier.discovery, what, remedy)
+    for name in OF_CLUSTERS:
+        if value := getattr(tier, name):
+            what, remedy = "a field of job clusters, and the tier is serverless", "set serverless: false, or remove it"
+            yield spec_problem("FIELD_VALUE", (*path, name), value, what, remedy)

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.metadata.roots import check_remote
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import Runner
@@ -93,10 +94,10 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
 
 
 def _check_roots(name: str, own: Mapping[str, Any], roots: Roots) -> None:
-    for field_name, root in (("landing", roots.landing), ("lake", roots.lake)):
-        if not root.startswith("s3://") and not own.get("local_roots"):
-            what = f"runner {name} needs {field_name} in an object store, not {root!r}"
-            raise MetadataError("RUNNER_NEEDS_S3", what, where="gddl.yaml", remedy=f"set {field_name} to s3://bucket/…")
+    """Again, since a task may name another runner than `gddl.yaml`."""
+    for problem in check_remote(name, own, roots):
+        what = f"{problem.field} {problem.value!r}: {problem.message}"
+        raise MetadataError(problem.code, what, where="gddl.yaml", remedy=problem.remedy)
 
 
 def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str], connections: Connections) -> Platform:

@@ -9,6 +9,9 @@ import yaml
 from databricks.sdk.service.jobs import JobsAPI, JobSettings
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.s3 import buckets_of
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.runtime.runners.changes import JobChange, differences
 from airflow_gddl.runtime.runners.databricks.workspace import Workspace
 
@@ -36,6 +39,23 @@ def _planned(workspace: Workspace, name: str, wanted: JobSettings) -> JobChange[
     actual = workspace.ask(lambda jobs: jobs.get(job_id).settings) if job_id is not None else None
     fields = differences(wanted.as_dict(), actual.as_dict(), _WHOLE) if actual is not None else ()
     return JobChange(name=name, wanted=wanted, exists=job_id is not None, job_id=job_id, fields=tuple(fields))
+
+
+def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots: Roots) -> str | None:
+    """What to know before tiers on serverless compute read and write S3; null: there are none.
+
+    Databricks offers its jobs there neither instance profiles nor environment variables, and the job reaches S3 with a
+    client of its own.
+    """
+    serverless = [size for size in tiers if settings.tier(size).serverless]
+    if not serverless or not buckets_of(roots):
+        return None
+    return (
+        f"Warning: tiers {', '.join(serverless)} run on serverless compute, where a job has no AWS credentials "
+        f"(no instance profile, no environment variables), and {roots.lake} is reached with the job's own. "
+        "This was never run on a workspace. Safer: serverless: false, node_type and instance_profile; "
+        "see docs/platforms/databricks.md"
+    )
 
 
 def apply(workspace: Workspace, changes: Iterable[JobChange[JobSettings]]) -> None:

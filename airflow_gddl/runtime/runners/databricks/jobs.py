@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from databricks.sdk.service.compute import (
     AutoScale,
+    AwsAttributes,
     ClusterSpec,
     DataSecurityMode,
     Environment,
@@ -112,6 +113,7 @@ def _cluster(size: str, tier: TierSpec, own: DatabricksTier) -> ClusterSpec:
         instance_pool_id=own.instance_pool_id,
         num_workers=fewest if most is None else None,
         autoscale=AutoScale(min_workers=fewest, max_workers=most) if most is not None else None,
+        aws_attributes=AwsAttributes(instance_profile_arn=own.instance_profile) if own.instance_profile else None,
         data_security_mode=DataSecurityMode.SINGLE_USER,
         policy_id=own.policy_id,
         spark_conf=dict(own.spark_conf) or None,
