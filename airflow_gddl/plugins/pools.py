@@ -67,7 +67,8 @@ def create_missing_pools() -> list[str]:
     from airflow_gddl.metadata.topology import pools  # noqa: PLC0415 - imported when needed
 
     place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
-    wanted = pools(configuration.snapshot(place).pipelines())
+    folders = (place, *configuration.other_places(place))
+    wanted = pools(pipeline for folder in folders for pipeline in configuration.snapshot(folder).pipelines())
     with create_session() as session:
         existing = {pool.pool for pool in Pool.get_pools(session=session)}
         missing = sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME})
