@@ -21,7 +21,6 @@ from airflow_gddl.metadata.topology.schedules import timing
 from airflow_gddl.operators.find import GddlFindOperator
 from airflow_gddl.operators.maintenance import GddlUpkeepOperator, Upkeep
 from airflow_gddl.operators.watch import GddlWatchOperator
-from airflow_gddl.version_compat import CronTriggerTimetable
 
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (
@@ -120,9 +119,11 @@ def _empty(common: _Common, name: str, option: str | None, page: str, longest: t
     """Without tasks; `option` names its schedule (null: by hand alone), and a task may take `longest`."""
     limits, custom = of_task(longest), common.custom
     written = configuration.text(option) if option else ""
+    when = timing(written, name) if written else Timing(kind="never")
     return DAG(
         dag_id=f"{common.prefix}{name}",
-        schedule=_schedule(timing(written, name) if written else Timing(kind="never"), custom.timezone),
+        # As tables have it, but that a new DAG's first run is the next one, not the one that would have been before.
+        schedule=schedule_of(when, custom.timezone, run_immediately=timedelta(0)),
         catchup=False,
         max_active_runs=1 if option else 16,
         dagrun_timeout=limits.run,
@@ -148,10 +149,3 @@ def _dag(name: str, common: _Common, tiers: dict[str, Pipeline]) -> DAG:
     # As in `dag_factory.build_dag`: tasks have no copies of it.
     object.__setattr__(dag, "params", ParamsDict({"tables": params()["tables"]}))
     return dag
-
-
-def _schedule(when: Timing, timezone: str) -> Any:
-    """As tables have it, but that a new DAG's first run is the next one, not the one that would have been before."""
-    if when.kind != "cron":
-        return schedule_of(when)
-    return CronTriggerTimetable(schedule_of(when), timezone=timezone, run_immediately=timedelta(0))

@@ -15,6 +15,7 @@ from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_gddl.plugins import page
+from airflow_gddl.plugins.timetables import GddlCronTimetable
 
 _LOG = logging.getLogger(__name__)
 EVERY_SECONDS = 60.0
@@ -55,6 +56,7 @@ class GddlPlugin(AirflowPlugin):
     listeners = [PoolListener()]  # noqa: RUF012 - as Airflow declares it
     fastapi_apps = page.FASTAPI_APPS
     external_views = page.external_views()
+    timetables = [GddlCronTimetable]  # noqa: RUF012 - as above
 
 
 def create_missing_pools() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.plugins.pools import create_missing_pools
+from airflow_gddl.plugins.timetables import GddlCronTimetable
 from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage
 
@@ -192,3 +194,46 @@ def test_a_prefix_is_given_by_environment_too(stage: Stage, monkeypatch: pytest.
     stage.rows("{table: shop.a, keys: [id]}")
     monkeypatch.setenv("GDDL_DAG_PREFIX", "dev_")
     assert list(build_dags()) == [f"dev_{PACK}"]
+
+
+# Schedules
+
+
+def test_schedules_read_as_people_wrote_them_with_airflow_s_description(stage: Stage) -> None:
+    written = {"a": "@hourly", "b": "*/15 * * * *", "c": "30 6 * * 1-5", "d": "@once", "e": "@weekly"}
+    stage.rows(*(f"{{table: shop.{n}, keys: [id], size: large, schedule: '{text}'}}" for n, text in written.items()))
+    stored = {name: kept(dag).timetable for name, dag in build_dags().items()}
+    shown = {n: (stored[f"gddl.shop.{n}"].summary, stored[f"gddl.shop.{n}"].description) for n in written}
+    assert {n: summary for n, (summary, _) in shown.items()} == written
+    assert (shown["b"][1], shown["c"][1]) == ("Every 15 minutes", "At 06:30, Monday through Friday")
+    assert re.fullmatch(r"At \d+ minutes past the hour", shown["a"][1])
+    assert re.fullmatch(r"At 00:\d\d, only on Sunday", shown["e"][1])
+    upkeep = {name: kept(dag).timetable for name, dag in build_upkeep_dags().items()}
+    assert (upkeep["gddl_maintenance"].summary, upkeep["gddl_rerun"].summary) == ("@daily", "None")
+
+
+@pytest.mark.usefixtures("database")
+def test_airflow_stores_what_people_read(stage: Stage) -> None:
+    """In the column that its list of DAGs shows."""
+    from airflow.models.dag import DagModel  # noqa: PLC0415 - not before Airflow has its database
+
+    stage.rows("{table: shop.a, keys: [id], size: large}")
+    build_dags()["gddl.shop.a"].test(logical_date=datetime(2025, 4, 1, tzinfo=UTC))
+    with create_session() as session:
+        found = session.get(DagModel, "gddl.shop.a")
+    assert (found.timetable_summary, found.timetable_description[:3]) == ("@hourly", "At ")
+
+
+def test_timetables_are_equal_when_all_of_them_is() -> None:
+    one = GddlCronTimetable("7 * * * *", timezone="UTC", written="@hourly")
+    assert one == GddlCronTimetable.deserialize(one.serialize())
+    others = [("8 * * * *", "UTC", "@hourly"), ("7 * * * *", "Europe/Berlin", "@hourly"), ("7 * * * *", "UTC", "")]
+    for cron, timezone, written in others:
+        assert one != GddlCronTimetable(cron, timezone=timezone, written=written)
+
+
+def test_a_preset_runs_at_the_minute_of_its_dag(stage: Stage) -> None:
+    stage.rows(*(f"{{table: shop.t{n}, keys: [id], size: large}}" for n in range(20)))
+    found = [kept(dag).timetable for dag in build_dags().values()]
+    assert len({timetable.serialize()["expression"] for timetable in found}) > 10
+    assert all(re.fullmatch(r"\d+ \* \* \* \*", timetable.serialize()["expression"]) for timetable in found)
