@@ -282,3 +282,10 @@ class JobSpec:
     tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS))
     options: JobOptions = field(default_factory=JobOptions)
     contract_version: int = CONTRACT_VERSION
+
+    @property
+    def log_group(self) -> str:
+        """Whose logs the job's log is among: Airflow's DAG that ordered it, else its only table, else `jobs`."""
+        if self.options.origin:
+            return self.options.origin[0]
+        return self.tables[0].table if len(self.tables) == 1 else "jobs"
