@@ -15,6 +15,7 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.hooks.aws import ConnectedEnviron, fetch
 from airflow_gddl.provider import DEFAULTS
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument, SnapshotSettings
+from airflow_gddl.runtime.snapshot.cache import places
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
@@ -80,12 +81,11 @@ def snapshot(metadata: str) -> MetadataSnapshot:
     Raises:
         FatalError: `CACHE_UNUSABLE`.
     """
-    cache = text("cache_dir") or str(Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "gddl")
     copy = text("metadata_copy") or os.environ.get("GDDL_LAKE", "")
     return MetadataSnapshot.current(
         SnapshotSettings(
             metadata=metadata,
-            cache=Path(cache),
+            cache=_cache_folder(),
             environ=environ_for(metadata),
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
@@ -93,6 +93,15 @@ def snapshot(metadata: str) -> MetadataSnapshot:
             copy_environ=environ_for(copy),
         )
     )
+
+
+def other_places(configured: str) -> list[str]:
+    """Metadata folders that DAG files on this machine name beside the configured one."""
+    return [place for place in places(_cache_folder()) if place != configured]
+
+
+def _cache_folder() -> Path:
+    return Path(text("cache_dir") or Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "gddl")
 
 
 def following(environ: Mapping[str, str]) -> Following | None:

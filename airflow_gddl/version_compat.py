@@ -25,7 +25,6 @@ AirflowException = _first("AirflowException", "airflow.sdk.exceptions", "airflow
 AirflowFailException = _first("AirflowFailException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowSkipException = _first("AirflowSkipException", "airflow.sdk.exceptions", "airflow.exceptions")
 DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exceptions", "airflow.exceptions")
-CronTriggerTimetable = _first("CronTriggerTimetable", "airflow.sdk", "airflow.timetables.trigger")
 
 STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
 """Whether a task can start in the triggerer with its run's params: only a trigger that renders templates gets them."""

@@ -72,7 +72,7 @@ def measure(root: Path, tables: int, tables_per_job: int) -> Spent:
     """
     write(root, tables, tables_per_job)
     catalog = load(root / "metadata", {})
-    dags = pipelines(catalog.tables, catalog.tiers)
+    dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
     record = root / "record"
     with Standalone(order(root, record)) as airflow:
         airflow.begin()

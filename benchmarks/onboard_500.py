@@ -96,7 +96,7 @@ def onboard(root: Path, engine: sa.Engine) -> None:
 
 def until_green(airflow: Standalone, catalog: Catalog) -> None:
     """The second command: an Airflow on the metadata, until the first run of every pipeline is green."""
-    made = pipelines(catalog.tables, catalog.tiers)
+    made = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
     airflow.begin()
     airflow.start()
     airflow.wait_ready()

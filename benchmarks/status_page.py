@@ -65,7 +65,7 @@ class Lake:
         catalog = load(self.metadata, {})
         if catalog.problems:
             raise WrongResultError(str(catalog.problems[0]))
-        for pipeline in pipelines(catalog.tables, catalog.tiers):
+        for pipeline in pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix):
             self._write(catalog.roots.lake, pipeline, now)
 
     def _write(self, lake: str, pipeline: Pipeline, now: float) -> None:

@@ -95,7 +95,7 @@ class AirflowDemonstration:
         return right
 
     def _rounds(self, airflow: Standalone, source: DemoSource, catalog: Catalog) -> None:
-        made = pipelines(catalog.tables, catalog.tiers)
+        made = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
         runs = Runs(airflow, self.around.screen.say)
         runs.create_pools(pools(made))
         runs.wait_for([pipeline.dag_id for pipeline in made])

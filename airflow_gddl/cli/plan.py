@@ -107,6 +107,7 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
 
 def _planned(catalog: Catalog, records: Mapping[str, TableRecord], given: Mapping[str, float]) -> Metadata:
     made = Metadata(
+        dag_prefix=catalog.dag_prefix,
         tables=catalog.tables,
         tiers=catalog.tiers,
         runner=catalog.runner,

@@ -15,5 +15,5 @@ def pools(ctx: typer.Context, *, metadata: options.Metadata = "metadata") -> Non
     """Print the Airflow pools that the tiers need, as JSON for `airflow pools import FILE`."""
     around = surroundings.of(ctx)
     catalog = catalogs.read(around, metadata)
-    needed = pools_of(pipelines(catalog.tables, catalog.tiers))
+    needed = pools_of(pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix))
     around.screen.record(needed)

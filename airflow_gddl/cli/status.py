@@ -156,7 +156,7 @@ class _View:
             return compiled.roots, [row for row in compiled.rows if row.enabled]
         catalog = metadata_folder.read(self.around, self.metadata)
         tables, _ = metadata_folder.choose(self.around, catalog, self.names)
-        return catalog.roots, table_rows(tables, pipelines(catalog.tables, catalog.tiers))
+        return catalog.roots, table_rows(tables, pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix))
 
     def stay(self) -> None:
         """Show it again and again, until Ctrl-C."""
@@ -181,7 +181,7 @@ def _known(around: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Ca
 
 def _rebuilt(around: CliContext, metadata: str) -> None:
     catalog = metadata_folder.read(around, metadata)
-    by_pipeline = {made.dag_id: made.tables for made in pipelines(catalog.tables, catalog.tiers)}
+    by_pipeline = {made.dag_id: made.tables for made in pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)}
     now = around.now().timestamp()
     known = rebuild(catalog.roots, by_pipeline, lambda: now, write=True, environ=around.environ)
     around.screen.warn(f"the state of {len(known.records)} tables was made again from their runs")

@@ -21,6 +21,11 @@ def order_path(lake: str, run_id: str) -> str:
     return join(lake, STATE, "specs", f"{run_id}.json")
 
 
+def log_folder(lake: str, group: str) -> str:
+    """Where logs of jobs are that Airflow's DAG `group` has ordered; see `JobSpec.log_group`."""
+    return join(lake, STATE, "logs", group)
+
+
 LOADS = ("run", "errors_replay", "sweep_release")
 """Actions that load."""
 UPKEEP = ("maintain", "verify", "erase")

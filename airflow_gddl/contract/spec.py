@@ -185,6 +185,10 @@ class TierSpec:
     """Slots of that pool."""
     run_timeout: str = "6h"
     """Longest time that one Airflow task may take to load its tables; a run may take twice that and an hour."""
+    queue: str | None = None
+    """Airflow queue of its loads; null: that of `default_args`, else Airflow's default queue."""
+    executor_config: Mapping[str, Any] = field(default_factory=dict)
+    """What Airflow's executor is given with its loads, in plain values."""
     compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Per runner: its own settings."""
 
@@ -278,3 +282,10 @@ class JobSpec:
     tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS))
     options: JobOptions = field(default_factory=JobOptions)
     contract_version: int = CONTRACT_VERSION
+
+    @property
+    def log_group(self) -> str:
+        """Whose logs the job's log is among: Airflow's DAG that ordered it, else its only table, else `jobs`."""
+        if self.options.origin:
+            return self.options.origin[0]
+        return self.tables[0].table if len(self.tables) == 1 else "jobs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,32 @@ from airflow.sdk import DAG, Asset, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
+from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.forms import documentation, params
 from airflow_gddl.dags.limits import POLL, of_pipeline
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
+from airflow_gddl.metadata.topology.pipelines import PACK_OWNER
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.continuous import GddlContinuousOperator
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
+from airflow_gddl.plugins.timetables import GddlCronTimetable
 from airflow_gddl.runtime.snapshot import MetadataSnapshot
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.version_compat import deadline
 
 _LOG = logging.getLogger(__name__)
-# Any fixed past moment: nothing in a DAG may depend on when it is parsed.
-_START = datetime(2024, 1, 1, tzinfo=UTC)
 # Runs when initial_load was skipped, but not when all was: where nothing is new, no worker is to start.
 _AFTER = "none_failed_min_one_success"
 
 
-def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
+def build_dags(
+    metadata_dir: str | Path | None = None,
+    *,
+    beside: str | Path | None = None,
+    default_args: Mapping[str, Any] | None = None,
+    on_dag: OnDag | None = None,
+    timezone: str = "UTC",
+) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
     A pipeline that can't be built is left out, and told by `dags/gddl_metadata_problems.py`.
@@ -38,6 +46,7 @@ def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | N
     Args:
         metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
+        default_args, on_dag, timezone: see `Customization`.
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
@@ -45,7 +54,8 @@ def build_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | N
     metadata = configuration.metadata_place(metadata_dir, beside)
     snapshot = configuration.snapshot(metadata)
     running = get_parsing_context().dag_id
-    dags, unbuilt, shared = {}, [], Shared.read(metadata)
+    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
+    dags, unbuilt, shared = {}, [], Shared.read(metadata, custom)
     for pipeline in _wanted(snapshot, running):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, shared)
@@ -73,6 +83,7 @@ class Shared:
         form: their params; DAGs may share them, since a process that gives them values runs one DAG.
         connection: of the webhook that is told of failures and late runs; null: nobody is.
         each_task: arguments of every task.
+        custom: what the DAG file says.
     """
 
     form: dict[str, Param]
@@ -82,26 +93,19 @@ class Shared:
     sensor_timeout: timedelta
     continuous_hours: float
     each_task: Mapping[str, Any]
+    custom: Customization
 
     @classmethod
-    def read(cls, metadata: str) -> Shared:
-        connection = configuration.text("notify_connection") or None
-        each_task: dict[str, Any] = {
-            "metadata": metadata,
-            "retries": int(configuration.number("retries")),
-            "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
-            "weight_rule": "absolute",
-        }
-        if connection is not None:
-            each_task["on_failure_callback"] = GddlNotifier(connection=connection)
+    def read(cls, metadata: str, custom: Customization) -> Shared:
         return cls(
             form=params(),
-            connection=connection,
+            connection=configuration.text("notify_connection") or None,
             paused=configuration.is_on("paused_upon_creation"),
             sensor_pool=configuration.text("sensor_pool"),
             sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
             continuous_hours=configuration.number("continuous_hours"),
-            each_task=each_task,
+            each_task={"metadata": metadata, **custom.task_defaults()},
+            custom=custom,
         )
 
 
@@ -114,8 +118,8 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     limits = of_pipeline(pipeline, shared.continuous_hours)
     with DAG(
         dag_id=pipeline.dag_id,
-        schedule=schedule_of(pipeline.timing),
-        start_date=_START,
+        schedule=schedule_of(pipeline.timing, shared.custom.timezone),
+        start_date=shared.custom.start,
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=limits.run,
@@ -123,19 +127,29 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         tags=list(pipeline.tags),
         doc_md=documentation(pipeline),
         **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
+        **shared.custom.of_dag(),
     ) as dag:
         # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
-        own: dict[str, Any] = {"pipeline": pipeline.dag_id, "owner": pipeline.owner, "priority_weight": pipeline.weight}
+        own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
+        if pipeline.owner != PACK_OWNER or "owner" not in shared.custom.default_args:
+            own["owner"] = pipeline.owner
         own["execution_timeout"] = limits.task
         common = {**shared.each_task, **own}
         if goes_on:
-            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **{**common, **_again()})
+            arguments = {**common, **_again(), **workers(pipeline)}
+            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **arguments)
         else:
             _loads(pipeline, shared, common)
     # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
     # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
     object.__setattr__(dag, "params", ParamsDict(shared.form))
-    return dag
+    return shared.custom.complete(dag)
+
+
+def workers(pipeline: Pipeline) -> dict[str, Any]:
+    """Arguments of a task that starts jobs: on which workers of Airflow it runs."""
+    found: dict[str, Any] = {} if pipeline.queue is None else {"queue": pipeline.queue}
+    return {**found, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else found
 
 
 def _again() -> dict[str, Any]:
@@ -154,20 +168,22 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     landed = GddlTablesSensor(
         task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
     )
-    initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
-    increments = GddlIncrementalLoadOperator(
-        task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
-    )
+    of_loads = {**common, **workers(pipeline), "pool": pipeline.pool}
+    initial = GddlInitialLoadOperator(task_id="initial_load", **of_loads)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", trigger_rule=_AFTER, **of_loads)
     landed >> initial >> increments
     landed >> increments
 
 
-def schedule_of(timing: Timing) -> Any:
+def schedule_of(timing: Timing, timezone: str, **of_cron: Any) -> Any:
     """Airflow's form of a timing.
 
-    A cron line gets a field for seconds: such a line Airflow does not put into words, which it does else more than a
-    dozen times for each DAG in each parse, at half the cost of the whole.
+    Args:
+        timezone: of cron lines.
+        of_cron: further arguments of the timetable of a cron line.
     """
+    if timing.kind == "cron":
+        return GddlCronTimetable(timing.cron, timezone=timezone, written=timing.written, **of_cron)
     if timing.kind == "assets":
         return [Asset(name) for name in timing.assets]
-    return {"cron": f"{timing.cron} 0", "once": "@once", "continuous": "@continuous", "never": None}[timing.kind]
+    return {"once": "@once", "continuous": "@continuous", "never": None}[timing.kind]

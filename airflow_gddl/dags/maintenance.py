@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,15 @@ from airflow.sdk import DAG, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
-from airflow_gddl.dags.factory import schedule_of
+from airflow_gddl.dags.customization import Customization, OnDag
+from airflow_gddl.dags.factory import schedule_of, workers
 from airflow_gddl.dags.forms import params
 from airflow_gddl.dags.limits import POLL, of_task
 from airflow_gddl.metadata.topology import Pipeline, Timing
 from airflow_gddl.metadata.topology.schedules import timing
-from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.find import GddlFindOperator
 from airflow_gddl.operators.maintenance import GddlUpkeepOperator, Upkeep
 from airflow_gddl.operators.watch import GddlWatchOperator
-from airflow_gddl.version_compat import CronTriggerTimetable
 
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (
@@ -45,35 +46,59 @@ run of each: its link leads there. Over REST: `POST /api/v2/dags/gddl_rerun/dagR
 """
 
 
-def build_upkeep_dags(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> dict[str, DAG]:
+def build_upkeep_dags(
+    metadata_dir: str | Path | None = None,
+    *,
+    beside: str | Path | None = None,
+    default_args: Mapping[str, Any] | None = None,
+    on_dag: OnDag | None = None,
+    timezone: str = "UTC",
+) -> dict[str, DAG]:
     """The DAGs by id, a task for each tier that has tables; none where there are no tables.
 
     The watch is there where somebody is to be told.
 
     Args:
-        metadata_dir, beside: see `dag_factory.build_dags`.
+        metadata_dir, beside: see `factory.build_dags`.
+        default_args, on_dag, timezone: see `Customization`.
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
     """
     running = get_parsing_context().dag_id
     told = bool(configuration.text("alert_notifiers") or configuration.text("notify_connection"))
-    wanted = [dag_id for dag_id in (*DAGS, RERUN, *([WATCH] if told else [])) if running in (None, dag_id)]
+    # The metadata, which knows the prefix of ids, is not read for somebody else's DAG.
+    wanted = [name for name in (*DAGS, RERUN, *([WATCH] if told else [])) if running is None or running.endswith(name)]
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
     tiers = {pipeline.tier: pipeline for pipeline in configuration.snapshot(metadata).pipelines()}
     if not tiers:
         return {}
+    prefix = next(iter(tiers.values())).prefix
+    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
+    common = _Common(metadata=metadata, prefix=prefix, custom=custom)
     other = {WATCH: _watch, RERUN: _rerun}
-    return {name: other[name](metadata) if name in other else _dag(name, metadata, tiers) for name in wanted}
+    made = [other[name](common) if name in other else _dag(name, common, tiers) for name in wanted]
+    return {dag.dag_id: custom.complete(dag) for dag in made if running in (None, dag.dag_id)}
 
 
-def _rerun(metadata: str) -> DAG:
+@dataclass(frozen=True, kw_only=True)
+class _Common:
+    """What these DAGs have alike; `prefix` begins their ids."""
+
+    metadata: str
+    prefix: str
+    custom: Customization
+
+
+def _rerun(common: _Common) -> DAG:
     """A stable address of every table: in what DAG it is, is found when it runs."""
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator  # noqa: PLC0415 - only here
 
-    with _empty(RERUN, None, _RERUN_PAGE, POLL) as dag:
+    metadata = common.metadata
+    page = _RERUN_PAGE.replace(RERUN, f"{common.prefix}{RERUN}")
+    with _empty(common, RERUN, None, page, POLL) as dag:
         found = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
         TriggerDagRunOperator.partial(
             task_id="rerun", pool=configuration.text("sensor_pool"), map_index_template="{{ task.trigger_dag_id }}"
@@ -83,21 +108,22 @@ def _rerun(metadata: str) -> DAG:
     return dag
 
 
-def _watch(metadata: str) -> DAG:
+def _watch(common: _Common) -> DAG:
     page = "Tells of tables that become late, and of those that are so no more, whether anything loads them or not."
-    with _empty(WATCH, "watch_schedule", page, POLL) as dag:
-        GddlWatchOperator(task_id="look", metadata=metadata, pool=configuration.text("sensor_pool"))
+    with _empty(common, WATCH, "watch_schedule", page, POLL) as dag:
+        GddlWatchOperator(task_id="look", metadata=common.metadata, pool=configuration.text("sensor_pool"))
     return dag
 
 
-def _empty(dag_id: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:
+def _empty(common: _Common, name: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:
     """Without tasks; `option` names its schedule (null: by hand alone), and a task may take `longest`."""
-    limits = of_task(longest)
-    connection = configuration.text("notify_connection") or None
+    limits, custom = of_task(longest), common.custom
     written = configuration.text(option) if option else ""
+    when = timing(written, name) if written else Timing(kind="never")
     return DAG(
-        dag_id=dag_id,
-        schedule=_schedule(timing(written, dag_id) if written else Timing(kind="never")),
+        dag_id=f"{common.prefix}{name}",
+        # As tables have it, but that a new DAG's first run is the next one, not the one that would have been before.
+        schedule=schedule_of(when, custom.timezone, run_immediately=timedelta(0)),
         catchup=False,
         max_active_runs=1 if option else 16,
         dagrun_timeout=limits.run,
@@ -105,31 +131,21 @@ def _empty(dag_id: str, option: str | None, page: str, longest: timedelta = _LON
         tags=["gddl", "upkeep"],
         doc_md=page,
         default_args={
-            "retries": int(configuration.number("retries")),
-            "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
             "priority_weight": 1,
-            "weight_rule": "absolute",
             "execution_timeout": limits.task,
-            **({} if connection is None else {"on_failure_callback": GddlNotifier(connection=connection)}),
+            **custom.default_args,
+            **custom.task_defaults(),
         },
     )
 
 
-def _dag(dag_id: str, metadata: str, tiers: dict[str, Pipeline]) -> DAG:
-    action, page = DAGS[dag_id]
+def _dag(name: str, common: _Common, tiers: dict[str, Pipeline]) -> DAG:
+    action, page = DAGS[name]
     option = "maintenance_schedule" if action == "maintain" else "verify_schedule"
-    with _empty(dag_id, option, f"{page}\n\nTrigger it with *Tables* to see to some alone.") as dag:
+    with _empty(common, name, option, f"{page}\n\nTrigger it with *Tables* to see to some alone.") as dag:
         for tier, pipeline in sorted(tiers.items()):
-            GddlUpkeepOperator(
-                task_id=f"{action}_{tier}", metadata=metadata, tier=tier, action=action, pool=pipeline.pool
-            )
+            of_tier = {"tier": tier, "pool": pipeline.pool, **workers(pipeline)}
+            GddlUpkeepOperator(task_id=f"{action}_{tier}", metadata=common.metadata, action=action, **of_tier)
     # As in `dag_factory.build_dag`: tasks have no copies of it.
     object.__setattr__(dag, "params", ParamsDict({"tables": params()["tables"]}))
     return dag
-
-
-def _schedule(when: Timing) -> Any:
-    """As tables have it, but that a new DAG's first run is the next one, not the one that would have been before."""
-    if when.kind != "cron":
-        return schedule_of(when)
-    return CronTriggerTimetable(schedule_of(when), timezone="UTC", run_immediately=timedelta(0))

@@ -6,20 +6,19 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseOperator, BaseOperatorLink
 
+from airflow_gddl.links.addresses import log_page
 from airflow_gddl.version_compat import conf
 
 
 class JobLogLink(BaseOperatorLink):
-    """Where the log of the task's last job is: a file on the worker, or the runner's own page."""
+    """Where the log of the task's last job is shown: on the page of this package, or on the runner's own."""
 
     name = "Job log"
 
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        """Empty when no job was started."""
-        place = getattr(operator, "job_log", None)
-        if not place:
-            return ""
-        return str(place) if "://" in place else f"file://{quote(place)}"
+        """Empty when no job was started, or its log could not be put into the lake."""
+        place = str(getattr(operator, "job_log", None) or "")
+        return place if place.startswith(("https://", "http://")) else log_page(_base(), place)
 
 
 class AssetsLink(BaseOperatorLink):
@@ -28,7 +27,10 @@ class AssetsLink(BaseOperatorLink):
     name = "Assets"
 
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
         loaded: tuple[str, ...] = getattr(operator, "loaded", ())
         search = f"?name_pattern={quote(loaded[0])}" if len(loaded) == 1 else ""
-        return f"{base}/assets{search}"
+        return f"{_base()}/assets{search}"
+
+
+def _base() -> str:
+    return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")

@@ -1,8 +1,8 @@
 """Settings from environment variables, so that one metadata folder serves development and production.
 
-`GDDL_LANDING`, `GDDL_LAKE`, `GDDL_RUNNER` and `GDDL_AWS_CONN_ID` hold text. `GDDL_DEFAULTS__<FIELD>`,
-`GDDL_TIERS__<TIER>__<FIELD>` and `GDDL_RUNNERS__<RUNNER>__<FIELD>` hold a YAML scalar or a `[...]`/`{...}` in one line.
-An empty one is as good as none.
+`GDDL_LANDING`, `GDDL_LAKE`, `GDDL_RUNNER`, `GDDL_AWS_CONN_ID` and `GDDL_DAG_PREFIX` hold text.
+`GDDL_DEFAULTS__<FIELD>`, `GDDL_TIERS__<TIER>__<FIELD>` and `GDDL_RUNNERS__<RUNNER>__<FIELD>` hold a YAML scalar or a
+`[...]`/`{...}` in one line. An empty one is as good as none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.values import DocumentError
 
 PREFIX = "GDDL_"
-ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id")
+ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
 _SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract import dialects
 from airflow_gddl.metadata.runner_settings import COMPUTE, RUNNERS
+from airflow_gddl.metadata.settings import DAG_PREFIX
 from airflow_gddl.metadata.tiers import AMOUNTS, COUNTS, MEMORY
 from airflow_gddl.metadata.validation import TABLE, TIER, FieldShape, options_of
 
@@ -75,6 +76,11 @@ def _settings() -> Schema:
         "aws_conn_id": {
             "type": ["string", "null"],
             "description": "Airflow connection that reaches S3 for landing and lake; GDDL_AWS_CONN_ID overrides it.",
+        },
+        "dag_prefix": {
+            "type": ["string", "null"],
+            "pattern": f"^{DAG_PREFIX.pattern}$",
+            "description": "Begins DAG ids and names of pools, so that metadata folders can share an Airflow.",
         },
         "defaults": {"$ref": "#/$defs/Defaults"},
         "tiers": {

@@ -32,6 +32,7 @@ class Catalog:
         problems: in the order of files and lines; a row that has one is not in `tables`.
         unused_keys: tables that keys files name and no row does, sorted.
         aws_conn_id: Airflow connection that reaches S3; null: the environment, or the machine's role.
+        dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
     """
 
     roots: Roots
@@ -42,6 +43,7 @@ class Catalog:
     problems: tuple[Problem, ...]
     unused_keys: tuple[str, ...] = ()
     aws_conn_id: str | None = None
+    dag_prefix: str = ""
 
 
 def load(metadata_dir: str | Path, environ: Mapping[str, str]) -> Catalog:
@@ -73,6 +75,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
         roots=settings.roots,
         runner=settings.runner,
         aws_conn_id=settings.aws_conn_id,
+        dag_prefix=settings.dag_prefix,
         tiers=settings.tiers,
         runners=settings.runners,
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,8 @@ from airflow_gddl.metadata.validation import near, written
 from airflow_gddl.metadata.values import Document, DocumentError
 
 FILE = "gddl.yaml"
-FIELDS = ("landing", "lake", "runner", "aws_conn_id", "defaults", "tiers", "runners")
+FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "runners")
+DAG_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
 
 
 class SettingsError(MetadataError):
@@ -49,6 +51,7 @@ class Settings:
     runners: Mapping[str, Mapping[str, Any]]
     defaults: Layer
     aws_conn_id: str | None = None
+    dag_prefix: str = ""
 
 
 def read_settings(folder: Folder, environ: Mapping[str, str]) -> Settings:
@@ -131,15 +134,27 @@ class _Draft:
         if connection is not None and not (isinstance(connection, str) and connection.strip()):
             remedy = "write e.g. aws_default, or leave it out"
             self.take(spec_problem("FIELD_TYPE", ("aws_conn_id",), connection, "must be a connection's id", remedy))
+        prefix = self.dag_prefix()
         self.stop_if_wrong()
         return Settings(
             roots=roots,
             runner=runner,
             aws_conn_id=connection,
+            dag_prefix=prefix,
             tiers=tiers,
             runners={name: value or {} for name, value in self.section("runners").items()},
             defaults=Layer(file=FILE, values=defaults, locate=lambda path: self.document.locate(("defaults", *path))),
         )
+
+    def dag_prefix(self) -> str:
+        value = self.values.get("dag_prefix")
+        if value is None:
+            return ""
+        if not isinstance(value, str) or not DAG_PREFIX.fullmatch(value):
+            remedy = "use up to 40 letters, digits, _, - and ., e.g. sales_"
+            self.take(spec_problem("FIELD_VALUE", ("dag_prefix",), value, "can't begin a DAG id", remedy))
+            return ""
+        return value
 
     def section(self, name: str) -> Any:
         value = self.values.get(name)

@@ -63,6 +63,12 @@ def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
             problems.append(
                 spec_problem("FIELD_VALUE", ("tiers", name, field), value, "not an amount of memory", remedy)
             )
+    if "pod_override" in tier.executor_config:
+        path, remedy = ("tiers", name, "executor_config"), "set it in `on_dag` of build_dags"
+        problems.append(spec_problem("FIELD_VALUE", path, "pod_override", "is a Python object, no plain value", remedy))
+    if tier.queue is not None and not tier.queue.strip():
+        path, remedy = ("tiers", name, "queue"), "write a queue's name, or null"
+        problems.append(spec_problem("FIELD_VALUE", path, tier.queue, "is no name", remedy))
     for field in DURATIONS:
         if not durations.is_duration(value := getattr(tier, field)):
             path, remedy = ("tiers", name, field), "write e.g. 45s, 30m, 2h or 7d"

@@ -62,8 +62,14 @@ def execute(
 class _Execution(Task):
     def keep(self) -> dict[str, Any]:
         """The job that goes on, to its end."""
-        keeping = self._keeping()
-        runner = self.runner(tick=keeping.tick)
+        reporter = self._reporter()
+        keeping = self._keeping(reporter)
+
+        def tick() -> None:
+            keeping.tick()
+            reporter.tick()
+
+        runner = self.runner(tick=tick)
         if self.begun is None:
             keeping.standing.put(DesiredState(tables=self.document.specs, tiers=self.document.tiers))
         job = self._job(keeping.standing.folder)
@@ -95,9 +101,10 @@ class _Execution(Task):
                 job_id=self.job_id(stage),
                 wait_seconds=configuration.number("claim_wait_seconds"),
             )
-            loading = Loading(order, book, self._reporter(), task=self.operator.task_id, environ=self.environ)
+            reporter = self._reporter()
+            loading = Loading(order, book, reporter, task=self.operator.task_id, environ=self.environ)
             if specs := loading.todo():
-                loading.load(self.runner(patient=True), specs, order.marks)
+                loading.load(self.runner(patient=True, tick=reporter.tick), specs, order.marks)
             self.operator.job_log = loading.log or self.operator.job_log
             results += loading.results
             if loading.stopped:
@@ -131,21 +138,22 @@ class _Execution(Task):
             task=operator.task_id,
         )
 
-    def _keeping(self) -> ContinuousJobMonitor:
+    def _keeping(self, reporter: Reporter) -> ContinuousJobMonitor:
         kept = self._kept()
         alert = alert_of(kept, self.context, self.operator.log, self.environ)
-        return keeping_of(kept, self.document, self.environ, self._reporter(), alert)
+        return keeping_of(kept, self.document, self.environ, reporter, alert)
 
     def _reporter(self) -> Reporter:
         return Reporter(self.operator.log, {spec.table: spec for spec in self.document.specs})
 
     def _job(self, folder: str) -> JobSpec:
         hours = configuration.number("continuous_hours")
+        origin = (self.operator.pipeline, self.context["run_id"], self.operator.task_id)
         goes_on = Continuous(folder=folder, seconds=hours * 3600 if hours > 0 else None)
         return JobSpec(
             run_id=self.job_id("continuous"),
             roots=self.document.roots,
             tables=in_order(self.document.specs),
             tiers=self.document.tiers,
-            options=JobOptions(continuous=goes_on),
+            options=JobOptions(continuous=goes_on, origin=origin),
         )

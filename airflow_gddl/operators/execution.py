@@ -172,7 +172,7 @@ class _Execution(Task):
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = Loading(self._order(), book, reporter, task=operator.task_id, environ=self.environ)
-        runner = self.runner()
+        runner = self.runner(tick=reporter.tick)
         begun = self._load(loading, runner)
         operator.job_log = loading.log
         if loading.waiting is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -155,8 +155,9 @@ class _Execution:
         job = JobSpec(run_id=run_id, roots=document.roots, tables=specs, tiers=document.tiers, options=options)
         reached = configuration.environ_of(document)
         environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
-        runner = self._runner(number, environ, begun.since if begun.since >= 0 else None)
-        outcome = runner.run(job, Reporter(operator.log, {spec.table: spec for spec in specs}))
+        reporter = Reporter(operator.log, {spec.table: spec for spec in specs})
+        runner = self._runner(number, environ, begun.since if begun.since >= 0 else None, reporter.tick)
+        outcome = runner.run(job, reporter)
         operator.job_log = outcome.log
         if outcome.cancelled_by is not None:
             raise RetriableError("JOB_CANCELLED", "the job was stopped", remedy="the next try does what is left")
@@ -167,7 +168,7 @@ class _Execution:
         asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
         return tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
 
-    def _runner(self, number: int, environ: Mapping[str, str], since: int | None) -> Runner:
+    def _runner(self, number: int, environ: Mapping[str, str], since: int | None, tick: Callable[[], None]) -> Runner:
         operator, document = self.operator, self.document
         key = self._key(f"{operator.task_id} {number}")
         settings = RunnerSettings(
@@ -177,6 +178,7 @@ class _Execution:
             errand=SubmissionContext(task=key, roots=document.roots, patient=False, since=since),
             connections=FromAirflow(),
             pace=PollInterval.of_runs(configuration.number("run_poll_seconds")),
+            tick=tick,
         )
         runner = make_runner(operator.runner or document.runner, settings)
         operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None

@@ -16,8 +16,9 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.page import access, detail
+from airflow_gddl.page import access, detail, logs
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.access import GetUserDep
 from airflow_gddl.page.responses import Page
@@ -36,6 +37,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
 }
 Name = Annotated[str, Query(max_length=300)]
+LogName = Annotated[str, Query(pattern=logs.NAME)]
 
 
 class ListQuery(BaseModel):
@@ -92,6 +94,19 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     def lake(user: GetUserDep, name: Name) -> dict[str, Any]:
         board, roots, one = _found(source, user, name)
         return detail.in_lake(board, roots, one, data=access.may_read_data(user, one.row.dag_id))
+
+    @app.get("/api/log")
+    def log(user: GetUserDep, dag_id: LogName, job: LogName) -> dict[str, Any]:
+        # A log may show rows, and is read by those who may read the logs of the DAG's tasks.
+        board = source.board()
+        if board.roots is None or not access.may_read_data(user, dag_id):
+            raise HTTPException(404, "no such log")
+        try:
+            return logs.newest_part(board.roots.lake, dag_id, job, board.environ)
+        except FileNotFoundError as error:
+            raise HTTPException(404, "no such log: a lake on a worker's own disk can't be read from here") from error
+        except GddlError as error:
+            raise HTTPException(503, str(error)) from error
 
 
 def _seen(board: Board, user: Any) -> list[BoardRow]:

@@ -10,8 +10,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-PREFIX = "/gddl"
-
 
 class PageApp:
     """An ASGI application that is FastAPI's once somebody calls it."""

@@ -38,10 +38,11 @@ class Metadata:
     settings: Mapping[str, Any] = field(default_factory=dict)
     records: Mapping[str, TableRecord] = field(default_factory=dict)
     given: Mapping[str, float] = field(default_factory=dict)
+    dag_prefix: str = ""
 
     @cached_property
     def pipelines(self) -> tuple[Pipeline, ...]:
-        return pipelines(self.tables, self.tiers)
+        return pipelines(self.tables, self.tiers, self.dag_prefix)
 
     @cached_property
     def rows(self) -> Mapping[str, TableSpec]:

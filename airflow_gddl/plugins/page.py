@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_gddl.page.mounting import PREFIX, PageApp
+from airflow_gddl.links.addresses import PREFIX
+from airflow_gddl.page.mounting import PageApp
 from airflow_gddl.version_compat import conf
 
 FASTAPI_APPS: list[dict[str, Any]] = [{"app": PageApp(), "url_prefix": PREFIX, "name": "GDDL tables"}]

@@ -15,6 +15,7 @@ from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_gddl.plugins import page
+from airflow_gddl.plugins.timetables import GddlCronTimetable
 
 _LOG = logging.getLogger(__name__)
 EVERY_SECONDS = 60.0
@@ -55,6 +56,7 @@ class GddlPlugin(AirflowPlugin):
     listeners = [PoolListener()]  # noqa: RUF012 - as Airflow declares it
     fastapi_apps = page.FASTAPI_APPS
     external_views = page.external_views()
+    timetables = [GddlCronTimetable]  # noqa: RUF012 - as above
 
 
 def create_missing_pools() -> list[str]:
@@ -67,7 +69,8 @@ def create_missing_pools() -> list[str]:
     from airflow_gddl.metadata.topology import pools  # noqa: PLC0415 - imported when needed
 
     place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
-    wanted = pools(configuration.snapshot(place).pipelines())
+    folders = (place, *configuration.other_places(place))
+    wanted = pools(pipeline for folder in folders for pipeline in configuration.snapshot(folder).pipelines())
     with create_session() as session:
         existing = {pool.pool for pool in Pool.get_pools(session=session)}
         missing = sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME})

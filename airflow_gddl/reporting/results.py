@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.reporting.asset_events import extra_of
+from airflow_gddl.reporting.heartbeat import Heartbeat
 from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.version_compat import gauge
 
@@ -34,23 +36,34 @@ class Reporter:
 
     Args:
         specs: rows by table, for their freshness.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, log: Logger, specs: Mapping[str, TableSpec]) -> None:
-        self._log, self._specs = log, specs
+    def __init__(
+        self, log: Logger, specs: Mapping[str, TableSpec], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log, self._specs, self._heartbeat = log, specs, Heartbeat(clock)
         self._counted: set[str] = set()
 
     def on_progress(self, event: ProgressEvent) -> None:
         self._log.debug("%s: %s, batch %d, %d rows", event.table, event.step, event.batch, event.rows)
+        self._heartbeat.moved(event)
+
+    def tick(self) -> None:
+        """Called several times a second while a job runs: logs where its tables are when nothing else was logged."""
+        if (line := self._heartbeat.line()) is not None:
+            self._log.info("%s", line)
 
     def on_result(self, result: JobResult) -> None:
+        self._heartbeat.ended(result.table)
         if result.status == "failed":
             self._log.error("%s failed: %s", result.table, _why(result))
             return
         counts = f"{result.files} files, {result.rows_read} rows read, {result.changes_written} changes"
+        counts += f", {result.quarantined} quarantined" if result.quarantined else ""
         self._log.info("%s %s: %s, %.1f s", result.table, result.status, counts, result.seconds)
         for warning in result.warnings:
-            self._log.warning("%s: [%s] %s", result.table, warning.code, warning.message)
+            self._log.warning("%s: [%s] %s%s", result.table, warning.code, warning.message, _files(warning))
         self._count(result)
         self._measure(result)
 
@@ -103,6 +116,14 @@ def summary(results: Sequence[JobResult]) -> dict[str, Any]:
         "changes": sum(r.changes_written for r in results),
         "failed_tables": [result.table for result in results if result.status == "failed"][:SHOWN],
     }
+
+
+def _files(warning: RunWarning) -> str:
+    """Names of the files that a warning is about; samples of other warnings may be keys, which no log is to hold."""
+    if not warning.code.startswith("FILE") or not warning.sample:
+        return ""
+    more = warning.count - len(warning.sample)
+    return f": {', '.join(map(str, warning.sample))}{f' and {more} more' if more > 0 else ''}"
 
 
 def _why(result: JobResult) -> str:

@@ -16,7 +16,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.desired_state import stop_path
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import standing_folder
+from airflow_gddl.contract.layout import answers_folder, standing_folder
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
@@ -30,6 +30,8 @@ from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferr
 
 KEPT_EVERY = 10.0
 """Seconds between two looks after the tables of a job that goes on; at its run it is looked ever less often."""
+LOGGED_EVERY = 30.0
+"""Seconds between two lines of progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,7 @@ class GddlRunTrigger(BaseTrigger):
     def __init__(self, *, watch: Mapping[str, Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
         self.watch = watch
+        self._began = self._logged = time.monotonic()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", {"watch": dict(self.watch)}
@@ -119,7 +122,34 @@ class GddlRunTrigger(BaseTrigger):
         while (left := ends - time.monotonic()) > 0:
             if keeper is not None:
                 await sync_to_async(keeper.tick, thread_sensitive=False)()
-            await asyncio.sleep(left if keeper is None else min(left, KEPT_EVERY))
+            await self._log_progress()
+            until_line = self._logged + LOGGED_EVERY - time.monotonic()
+            await asyncio.sleep(max(0.0, min(left, until_line, left if keeper is None else KEPT_EVERY)))
+
+    async def _log_progress(self) -> None:
+        """A line at least so often, so that the task's log is not silent while its run takes hours."""
+        now = time.monotonic()
+        if now - self._logged < LOGGED_EVERY:
+            return
+        self._logged = now
+        done = await sync_to_async(self._tables_done, thread_sensitive=False)()
+        run = self._watch.run.handle.run
+        self.log.info("run %s is watched since %.0f s%s", run, now - self._began, done)
+
+    def _tables_done(self) -> str:
+        """How many tables have a result; empty where that can't be read now, and of a job that goes on."""
+        watch = self._watch
+        if watch.kept is not None:
+            return ""
+        try:
+            store = open_store(watch.lake, self._environ())
+            attempts = {attempt.number: attempt.submission for attempt in Attempts(store, watch.lake, watch.task).all()}
+            submission = attempts[watch.run.number]
+            answers = sum(1 for _ in store.list(answers_folder(watch.lake, submission.run_id)))
+        except (GddlError, KeyError) as error:
+            self.log.warning("how far run %s is can't be read: %s", watch.run.handle.run, error)
+            return ""
+        return f", {answers} of {len(submission.tables)} tables done"
 
     def _look(self, platform: Platform) -> RunStatus | None:
         """Null when the platform is silent: the run goes on without being watched."""

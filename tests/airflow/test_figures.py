@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 
 import pytest
 
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.reporting import results as reporting
 from airflow_gddl.reporting.results import Reporter
+from airflow_gddl.runtime.runners.base import ProgressEvent
+from tests.airflow.stage import Stage
 
 
 def test_figures_are_tagged_by_table_and_tier_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +34,77 @@ def test_figures_are_tagged_by_table_and_tier_and_bounded(monkeypatch: pytest.Mo
     ]  # fmt: skip
     assert len({tags["table"] for _, _, tags in sent}) == 500
     assert len(sent) == 6 * 501, "a table that has a name of its own keeps it"
+
+
+def test_a_long_job_is_logged_every_thirty_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    clock = [0.0]
+    caplog.set_level(logging.INFO)
+    reporter = Reporter(logging.getLogger("figures"), {}, lambda: clock[0])
+    for second in range(133):
+        clock[0] = float(second)
+        if second == 40:
+            reporter.on_progress(ProgressEvent(table="s.a", step="read", batch=1, batches=4, rows=7))
+            reporter.on_progress(ProgressEvent(table="s.b", step="discover"))
+        if second == 70:
+            reporter.on_progress(ProgressEvent(table="s.a", step="merge", batch=2, batches=4, rows=90))
+        if second == 80:
+            reporter.on_result(JobResult(table="s.b", status="skipped"))
+        reporter.tick()
+    assert caplog.messages == [
+        "the job runs since 30 s, 0 tables done",
+        "the job runs since 60 s, 0 tables done; s.a: read, batch 1 of 4, 7 rows read; s.b: discover, 0 rows read",
+        "s.b skipped: 0 files, 0 rows read, 0 changes, 0.0 s",
+        "the job runs since 110 s, 1 tables done; s.a: merge, batch 2 of 4, 90 rows read",
+    ]
+
+
+def test_of_many_tables_at_work_the_newest_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    clock = [0.0]
+    caplog.set_level(logging.INFO)
+    reporter = Reporter(logging.getLogger("figures"), {}, lambda: clock[0])
+    for n in range(12):
+        reporter.on_progress(ProgressEvent(table=f"s.t{n}", step="read"))
+    clock[0] = 31.0
+    reporter.tick()
+    (line,) = caplog.messages
+    assert ("s.t11: read" in line, "s.t7: read" in line, "s.t6" in line, "and 7 more" in line) == (
+        True,
+        True,
+        False,
+        True,
+    )
+
+
+def test_quarantined_files_are_named_and_keys_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    warnings = (
+        RunWarning(
+            code="FILE_UNREADABLE", message="files could not be read", count=7, sample=("a.parquet", "b.parquet")
+        ),
+        RunWarning(code="SEQUENCE_TIE", message="changes of a key are equal", count=1, sample=("key 4711",)),
+    )
+    reporter = Reporter(logging.getLogger("figures"), {})
+    reporter.on_result(JobResult(table="s.a", status="succeeded", quarantined=3, warnings=warnings))
+    assert caplog.messages == [
+        "s.a succeeded: 0 files, 0 rows read, 0 changes, 3 quarantined, 0.0 s",
+        "s.a: [FILE_UNREADABLE] files could not be read: a.parquet, b.parquet and 5 more",
+        "s.a: [SEQUENCE_TIE] changes of a key are equal",
+    ]
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("what", ["load", "maintenance", "continuous"])
+def test_every_task_with_a_job_logs_while_it_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    schedule = ", schedule: continuous" if what == "continuous" else ""
+    stage.rows(f"{{table: shop.{what}, keys: [id], size: large{schedule}}}")
+    stage.land(f"shop.{what}")
+    ticked = []
+
+    def tick(reporter: Reporter) -> None:
+        ticked.append(reporter)
+
+    monkeypatch.setattr(Reporter, "tick", tick)
+    made = build_upkeep_dags()["gddl_maintenance"] if what == "maintenance" else build_dags()[f"gddl.shop.{what}"]
+    assert str(made.test(logical_date=datetime(2025, 5, 1, tzinfo=UTC)).state) == "success"
+    assert stage.jobs
+    assert ticked

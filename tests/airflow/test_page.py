@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import log_folder
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.page.app import HEADERS, build_app
@@ -204,6 +205,58 @@ def test_only_names_of_the_metadata_lead_anywhere(site: Site, users: dict[str, d
     for path in ("/api/table", "/api/table/lake"):
         answer = site.client.get(path, params={"name": name}, headers=users["admin"])
         assert (answer.status_code, answer.json()) == (404, {"detail": "no such table"})
+
+
+def logged(site: Site, dag_id: str, text: bytes) -> str:
+    """A job's log in the lake; the query that asks for it."""
+    path = Path(log_folder(site.roots.lake, dag_id), "20240101T000000-aa.log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text)
+    return f"/api/log?dag_id={dag_id}&job={path.stem}"
+
+
+def test_a_job_s_log_is_shown_to_those_who_may_read_the_task_s(site: Site, users: dict[str, dict[str, str]]) -> None:
+    query = logged(site, PACK, "begun <b>\nend \u00e9\n".encode())
+    answer = site.client.get(query, headers=users["viewer"])
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+    found = answer.json()
+    assert (found["text"], found["size"], found["left_out"]) == ("begun <b>\nend \u00e9\n", 17, 0)
+    assert site.client.get(query).status_code == 401
+    assert site.client.get(query.replace("aa", "bb"), headers=users["viewer"]).status_code == 404
+
+
+def test_who_may_not_read_a_task_s_log_gets_no_job_log(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = logged(site, PACK, b"rows")
+    manager = importlib.import_module("airflow.api_fastapi.auth.managers.simple.simple_auth_manager").SimpleAuthManager
+    asked: list[tuple[Any, ...]] = []
+
+    def refuse(_: Any, *, method: Any, access_entity: Any, details: Any, user: Any) -> bool:
+        asked.append((method, access_entity.name, details.id, user.username))
+        return False
+
+    monkeypatch.setattr(manager, "is_authorized_dag", refuse)
+    answer = site.client.get(query, headers=users["viewer"])
+    assert (answer.status_code, answer.json()) == (404, {"detail": "no such log"})
+    assert asked == [("GET", "TASK_LOGS", PACK, "viewer")]
+
+
+@pytest.mark.parametrize("name", ["..", "../secret", "a/b", "", "%2e%2e", "a%00b", "-x", "a" * 300, "a%0Ab"])
+def test_only_names_of_dags_and_jobs_lead_to_a_log(site: Site, users: dict[str, dict[str, str]], name: str) -> None:
+    (site.stage.lake / "_gddl").mkdir(parents=True, exist_ok=True)
+    (site.stage.lake / "_gddl" / "secret.log").write_text("not for you")
+    for query in (f"dag_id={name}&job=secret", f"dag_id={PACK}&job={name}"):
+        assert site.client.get(f"/api/log?{query}", headers=users["admin"]).status_code == 422
+
+
+def test_of_a_long_log_the_newest_lines_are_shown(site: Site, users: dict[str, dict[str, str]]) -> None:
+    lines = b"".join(b"line %07d of a job\n" % n for n in range(100_000))
+    found = site.client.get(logged(site, PACK, lines), headers=users["viewer"]).json()
+    assert found["text"].splitlines()[-1] == "line 0099999 of a job"
+    assert all(len(line) == 21 for line in found["text"].splitlines())
+    assert found["left_out"] == len(lines) - len(found["text"])
+    assert 0 < len(found["text"]) <= 1024 * 1024
 
 
 def test_what_the_lake_tells(site: Site, users: dict[str, dict[str, str]]) -> None:

@@ -236,7 +236,14 @@ def test_a09_metrics_go_where_airflow_sends_them() -> None:
 
 def test_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://ui/")
-    operator: Any = SimpleNamespace(job_log="/lake/_gddl/logs/a b.log", loaded=("shop.a$b",))
-    assert JobLogLink().get_link(operator, ti_key=None) == "file:///lake/_gddl/logs/a%20b.log"
+    operator: Any = SimpleNamespace(job_log="/lake/_gddl/logs/gddl.s.a/r-1.log", loaded=("shop.a$b",))
+    page = "http://ui/gddl/#/log?dag_id=gddl.s.a&job=r-1"
+    assert JobLogLink().get_link(operator, ti_key=None) == page
+    operator.job_log = "s3://bucket/lake/_gddl/logs/gddl.s.a/r-1.log"
+    assert JobLogLink().get_link(operator, ti_key=None) == page
+    operator.job_log = "https://databricks/run/1"
+    assert JobLogLink().get_link(operator, ti_key=None) == "https://databricks/run/1"
+    operator.job_log = "/var/gddl-logs-x/r-1.log"  # it could not be put into the lake
+    assert JobLogLink().get_link(operator, ti_key=None) == ""
     assert AssetsLink().get_link(operator, ti_key=None) == "http://ui/assets?name_pattern=shop.a%24b"
     assert JobLogLink().get_link(SimpleNamespace(), ti_key=None) == ""  # type: ignore[arg-type] # no job was started

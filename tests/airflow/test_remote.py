@@ -6,7 +6,9 @@ import asyncio
 import importlib
 import itertools
 import json
+import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -27,6 +29,7 @@ from airflow_gddl import configuration
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.desired_state import DesiredState
+from airflow_gddl.contract.layout import answer_name, answers_folder, join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
@@ -35,7 +38,7 @@ from airflow_gddl.devtools.fakes.databricks.server import TOKEN, FakeServer, ser
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, standing_of
-from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
 from airflow_gddl.runtime.runners.platform import Handle
@@ -296,6 +299,25 @@ def test_a_run_is_watched_though_nothing_can_be_kept_beside_it(stage: Stage, fak
     stage.monkeypatch.setenv("AIRFLOW__GDDL__CACHE_DIR", str(stage.metadata / "no-folder" / "cache"))
     assert asyncio.run(watched(trigger, 2.0)) is None
     assert started.is_going
+
+
+def test_the_triggerer_logs_how_far_a_run_is(
+    stage: Stage, fake: FakeServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trigger, started, attempts = going(stage, fake)
+    submission = Submission(run_id="j", size="small", tables=("shop.a", "shop.b", "shop.c"))
+    attempts.begin(1, submission)
+    answers = open_store(str(stage.lake))
+    answers.write(join(answers_folder(str(stage.lake), "j"), answer_name("shop.b")), b"{}")
+    monkeypatch.setattr("airflow_gddl.triggers.runs.LOGGED_EVERY", 0.2)
+    monkeypatch.setattr(GddlRunTrigger, "log", logging.getLogger("trigger"))
+    caplog.set_level(logging.INFO, "trigger")
+    assert asyncio.run(watched(trigger, 1.5)) is None
+    lines = [line for line in caplog.messages if "is watched since" in line]
+    assert len(lines) >= 2
+    assert all(
+        re.fullmatch(rf"run {started.run_id} is watched since \d+ s, 1 of 3 tables done", line) for line in lines
+    )
 
 
 def test_a_triggerer_that_ends_leaves_the_run_alone(

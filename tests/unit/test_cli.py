@@ -147,7 +147,7 @@ def test_a_failed_table_does_not_hide_the_others(shop: Shop) -> None:
     assert "succeeded" in answer.out
     assert "sales.orders: [SCHEMA_REFUSED] no.\n" in answer.err
     assert "sales.lines: [SEQUENCE_TIE] two changes (3 times), e.g. 7\n" in answer.err
-    assert str(shop.lake / "_gddl" / "logs" / "20240102T120000-aa.log") in answer.err
+    assert str(shop.lake / "_gddl" / "logs" / "jobs" / "20240102T120000-aa.log") in answer.err
 
 
 def test_a_passing_fault_is_75(shop: Shop) -> None:

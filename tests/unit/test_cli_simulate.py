@@ -195,7 +195,7 @@ def test_the_demo_stops_at_a_failed_run(tmp_path: Path, capsys: pytest.CaptureFi
     assert "JOB_DIED" in err
     assert "round 1" not in out
     assert not (tmp_path / "production").exists(), "GDDL_LAKE must not lead it elsewhere"
-    assert (tmp_path / "demo" / "lake" / "_gddl" / "logs" / "20240102T120000-aa.log").exists()
+    assert (tmp_path / "demo" / "lake" / "_gddl" / "logs" / "jobs" / "20240102T120000-aa.log").exists()
 
 
 def test_the_demo_does_not_praise_a_replica_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.runners.base import JobOutcome, ProgressEvent
-from airflow_gddl.runtime.runners.joblog import KEPT_LOGS, JobLog
+from airflow_gddl.runtime.runners.joblog import KEPT_AT_LEAST, KEPT_AT_MOST, KEPT_DAYS, JobLog, expired, open_log
 from airflow_gddl.runtime.runners.local import LocalRunner
 
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -92,7 +92,7 @@ def test_results_progress_and_log_reach_where_they_belong(home: Path, lake: Path
     assert heard.results == list(outcome.results)
     assert heard.events == [ProgressEvent(table="a.b", step="merge", batch=2, batches=None, rows=7)]
     assert outcome.exit_status == 0
-    assert outcome.log == str(lake / "_gddl" / "logs" / "20240101T000000-aa.log")
+    assert outcome.log == str(lake / "_gddl" / "logs" / "jobs" / "20240101T000000-aa.log")
     log = Path(outcome.log).read_text()
     for line in ("Spark says hello", "GDDL-PROGRESS not json", "a library prints", '{"not": "a result"}'):
         assert line in log.splitlines()
@@ -216,16 +216,48 @@ def test_a_lake_that_can_not_be_written(home: Path, tmp_path: Path) -> None:
     assert str(tmp_path / "lake") in str(caught.value)
 
 
-def test_old_logs_go(home: Path, lake: Path) -> None:
+def test_logs_of_a_table_are_kept_whatever_others_write(home: Path, lake: Path) -> None:
     logs = lake / "_gddl" / "logs"
-    logs.mkdir(parents=True)
-    for n in range(KEPT_LOGS + 5):
-        (logs / f"2023{n:04d}T000000-aa.log").touch()
+    for group in ("a.b", "other.table"):
+        (logs / group).mkdir(parents=True)
+        for n in range(KEPT_AT_LEAST + 5):
+            path = logs / group / f"2023{n:04d}T000000-aa.log"
+            path.touch()
+            os.utime(path, (1_700_000_000, 1_700_000_000))
     runner_of(home, {"results": {"a.b": {}}}).run(spec_of(lake, "a.b"), Heard())
-    kept = sorted(path.name for path in logs.iterdir())
-    assert len(kept) == KEPT_LOGS
-    assert kept[0] == "20230006T000000-aa.log"
-    assert kept[-1] == "20240101T000000-aa.log"
+    kept = {group: sorted(path.name for path in (logs / group).iterdir()) for group in ("a.b", "other.table")}
+    assert (len(kept["a.b"]), len(kept["other.table"])) == (KEPT_AT_LEAST, KEPT_AT_LEAST + 5)
+    assert (kept["a.b"][0], kept["a.b"][-1]) == ("20230006T000000-aa.log", "20240101T000000-aa.log")
+
+
+def test_logs_go_by_their_age() -> None:
+    day = 86_400.0
+    now = 400 * day
+    by_day = {f"2024{n:04d}.log": n * day for n in range(400)}
+    found = expired(by_day, now)
+    kept = sorted(by_day.keys() - set(found))
+    assert kept == [f"2024{n:04d}.log" for n in range(400 - KEPT_DAYS, 400)]
+    assert expired(dict.fromkeys(kept[:KEPT_AT_LEAST], 0.0), now) == []
+    young = dict.fromkeys(by_day, now)
+    assert sorted(young.keys() - set(expired(young, now))) == [f"2024{n:04d}.log" for n in range(200, 400)]
+    assert expired({f"{n}.txt": 0.0 for n in range(50)}, now) == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "tables", "group"),
+    [
+        (("gddl.s.a", "run", "task"), ("s.a",), "gddl.s.a"),
+        (("gddl_pack.x", "run", "task"), ("s.a", "s.b"), "gddl_pack.x"),
+        ((), ("s.a",), "s.a"),
+        ((), ("s.a", "s.b"), "jobs"),
+    ],
+)
+def test_a_log_is_among_those_of_who_ordered_it(
+    lake: Path, origin: tuple[str, ...], tables: tuple[str, ...], group: str
+) -> None:
+    order = replace(spec_of(lake, *tables), options=JobOptions(origin=origin))
+    with open_log(order) as log:
+        assert log.path == lake / "_gddl" / "logs" / group / f"{order.run_id}.log"
 
 
 @pytest.mark.parametrize(
@@ -273,10 +305,10 @@ def test_small_tables_need_no_java(lake: Path) -> None:
 
 
 def test_a_job_that_outlives_its_log_keeps_its_last_words(tmp_path: Path) -> None:
-    """A hundred jobs that came after it have theirs in the same folder."""
+    """Two hundred jobs that came after it have theirs in the same folder."""
     with JobLog(tmp_path, "20260101T000000-old") as old:
         old.write("begun")
-        for number in range(KEPT_LOGS):
+        for number in range(KEPT_AT_MOST):
             JobLog(tmp_path, f"20260102T{number:06d}-new").__exit__(None, None, None)
         assert not old.path.exists()
         old.write("why it died")

@@ -164,7 +164,7 @@ def test_without_an_application_the_log_is_linked(tmp_path: Path, master: str) -
         tmp_path, {"master": master, "application_url": "http://h/{application}"}, {"results": {"s.a": {}}}
     )
     outcome = runner.run(spec_of(tmp_path / "lake", a="small"), Heard())
-    assert outcome.log == str(tmp_path / "lake" / "_gddl" / "logs" / "20240101T000000-aa.log")
+    assert outcome.log == str(tmp_path / "lake" / "_gddl" / "logs" / "s.a" / "20240101T000000-aa.log")
 
 
 def test_a_job_that_refuses_its_order_is_quoted_with_its_code(tmp_path: Path, master: str) -> None:

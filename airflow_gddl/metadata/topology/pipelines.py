@@ -6,8 +6,8 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import Priority, TableSpec, TierSpec
@@ -30,6 +30,9 @@ class Pipeline:
         weight: Airflow's absolute priority weight.
         freshness: seconds; the shortest of its tables' longest lags; null when none has one.
         run_timeout: seconds that one of its tasks may take.
+        prefix: that its DAG id begins with, as those of all pipelines of the metadata; may be empty.
+        queue: Airflow queue of its loads; null: the default one.
+        executor_config: given to Airflow's executor with its loads.
     """
 
     dag_id: str
@@ -46,19 +49,36 @@ class Pipeline:
     tables: tuple[str, ...]
     freshness: int | None = None
     run_timeout: int = 6 * 3600
+    prefix: str = ""
+    queue: str | None = None
+    executor_config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> tuple[Pipeline, ...]:
+def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix: str = "") -> tuple[Pipeline, ...]:
     """Every enabled table in exactly one pipeline, sorted by DAG id; the order of `tables` doesn't matter.
 
     Args:
         tables: sound rows, each table once, each `size` among the tiers.
+        prefix: begins DAG ids, and names of pools that no tier names.
     """
     enabled = sorted((table for table in tables if table.enabled), key=lambda table: table.table)
     single = [table for table in enabled if tiers[table.size].tables_per_job == 1]
     shared = [table for table in enabled if tiers[table.size].tables_per_job > 1]
     made = [*(_of_table(table, tiers[table.size]) for table in single), *_packs(shared, tiers)]
-    return tuple(sorted(made, key=lambda pipeline: pipeline.dag_id))
+    finished = (_finished(pipeline, tiers[pipeline.tier], prefix) for pipeline in made)
+    return tuple(sorted(finished, key=lambda pipeline: pipeline.dag_id))
+
+
+def _finished(pipeline: Pipeline, tier: TierSpec, prefix: str) -> Pipeline:
+    """With what any pipeline has of its tier and of the metadata folder."""
+    return replace(
+        pipeline,
+        dag_id=f"{prefix}{pipeline.dag_id}",
+        pool=pipeline.pool if tier.pool else f"{prefix}{pipeline.pool}",
+        prefix=prefix,
+        queue=tier.queue,
+        executor_config=tier.executor_config,
+    )
 
 
 def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:

@@ -26,12 +26,14 @@ class Timing:
 
     Attributes:
         kind: `never` runs by hand alone.
-        cron: five fields in UTC; empty for the other kinds.
+        cron: five fields; empty for the other kinds.
+        written: the row's own text; empty for the other kinds.
         assets: names or URIs whose updates, all of them, start a run; empty for the other kinds.
     """
 
     kind: Literal["cron", "once", "continuous", "assets", "never"]
     cron: str = ""
+    written: str = ""
     assets: tuple[str, ...] = ()
 
 
@@ -43,7 +45,8 @@ def timing(schedule: Schedule, dag_id: str) -> Timing:
         return Timing(kind="assets", assets=tuple(sorted(set(schedule["assets"]))))
     if schedule in ("continuous", "@once"):
         return Timing(kind="continuous" if schedule == "continuous" else "once")
-    return Timing(kind="cron", cron=_CRONS.get(schedule, schedule).format(m=number(dag_id, 60)))
+    cron = _CRONS.get(schedule, schedule).format(m=number(dag_id, 60))
+    return Timing(kind="cron", cron=cron, written=schedule)
 
 
 def slug(schedule: Schedule) -> str:

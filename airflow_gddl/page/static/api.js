@@ -36,6 +36,10 @@ export function lake(name) {
   return send(`${root}/gddl/api/table/lake?${new URLSearchParams({ name })}`);
 }
 
+export function log(dagId, job) {
+  return send(`${root}/gddl/api/log?${new URLSearchParams({ dag_id: dagId, job })}`);
+}
+
 /** Starts a run through Airflow's REST API; it decides whether this user may. */
 export function trigger(dagId, conf) {
   return send(`${root}/api/v2/dags/${encodeURIComponent(dagId)}/dagRuns`, {

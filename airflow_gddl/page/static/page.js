@@ -4,6 +4,7 @@ import "./theme.js";
 import { root } from "./api.js";
 import { el, replace } from "./dom.js";
 import { moment } from "./format.js";
+import { showLog } from "./log.js";
 import { Matrix } from "./matrix.js";
 import { showTable } from "./table.js";
 
@@ -20,7 +21,7 @@ function told(troubles, now) {
 
 function failed(error) {
   const lost = error.status === 401 || error.status === 403;
-  const text = lost ? "You are not logged in, or may not see this." : error.status === 404 ? "There is no such table, or you may not see it." : `This can't be shown: ${error.message}`;
+  const text = lost ? "You are not logged in, or may not see this." : error.status === 404 ? `There is ${error.message}, or you may not see it.` : `This can't be shown: ${error.message}`;
   const shown = el("p", { class: "trouble", role: "alert" }, text, lost ? el("a", { href: `${root}/`, target: "_top" }, " Log in to Airflow") : el("a", { href: "#/" }, " All tables"));
   if (matrix && !lost) replace(document.getElementById("troubles"), shown); else replace(main, shown);
 }
@@ -33,6 +34,9 @@ async function show() {
     if (name) {
       matrix = null;
       await showTable(main, decodeURIComponent(name[1]), told, () => mine === turn);
+    } else if (path === "/log") {
+      matrix = null;
+      await showLog(main, new URLSearchParams(query ?? ""), () => mine === turn);
     } else {
       matrix = new Matrix(main, new URLSearchParams(query ?? ""), told);
       await matrix.show();

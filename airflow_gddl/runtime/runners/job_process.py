@@ -17,7 +17,7 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
 from airflow_gddl.runtime.runners.child import Child, Line, nothing
-from airflow_gddl.runtime.runners.joblog import JobLog, keep, log_folder
+from airflow_gddl.runtime.runners.joblog import JobLog, keep, open_log
 from airflow_gddl.stores.reaching import check_roots
 
 GRACE_SECONDS = 30.0
@@ -72,7 +72,7 @@ class JobProcess:
             results=tuple(reader.results.values()),
             exit_status=status,
             cancelled_by=child.cancelled_by,
-            log=self._place(reader, keep(reader.log.path, spec.roots, self.environ)),
+            log=self._place(reader, keep(reader.log.path, spec, self.environ)),
         )
 
     def _place(self, reader: _Reader, log: str) -> str:
@@ -164,7 +164,7 @@ def _parse_progress(text: str) -> ProgressEvent | None:
 
 def _open_log(spec: JobSpec) -> JobLog:
     try:
-        return JobLog(log_folder(spec.roots), spec.run_id)
+        return open_log(spec)
     except OSError as error:
         remedy = "check `lake` in gddl.yaml and the folder's permissions"
         raise FatalError(

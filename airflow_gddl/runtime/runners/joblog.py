@@ -6,74 +6,97 @@ import contextlib
 import logging
 import shutil
 import tempfile
+import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.s3 import is_s3, split
-from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores.s3 import make_client
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-KEPT_LOGS = 100
+KEPT_DAYS = 30
+"""Days for which a log is kept."""
+KEPT_AT_LEAST, KEPT_AT_MOST = 10, 200
+"""The newest logs of a group are kept however old they are; older ones go however young they are."""
 _TAIL_LINES = 10
 _LOG = logging.getLogger(__name__)
 
 
-def log_folder(roots: Roots) -> Path:
-    """`<lake>/_gddl/logs` of a local lake, else a new folder in the machine's temporary one; created when absent."""
-    if is_s3(roots.lake):
-        return Path(tempfile.mkdtemp(prefix="gddl-logs-"))
-    folder = Path(join(roots.lake, STATE, "logs"))
+def open_log(spec: JobSpec) -> JobLog:
+    """In the lake's folder of the job's group; for a lake on S3 in a new folder of the machine's temporary one.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    if is_s3(spec.roots.lake):
+        return JobLog(Path(tempfile.mkdtemp(prefix="gddl-logs-")), spec.run_id)
+    folder = Path(log_folder(spec.roots.lake, spec.log_group))
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return JobLog(folder, spec.run_id)
 
 
-def keep(log: Path, roots: Roots, environ: Mapping[str, str]) -> str:
+def keep(log: Path, spec: JobSpec, environ: Mapping[str, str]) -> str:
     """Where a finished log is to be found: put below `<lake>/_gddl/logs` of a lake on S3, else where it was written.
 
     A log that can't be put there stays on this machine; the job's outcome matters more.
     """
-    if not is_s3(roots.lake):
+    if not is_s3(spec.roots.lake):
         return str(log)
-    bucket, folder = split(join(roots.lake, STATE, "logs"))
+    place = log_folder(spec.roots.lake, spec.log_group)
+    bucket, folder = split(place)
     try:
         _put(make_client(bucket, environ), folder, log)
     except Exception as error:  # noqa: BLE001 - whatever the store raises, the job is done
         _LOG.warning("the job's log stays at %s: %s", log, str(error).partition("\n")[0])
         return str(log)
     shutil.rmtree(log.parent, ignore_errors=True)
-    return join(roots.lake, STATE, "logs", log.name)
+    return join(place, log.name)
+
+
+def expired(logs: Mapping[str, float], now: float) -> list[str]:
+    """Names of logs that are not kept any longer.
+
+    Args:
+        logs: of one group: when each was last modified, by name. Run ids begin with their time, so names sort by it.
+        now: seconds since the epoch, as those.
+    """
+    newest_first = sorted((name for name in logs if name.endswith(".log")), reverse=True)
+    old = now - KEPT_DAYS * 86_400
+    rest = newest_first[KEPT_AT_LEAST:KEPT_AT_MOST]
+    return [name for name in rest if logs[name] < old] + newest_first[KEPT_AT_MOST:]
 
 
 def _put(store: S3Store, folder: str, log: Path) -> None:
     import obstore  # noqa: PLC0415 - a local lake needs no client
 
     obstore.put(store, f"{folder}/{log.name}", log)
-    found = sorted(meta["path"] for page in obstore.list(store, folder) for meta in page)
-    if old := [path for path in found if path.endswith(".log")][:-KEPT_LOGS]:
+    pages = obstore.list(store, folder)
+    found = {meta["path"]: meta["last_modified"].timestamp() for page in pages for meta in page}
+    if old := expired(found, time.time()):
         obstore.delete(store, old)
 
 
 class JobLog:
-    """Takes lines; remembers the last few. Run ids begin with their time: the oldest logs sort first and go first."""
+    """Takes lines; remembers the last few. Logs of its folder that are not kept any longer are removed."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self.path = folder / f"{run_id}.log"
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._file: IO[str] = self.path.open("a", encoding="utf-8", errors="backslashreplace")
-        for old in sorted(folder.glob("*.log"))[:-KEPT_LOGS]:
-            with contextlib.suppress(OSError):
-                old.unlink()
+        with contextlib.suppress(OSError):
+            for old in expired({path.name: path.stat().st_mtime for path in folder.glob("*.log")}, time.time()):
+                (folder / old).unlink()
 
     def write(self, line: str) -> None:
         if not self.path.exists():
-            # A job that goes on outlives its log, when a hundred others came after it: what it says now is looked for.
+            # A job that goes on outlives its log, when many others came after it: what it says now is looked for.
             self._file.close()
             self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._file.write(line + "\n")

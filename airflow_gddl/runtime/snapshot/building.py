@@ -26,7 +26,7 @@ def compile_catalog(catalog: Catalog, before: Iterable[TableSpec]) -> Compiled:
     """
     carried = tuple(_carried(catalog, before))
     specs = sorted((*catalog.tables, *carried), key=lambda spec: spec.table)
-    made = pipelines(specs, catalog.tiers)
+    made = pipelines(specs, catalog.tiers, catalog.dag_prefix)
     by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
     by_name = {spec.table: spec for spec in specs}
     return Compiled(

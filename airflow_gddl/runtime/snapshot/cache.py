@@ -34,15 +34,17 @@ _KEPT = 3
 
 @dataclass(frozen=True)
 class Cache:
-    """The cache of one metadata folder."""
+    """The cache of one metadata folder; `metadata` is its place, for `places`."""
 
     folder: Path
+    metadata: str
 
     def read_state(self) -> tuple[State | None, Path | None]:
         """The state, and the generation that serves; None for what is not there or is damaged."""
         try:
             data = json.loads((self.folder / _STATE).read_bytes())
             name = data.pop("generation")
+            data.pop("metadata", None)
             state = decode(State, data)
         except (OSError, ValueError, KeyError, AttributeError, TypeError, GddlError):
             return None, None
@@ -52,7 +54,7 @@ class Cache:
         return state, generation
 
     def write_state(self, state: State, generation: Path | None) -> None:
-        data = {**plain(state), "generation": generation.name if generation else ""}
+        data = {**plain(state), "generation": generation.name if generation else "", "metadata": self.metadata}
         _replace(self.folder / _STATE, data)
 
     def add(self, compiled: Compiled) -> Path:
@@ -102,6 +104,21 @@ class Cache:
                 yield False
             else:
                 yield True
+
+
+def places(folder: Path) -> list[str]:
+    """Metadata folders that this machine has compiled and that could be read when they were last, sorted.
+
+    Args:
+        folder: holds a cache for each of them.
+    """
+    found = set()
+    for path in folder.glob(f"*/{_STATE}"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            state = json.loads(path.read_bytes())
+            if state["stale_since"] is None:
+                found.add(str(state["metadata"]))
+    return sorted(found)
 
 
 def read_index(generation: Path) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
     return Pipeline(
         **{
             **entry,
-            "timing": Timing(kind=timing["kind"], cron=timing["cron"], assets=tuple(timing["assets"])),
+            "timing": Timing(**{**timing, "assets": tuple(timing["assets"])}),
             "tags": tuple(entry["tags"]),
             "tables": tuple(entry["tables"]),
         }

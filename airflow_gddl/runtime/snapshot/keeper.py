@@ -32,7 +32,7 @@ class Keeper:
     @property
     def cache(self) -> Cache:
         place = hashlib.sha256(self.settings.metadata.encode()).hexdigest()[:16]
-        return Cache(self.settings.cache / place)
+        return Cache(self.settings.cache / place, self.settings.metadata)
 
     def serve(self, *, afresh: bool = False) -> tuple[State, Path | None]:
         state, generation = self.cache.read_state()

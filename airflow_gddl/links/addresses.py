@@ -1,0 +1,24 @@
+"""Where this package's own pages are."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from urllib.parse import urlencode
+
+from airflow_gddl.contract.layout import log_folder
+
+PREFIX = "/gddl"
+"""Of the page, below Airflow's own address."""
+
+
+def log_page(base: str, log: str) -> str:
+    """The page of a job's log; empty for one that is not in a lake, because it could not be put there.
+
+    Args:
+        base: Airflow's address, without a slash at its end.
+        log: path or URL of the log.
+    """
+    path = PurePosixPath(log)
+    if len(path.parts) < 3 or not log.endswith(log_folder("", path.parent.name) + f"/{path.name}"):
+        return ""
+    return f"{base}{PREFIX}/#/log?{urlencode({'dag_id': path.parent.name, 'job': path.stem})}"
