@@ -21,9 +21,9 @@ def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarnin
     """A vanished folder, files that are left alone or correct others, and what times tell of full loads."""
     warnings: list[RunWarning] = []
     if found.folder_missing:
-        warnings.append(
-            RunWarning(code="FOLDER_MISSING", message=f"there is no landing folder {landing}; nothing was changed")
-        )
+        there = f"; folders there: {', '.join(found.folders_there)}" if found.folders_there else ""
+        message = f"there is no landing folder {landing}; nothing was changed{there}"
+        warnings.append(RunWarning(code="FOLDER_MISSING", message=message))
     if found.ignored:
         message = f"files with names that {writer} doesn't give were left alone"
         warnings.append(

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
-from spark_jobs.plan.discover import NotListed
+from spark_jobs.discovery.neighbours import folders_like
+from spark_jobs.plan.discover import Discovery, NotListed
+from spark_jobs.storage.objects import Storage
+from spark_jobs.table.notices import of_discovery
 from tests.landing_folder import START, Table, counted_stats
 from tests.s3_server import Bucket, serving
 
@@ -41,6 +44,21 @@ def test_no_folder_is_reported_and_changes_nothing(table: Table) -> None:
     assert (found.folder_missing, found.waiting, found.listed) == (True, (), 0)
     Path(table.landing).mkdir(parents=True)
     assert not table.discover().folder_missing
+
+
+def test_folders_with_names_like_that_of_a_missing_one_are_named(tmp_path: Path) -> None:
+    for name in ("shop/order", "shop/order_lines", "shop/customers", "shop/_hidden", "billing/bills"):
+        (tmp_path / name).mkdir(parents=True)
+    storage = Storage()
+    assert folders_like(storage, f"{tmp_path}/shop/orders") == ("shop/order",)
+    assert folders_like(storage, f"{tmp_path}/shop/zzz") == ("shop/customers", "shop/order", "shop/order_lines")
+    assert folders_like(storage, f"{tmp_path}/shopp/orders") == ("shop",)
+    assert folders_like(storage, f"{tmp_path}/nowhere/shop/orders") == ()
+    missing = Discovery(folder_missing=True, folders_there=("shop/order",))
+    (warning,) = of_discovery(missing, "/landing/shop/orders", "DMS")
+    assert warning.message == (
+        "there is no landing folder /landing/shop/orders; nothing was changed; folders there: shop/order"
+    )
 
 
 def test_a_folder_that_vanished_is_reported_with_its_files(table: Table) -> None:
