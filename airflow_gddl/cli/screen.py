@@ -52,12 +52,13 @@ class Screen:
         self.err = _console(stderr=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """A line (or several) on standard output."""
-        self.out.print(Text(safe(text, lines=True), style))
+        """A line (or several) on standard output; folded between words alone."""
+        _print(self.out, text, style)
 
-    def spans(self, cells: Iterable[Cell]) -> None:
-        """A line on standard output, each part of it in its own style; never folded."""
-        self.out.print(Text.assemble(*(_text(cell) for cell in cells)), soft_wrap=True)
+    def spans(self, cells: Iterable[Cell], *, error: bool = False) -> None:
+        """A line on standard output, or on standard error, each part of it in its own style; never folded."""
+        console = self.err if error else self.out
+        console.print(Text.assemble(*(_text(cell) for cell in cells)), soft_wrap=True)
 
     def dictate(self, text: str) -> None:
         """A line on standard output that may be copied as it is: never folded."""
@@ -65,7 +66,7 @@ class Screen:
 
     def warn(self, text: str, style: str = "") -> None:
         """The same on standard error."""
-        self.err.print(Text(safe(text, lines=True), style))
+        _print(self.err, text, style)
 
     def record(self, value: object) -> None:
         """One line of JSON on standard output; ASCII alone, so that no encoding or terminal can spoil it."""
@@ -96,6 +97,11 @@ class Screen:
         if len(kept) < len(columns):
             titles = ", ".join(column.title for number, column in enumerate(columns) if number not in kept)
             self.warn(f"left out, for the terminal is narrow: {titles}", "dim")
+
+
+def _print(console: Console, text: str, style: str) -> None:
+    # A word longer than the line stays whole: a folded path or command can't be copied.
+    console.print(Text(safe(text, lines=True), style), overflow="ignore", crop=False)
 
 
 def _console(*, stderr: bool) -> Console:
