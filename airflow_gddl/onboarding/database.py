@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.connections import no_driver, unreachable, url_of
+from airflow_gddl.contract.connections import lent_url_of, no_driver, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.onboarding.database_statistics import Statistics, statistics, with_rows
 from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, SourceFacts, TableFacts
@@ -44,6 +44,17 @@ class Database:
             names=names,
             shown=frozenset(schema for schema, tables in found.items() if tables),
         )
+
+    def connect_once(self) -> str:
+        """Connect as a row's `verify_connection`, and do nothing else; host and database.
+
+        Raises:
+            FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`.
+            RetriableError: `SOURCE_UNREACHABLE`.
+        """
+        url = lent_url_of(self._sqlalchemy(), self.connection, self.environ)
+        with self._connected():
+            return f"{url.drivername} at {url.host or url.database} answers"
 
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]

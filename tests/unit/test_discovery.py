@@ -4,13 +4,16 @@ import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
+from obstore.store import MemoryStore, S3Store
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
 from spark_jobs.discovery.neighbours import folders_like
 from spark_jobs.plan.discover import Discovery, NotListed
 from spark_jobs.storage.objects import Storage
+from spark_jobs.storage.s3 import Bucket as StoredBucket
 from spark_jobs.table.notices import of_discovery
 from tests.landing_folder import START, Table, counted_stats
 from tests.s3_server import Bucket, serving
@@ -54,6 +57,12 @@ def test_folders_with_names_like_that_of_a_missing_one_are_named(tmp_path: Path)
     assert folders_like(storage, f"{tmp_path}/shop/zzz") == ("shop/customers", "shop/order", "shop/order_lines")
     assert folders_like(storage, f"{tmp_path}/shopp/orders") == ("shop",)
     assert folders_like(storage, f"{tmp_path}/nowhere/shop/orders") == ()
+    memory = MemoryStore()
+    for path in ("landing/shop/order/f", "landing/shop/lines/2024/f", "landing/shop/f"):
+        memory.put(path, b"")
+    on_s3 = Storage({"b": StoredBucket(cast("S3Store", memory))})
+    assert folders_like(on_s3, "s3://b/landing/shop/orders") == ("shop/order",)
+    assert on_s3.folders("s3://b/landing/shop") == ("lines", "order")
     missing = Discovery(folder_missing=True, folders_there=("shop/order",))
     (warning,) = of_discovery(missing, "/landing/shop/orders", "DMS")
     assert warning.message == (
