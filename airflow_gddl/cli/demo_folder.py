@@ -17,7 +17,7 @@ lake: ../lake
 runner: local
 
 defaults:
-  freshness: 30m
+  freshness: 2h
 
 tiers:
   large: {cores: 2, memory: 4g}

@@ -24,7 +24,7 @@ _STEPS = (
 
 def init(
     ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Made if need be. Default: this one.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Made if need be. Default: this one.")] = Path(),
 ) -> None:
     """Make an empty project: metadata with a sample row, DAGs and a README. Nothing is overwritten."""
     screen = surroundings.of(ctx).screen

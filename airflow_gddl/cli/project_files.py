@@ -37,7 +37,7 @@ TABLES = """\
 source: shop
 tables:
 #  - {table: shop.orders, keys: id}
-#  - {table: shop.order_lines, keys: [order_id, line_no], freshness: 30m, history: true}
+#  - {table: shop.order_lines, keys: [order_id, line_no], freshness: 2h, history: true}
 """
 IGNORED = """\
 landing/

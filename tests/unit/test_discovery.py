@@ -68,6 +68,8 @@ def test_folders_with_names_like_that_of_a_missing_one_are_named(tmp_path: Path)
     assert warning.message == (
         "there is no landing folder /landing/shop/orders; nothing was changed; folders there: shop/order"
     )
+    (nothing,) = of_discovery(Discovery(folder_missing=True), "/landing/shop/orders", "DMS")
+    assert nothing.message == "there are no landing folders below /landing yet; nothing was changed"
 
 
 def test_a_folder_that_vanished_is_reported_with_its_files(table: Table) -> None:
