@@ -101,7 +101,13 @@ def test_run_all_enabled_tables(shop: Shop) -> None:
     answer = shop.gddl("run", results=BOTH)
     assert answer.status == 0, answer.err
     assert "1,234" in answer.out
-    assert [line.split()[0] for line in answer.out.splitlines()[2:] if line.strip()] == ["sales.lines", "sales.orders"]
+    lines = answer.out.splitlines()[2:]
+    assert [line.split()[0] for line in lines[:-1]] == ["sales.lines", "sales.orders"]
+    assert lines[-1] == "2 tables: 2 succeeded; 1,239 rows read"
+    assert [line.partition(":")[0] for line in answer.err.splitlines()] == [
+        "1 of 2  sales.lines",
+        "2 of 2  sales.orders",
+    ]
     assert [table["table"] for table in shop.order["tables"]] == ["sales.lines", "sales.orders"]
     assert shop.order["run_id"] == "20240102T120000-aa"
     assert shop.order["roots"] == {"landing": str(shop.folder / "landing"), "lake": str(shop.lake)}
