@@ -61,8 +61,8 @@ class Screen:
         console.print(Text.assemble(*(_text(cell) for cell in cells)), soft_wrap=True)
 
     def dictate(self, text: str) -> None:
-        """A line on standard output that may be copied as it is: never folded."""
-        self.out.print(Text(safe(text)), soft_wrap=True)
+        """A line (or several) on standard output that may be copied as it is: never folded."""
+        self.out.print(Text(safe(text, lines=True)), soft_wrap=True)
 
     def warn(self, text: str, style: str = "") -> None:
         """The same on standard error."""
