@@ -37,7 +37,7 @@ def keep(around: CliContext, request: Request) -> Done:
         remedy = "run it under Airflow, which watches jobs elsewhere, or set GDDL_RUNNER=local"
         what = f"runner {catalog.runner} can't be followed from a terminal"
         raise MetadataError("CONTINUOUS_REFUSED", what, where="--continuous", remedy=remedy)
-    tables, bad = metadata.choose(around, catalog, request.tables)
+    tables, bad = metadata.choose(around, catalog, request.tables, request.metadata)
     if not tables:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
     run_id = around.run_id()
@@ -83,7 +83,7 @@ class _Followed:
             return None
         self.signature = signature
         catalog = metadata.read(self.around, self.request.metadata)
-        tables, bad = metadata.choose(self.around, catalog, self.request.tables)
+        tables, bad = metadata.choose(self.around, catalog, self.request.tables, self.request.metadata)
         return None if bad else DesiredState(tables=tables, tiers=catalog.tiers)
 
 

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_gddl.cli.project_files import DAGS, PROBLEMS
 from airflow_gddl.contract.errors import MetadataError
 
 _MARK = ".gddl-demo"
@@ -16,7 +17,7 @@ lake: ../lake
 runner: local
 
 defaults:
-  freshness: 30m
+  freshness: 2h
 
 tiers:
   large: {cores: 2, memory: 4g}
@@ -38,26 +39,12 @@ keys:
   nyc.planes: [tailnum]
   nyc.weather: [origin, time_hour]
 """
-_DAGS = '''\
-"""Every table of the metadata folder as an Airflow DAG."""
-
-from airflow_gddl.dags.factory import build_dags
-
-globals().update(build_dags(beside=__file__))
-'''
-_PROBLEMS = '''\
-"""Wrong metadata rows as one import error in Airflow's UI; a file of its own, so that no DAG goes down with it."""
-
-from airflow_gddl.dags.problems import tell
-
-tell(beside=__file__)  # raises when there is something to tell; it defines no DAG
-'''
 _FILES = {
     "metadata/gddl.yaml": _SETTINGS,
     "metadata/tables/nyc.yaml": _TABLES,
     "metadata/keys/nyc.yaml": _KEYS,
-    "dags/gddl.py": _DAGS,
-    "dags/gddl_metadata_problems.py": _PROBLEMS,
+    "dags/gddl.py": DAGS,
+    "dags/gddl_metadata_problems.py": PROBLEMS,
 }
 
 

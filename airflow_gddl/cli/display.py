@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from airflow_gddl.cli.screen import Screen
+from airflow_gddl.cli.summary import STYLES
 from airflow_gddl.cli.text import count, duration, safe
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.runners.base import Listener, ProgressEvent
@@ -18,31 +19,36 @@ def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Listener]
     """The listener that fits; with `as_json` every result also goes to standard output the moment it is there."""
     if screen.err.is_terminal:
         with _progress(screen) as progress:
-            bars = ProgressBars(progress, tables)
+            bars = ProgressBars(progress, screen, tables)
             yield DisplayRecords(screen, bars) if as_json else bars
     else:
-        lines = Lines(screen)
+        lines = Lines(screen, tables)
         yield DisplayRecords(screen, lines) if as_json else lines
 
 
 class Lines:
     """A line for each table that is done; progress would be too much for a log."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, tables: int) -> None:
         self._screen = screen
+        self._tables = tables
+        self._done = 0
 
     def on_progress(self, event: ProgressEvent) -> None: ...
 
     def on_result(self, result: JobResult) -> None:
+        self._done += 1
         read = f" ({result.mode}), {count(result.rows_read)} rows read" if result.batches else ""
-        self._screen.warn(f"{result.table}: {result.status}{read} in {duration(result.seconds)}")
+        told = f"{result.table}: {result.status}{read} in {duration(result.seconds)}"
+        self._screen.warn(f"{self._done} of {self._tables}  {told}", STYLES.get(result.status, ""))
 
 
 class ProgressBars:
-    """A bar for the job, and one for each table that is at work."""
+    """A bar for the job, and one for each table that is at work; above them a line for each table that is done."""
 
-    def __init__(self, progress: Progress, tables: int) -> None:
+    def __init__(self, progress: Progress, screen: Screen, tables: int) -> None:
         self._progress = progress
+        self._lines = Lines(screen, tables)
         self._all = progress.add_task("starting", total=tables, note="")
         self._tables: dict[str, TaskID] = {}
 
@@ -57,6 +63,7 @@ class ProgressBars:
         self._progress.update(task, total=event.batches, completed=max(event.batch - 1, 0), note=note)
 
     def on_result(self, result: JobResult) -> None:
+        self._lines.on_result(result)
         task = self._tables.pop(result.table, None)
         if task is not None:
             self._progress.remove_task(task)

@@ -46,14 +46,30 @@ def replay(
     json: options.Json = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    """Take the quarantined rows through the job again, after their cause was mended."""
+    """Take the quarantined rows through the job again, after their cause was fixed."""
     around = surroundings.of(ctx)
     asked = JobOptions(action="errors_replay", wait_seconds=wait)
     done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
     if not json:
         summary.show_runs(around.screen, done.outcome.results)
+        for result in done.outcome.results:
+            show_replay(around.screen, result)
     summary.show_troubles(around.screen, done.outcome)
     raise typer.Exit(done.exit_status)
+
+
+def show_replay(screen: Screen, result: JobResult) -> None:
+    """How many of the quarantined rows of one table were accepted."""
+    if result.status == "failed":
+        return
+    if not result.rows_read:
+        screen.say(f"{result.table}: no rows in quarantine", "green")
+        return
+    accepted, again = result.rows_read - result.quarantined, result.quarantined
+    rest = f"; {count(again)} in quarantine again, see `gddl errors list --table {result.table}`" if again else ""
+    screen.say(
+        f"{result.table}: {count(accepted)} of {count(result.rows_read)} accepted{rest}", "yellow" if again else "green"
+    )
 
 
 def show_quarantine(screen: Screen, result: JobResult) -> None:

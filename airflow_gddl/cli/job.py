@@ -49,7 +49,7 @@ def perform(surroundings: CliContext, request: Request) -> Done:
         GddlError: nothing was run, and why.
     """
     catalog = metadata.read(surroundings, request.metadata)
-    tables, bad = metadata.choose(surroundings, catalog, request.tables)
+    tables, bad = metadata.choose(surroundings, catalog, request.tables, request.metadata)
     if not tables and not bad:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
     outcome = _run(surroundings, catalog, tables, request) if tables else JobOutcome(results=(), exit_status=0)

@@ -13,10 +13,12 @@ from airflow_gddl import __version__
 from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import deploy, errors, exits, sweep
 from airflow_gddl.cli.bundle import bundle
+from airflow_gddl.cli.check import check
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo import demo
 from airflow_gddl.cli.erase import erase
 from airflow_gddl.cli.fake_databricks import fake_databricks
+from airflow_gddl.cli.init import init
 from airflow_gddl.cli.inspect import inspect
 from airflow_gddl.cli.maintain import maintain
 from airflow_gddl.cli.onboard import onboard
@@ -38,7 +40,24 @@ fault, try again. With --debug, anywhere, an error shows its traceback."""
 
 app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (
-    *(onboard, inspect, validate, plan, run, status, verify, maintain, erase, resync, simulate, demo, pools, bundle),
+    *(
+        init,
+        check,
+        onboard,
+        inspect,
+        validate,
+        plan,
+        run,
+        status,
+        verify,
+        maintain,
+        erase,
+        resync,
+        simulate,
+        demo,
+        pools,
+        bundle,
+    ),
     fake_databricks,
 ):
     app.command()(command)

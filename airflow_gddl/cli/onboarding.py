@@ -11,6 +11,7 @@ import typer
 
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.onboarding_report import diff, show_plan
+from airflow_gddl.cli.onboarding_steps import next_steps
 from airflow_gddl.cli.verify import require_name
 from airflow_gddl.contract.checks import check_values, table_name_fault
 from airflow_gddl.contract.codec import plain
@@ -19,6 +20,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import Folder, open_folder
+from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import FILE, Settings, read_settings
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.facts import SourceFacts
@@ -72,9 +74,18 @@ def carry_out(around: CliContext, wish: OnboardingOptions) -> bool:
         _records(around, files, plan, written=write)
     elif write:
         around.screen.say(f"{len(files)} files written", "green")
+        _show_steps(around, wish)
     elif files:
         around.screen.warn("nothing was written; --write does it", "yellow")
     return write or not files
+
+
+def _show_steps(around: CliContext, wish: OnboardingOptions) -> None:
+    catalog = load(wish.metadata, around.environ)
+    mine = [table for table in catalog.tables if table.source == wish.source and table.enabled]
+    if mine:
+        for line in next_steps(mine, catalog.roots.landing, wish.metadata, from_database=bool(wish.connection)):
+            around.screen.dictate(line)
 
 
 def check(wish: OnboardingOptions) -> None:

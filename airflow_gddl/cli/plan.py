@@ -91,7 +91,7 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     limits, chosen = asked.limits(), _day(day)
     catalog = metadata_folder.read(around, metadata)
     if catalog.problems:
-        problems.show(around.screen, catalog.problems, error=True)
+        problems.show(around.screen, catalog.problems, metadata, error=True)
     records = {} if no_records else _records(around, catalog)
     planned = _planned(catalog, records, _given(seconds or (), catalog))
     made = make_plan(planned, limits, around.now().date(), chosen)

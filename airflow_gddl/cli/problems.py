@@ -1,32 +1,40 @@
-"""Wrong metadata rows, shown."""
+"""Problems of the metadata in the formats of `gddl validate`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen
+from airflow_gddl.cli.text import counted
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
 
-_COLUMNS = (
-    ScreenColumn("where"),
-    ScreenColumn("table"),
-    ScreenColumn("field"),
-    ScreenColumn("value"),
-    ScreenColumn("problem"),
-    ScreenColumn("remedy"),
-)
+
+def show(screen: Screen, problems: Sequence[Problem], folder: str, *, error: bool) -> None:
+    """A line for each, as compilers write them, and how many; on standard output, or on standard error.
+
+    Args:
+        folder: the metadata folder as the user named it.
+    """
+    for problem in problems:
+        place, code, rest = problem.compiler_line(folder).partition(f": {problem.code}")
+        screen.spans([Cell(place, "bold"), Cell(code, "red"), Cell(rest)], error=error)
+    (screen.warn if error else screen.say)(f"{counted(len(problems), 'problem')} in the metadata", "bold red")
 
 
-def show(screen: Screen, problems: Sequence[Problem], *, error: bool) -> None:
-    """A table of them, and how many; on standard output, or on standard error."""
-    screen.table(_COLUMNS, [_row(problem) for problem in problems], error=error)
-    many = f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in the metadata"
-    (screen.warn if error else screen.say)(many, "bold red")
+def github_annotation(problem: Problem, folder: str) -> str:
+    """A workflow command of GitHub Actions, which shows the problem at its line of the pull request."""
+    shown = {"file": problem.path(folder), "line": problem.line, "col": problem.column, "title": problem.code}
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in shown.items() if value is not None)
+    return f"::error {properties}::{_data(problem.text)}"
 
 
-def _row(problem: Problem) -> tuple[Cell | str, ...]:
-    what = Cell(f"[{problem.code}] {problem.message}", "red")
-    return (Cell(problem.place, "bold"), problem.table or "", problem.field, problem.value, what, problem.remedy)
+def _data(text: str) -> str:
+    """Escaped as GitHub's toolkit does."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

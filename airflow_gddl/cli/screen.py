@@ -52,20 +52,21 @@ class Screen:
         self.err = _console(stderr=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """A line (or several) on standard output."""
-        self.out.print(Text(safe(text, lines=True), style))
+        """A line (or several) on standard output; folded between words alone."""
+        _print(self.out, text, style)
 
-    def spans(self, cells: Iterable[Cell]) -> None:
-        """A line on standard output, each part of it in its own style; never folded."""
-        self.out.print(Text.assemble(*(_text(cell) for cell in cells)), soft_wrap=True)
+    def spans(self, cells: Iterable[Cell], *, error: bool = False) -> None:
+        """A line on standard output, or on standard error, each part of it in its own style; never folded."""
+        console = self.err if error else self.out
+        console.print(Text.assemble(*(_text(cell) for cell in cells)), soft_wrap=True)
 
     def dictate(self, text: str) -> None:
-        """A line on standard output that may be copied as it is: never folded."""
-        self.out.print(Text(safe(text)), soft_wrap=True)
+        """A line (or several) on standard output that may be copied as it is: never folded."""
+        self.out.print(Text(safe(text, lines=True)), soft_wrap=True)
 
     def warn(self, text: str, style: str = "") -> None:
         """The same on standard error."""
-        self.err.print(Text(safe(text, lines=True), style))
+        _print(self.err, text, style)
 
     def record(self, value: object) -> None:
         """One line of JSON on standard output; ASCII alone, so that no encoding or terminal can spoil it."""
@@ -83,19 +84,42 @@ class Screen:
     def table(
         self, columns: Sequence[ScreenColumn], rows: Iterable[Sequence[Cell | str]], *, error: bool = False
     ) -> None:
-        """A table on standard output, or on standard error; a terminal that is too narrow is told what is left out."""
+        """A table on standard output, or on standard error; no value of it is ever folded.
+
+        Where it is too wide, columns that can be spared are hidden and named; where that is not enough, each row
+        becomes a block with a line for each value. Pipes without `COLUMNS` get all columns.
+        """
         console = self.err if error else self.out
         shown = [[_text(cell) for cell in row] for row in rows]
-        kept = _kept(columns, shown, console.width) if console.is_terminal else list(range(len(columns)))
+        is_bounded = console.is_terminal or "COLUMNS" in os.environ
+        kept = _kept(columns, shown, console.width) if is_bounded else list(range(len(columns)))
+        if _width(_widths(columns, shown), kept) > console.width:
+            self._blocks(columns, shown, error=error)
+            return
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for number in kept:
-            grid.add_column(columns[number].title, justify=columns[number].side, overflow="fold")
+            grid.add_column(columns[number].title, justify=columns[number].side, no_wrap=True)
         for row in shown:
             grid.add_row(*[row[number] for number in kept])
         console.print(grid)
         if len(kept) < len(columns):
             titles = ", ".join(column.title for number, column in enumerate(columns) if number not in kept)
-            self.warn(f"left out, for the terminal is narrow: {titles}", "dim")
+            self.warn(f"hidden columns (narrow terminal): {titles}", "dim")
+
+    def _blocks(self, columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]], *, error: bool) -> None:
+        """A block for each row: its first value, and below it a line for each other one that is not empty."""
+        console = self.err if error else self.out
+        longest = max(cell_len(column.title) for column in columns)
+        for first, *others in rows:
+            console.print(first, soft_wrap=True)
+            for column, value in zip(columns[1:], others, strict=True):
+                if value.plain not in _NOTHING:
+                    console.print(Text(f"  {column.title:<{longest}}  ").append_text(value), soft_wrap=True)
+
+
+def _print(console: Console, text: str, style: str) -> None:
+    # A word longer than the line stays whole: a folded path or command can't be copied.
+    console.print(Text(safe(text, lines=True), style), overflow="ignore", crop=False)
 
 
 def _console(*, stderr: bool) -> Console:
@@ -108,21 +132,33 @@ def _console(*, stderr: bool) -> Console:
 
 def _kept(columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
     """Numbers of the columns that fit: those in which nothing stands go first, then those that can be spared."""
-    widths = [cell_len(column.title) for column in columns]
+    widths = _widths(columns, rows)
     blank = [number > 0 for number in range(len(columns))]
     for row in rows:
         for number, cell in enumerate(row):
-            widths[number] = max(widths[number], *(cell_len(line) for line in cell.plain.split("\n")))
             blank[number] = blank[number] and cell.plain in _NOTHING
     most = max((column.spare for column in columns), default=0) + 1
     worth = {number: most if blank[number] else column.spare for number, column in enumerate(columns)}
     kept = list(range(len(columns)))
-    while sum(widths[number] + _GAP for number in kept) - _GAP > width:
+    while _width(widths, kept) > width:
         last = max(kept, key=lambda number: (worth[number], number))
         if not worth[last]:
             break
         kept.remove(last)
     return kept
+
+
+def _widths(columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]]) -> list[int]:
+    """Cells that each column takes."""
+    widths = [cell_len(column.title) for column in columns]
+    for row in rows:
+        for number, cell in enumerate(row):
+            widths[number] = max(widths[number], *(cell_len(line) for line in cell.plain.split("\n")))
+    return widths
+
+
+def _width(widths: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(widths[number] + _GAP for number in kept) - _GAP
 
 
 def _text(cell: Cell | str) -> Text:

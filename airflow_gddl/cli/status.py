@@ -107,6 +107,12 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
         view.stay()
 
 
+_NONE = {
+    (): "no enabled table in the metadata",
+    ("late",): "no table is late",
+    ("failed",): "no table failed in its last run",
+    ("late", "failed"): "no table is both late and failed",
+}
 _COLUMNS = (
     ScreenColumn("table"),
     ScreenColumn("state"),
@@ -147,15 +153,16 @@ class _View:
         if self.as_json:
             self.around.screen.records(vars(line_of(one, now)) for one in found)
         else:
-            show(self.around.screen, found, now)
+            show(self.around.screen, found, now, self.wish.states)
 
     def _rows(self) -> tuple[Roots, Sequence[TableRow]]:
         """The tables that were asked for; wrong rows are told of."""
         compiled = None if self.names else directory(self.around, self.metadata)
         if compiled is not None:
+            metadata_folder.warn_of_variables(self.around)
             return compiled.roots, [row for row in compiled.rows if row.enabled]
         catalog = metadata_folder.read(self.around, self.metadata)
-        tables, _ = metadata_folder.choose(self.around, catalog, self.names)
+        tables, _ = metadata_folder.choose(self.around, catalog, self.names, self.metadata)
         return catalog.roots, table_rows(tables, pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix))
 
     def stay(self) -> None:
@@ -223,8 +230,15 @@ def _error(one: BoardRow) -> str | None:
     return summary.coded(newest.error or "UNKNOWN", one.record.error or "")
 
 
-def show(screen: Screen, found: Sequence[BoardRow], now: float) -> None:
-    """A row for each table, the most urgent first; errors and a count of the states below."""
+def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence[str] = ()) -> None:
+    """A row for each table, the most urgent first; errors and a count of the states below.
+
+    Args:
+        states: that were asked for; empty: all.
+    """
+    if not found:
+        screen.say(_NONE[tuple(states)], "green" if states else "")
+        return
     lines = [line_of(one, now) for one in found]
     screen.table(_COLUMNS, [_cells(line) for line in lines])
     for line in lines:
@@ -236,7 +250,7 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float) -> None:
             since = line.listed_in_full_at or "its first run"
             screen.say(f"{line.table}: {count(line.not_listed_days)} days not looked at since {since}")
     numbers = ", ".join(f"{number} {state}" for state, number in counts(found).items() if number)
-    screen.say(numbers or "none of the tables")
+    screen.say(numbers)
 
 
 def _cells(line: TableStatus) -> list[Cell | str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
-from airflow_gddl.cli.text import count, duration
+from airflow_gddl.cli.text import count, counted, duration
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.runners.base import JobOutcome
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red"}
+_STATUSES = ("succeeded", "skipped", "failed")
 _NAMED = 5
 _NUMBERS = {
     "batches": 6,
@@ -29,10 +31,20 @@ _NUMBERS = {
 
 
 def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
-    """A row for each table: what was read and what it did to the replica."""
+    """A row for each table: what was read and what it did to the replica; totals below."""
     numbers = [ScreenColumn(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
     columns = [ScreenColumn("table"), ScreenColumn("status"), ScreenColumn("mode", spare=5), *numbers]
     screen.table(columns, [_run_row(result) for result in results])
+    screen.say(totals(results), "bold")
+
+
+def totals(results: Sequence[JobResult]) -> str:
+    """`3 tables: 1 succeeded, 2 skipped; 1,234 rows read, 5 quarantined`."""
+    numbers = Counter(result.status for result in results)
+    by_status = ", ".join(f"{count(numbers[status])} {status}" for status in _STATUSES if numbers[status])
+    read, bad = sum(result.rows_read for result in results), sum(result.quarantined for result in results)
+    quarantined = f", {count(bad)} quarantined" if bad else ""
+    return f"{counted(len(results), 'table')}: {by_status}; {counted(read, 'row')} read{quarantined}"
 
 
 def _run_row(result: JobResult) -> list[Cell | str]:

@@ -25,6 +25,9 @@ _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
 # Packs take their DAG ids from it, so only what Airflow allows there.
 _SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _COLUMN_LISTS = ("keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by")
+DURATIONS = ("freshness", "trigger", "tombstone_retention", "changes_retention", "vacuum_retention")
+WAITS = ("settle", "sweep_after")
+"""Durations that may be `0s`."""
 _CONTROL_COLUMNS = ("columns_to_update", "force_update")
 
 
@@ -66,18 +69,12 @@ def _columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
-    values: dict[FieldPath, object] = {
-        ("freshness",): spec.freshness,
-        ("trigger",): spec.trigger,
-        ("tombstone_retention",): spec.tombstone_retention,
-        ("changes_retention",): spec.changes_retention,
-        ("vacuum_retention",): spec.vacuum_retention,
-        ("options", "lookback"): spec.options.get("lookback"),
-    }
-    waits: dict[FieldPath, object] = {("settle",): spec.settle, ("sweep_after",): spec.sweep_after}
+    values: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in DURATIONS}
+    values["options", "lookback"] = spec.options.get("lookback")
+    waits: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in WAITS}
     for path, value in (values | {p: v for p, v in waits.items() if v != durations.NO_WAIT}).items():
         if isinstance(value, str) and not durations.is_duration(value):
-            yield spec_problem("DURATION_INVALID", path, value, "not a length of time", "write e.g. 45s, 30m, 2h or 7d")
+            yield spec_problem("DURATION_INVALID", path, value, "not a length of time", durations.remedy(value))
 
 
 def _retention(spec: TableSpec) -> Iterator[SpecProblem]:

@@ -8,10 +8,26 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 
 LENT_PREFIX = "GDDL_SOURCE_"
 """How variables and Airflow connections begin that rows may name, in any case."""
+# By SQLAlchemy's name of the driver, or of the database alone: its default driver.
+_PACKAGES = {
+    "postgresql": "psycopg2-binary",
+    "postgresql+psycopg": "'psycopg[binary]'",
+    "mysql": "mysqlclient, or pip install pymysql and write mysql+pymysql://",
+    "mysql+pymysql": "pymysql",
+    "mariadb": "mysqlclient, or pip install pymysql and write mariadb+pymysql://",
+    "mariadb+pymysql": "pymysql",
+    "mariadb+mariadbconnector": "mariadb",
+    "mssql": "pyodbc",
+    "mssql+pymssql": "pymssql",
+    "oracle": "oracledb, and write oracle+oracledb://",
+    "oracle+oracledb": "oracledb",
+    "db2": "ibm_db_sa",
+    "db2+ibm_db": "ibm_db_sa",
+}
 LENT = "GDDL_SOURCE_CONNECTIONS"
 """The variable that lists others, separated by commas."""
 
@@ -75,6 +91,31 @@ def lent_url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
             remedy=f"name it {LENT_PREFIX}{name.upper()}, or add {name} to {LENT} where jobs and Airflow run",
         )
     return url_of(sqlalchemy, name, environ)
+
+
+def no_driver(url: Any, error: Exception) -> FatalError:
+    """`SOURCE_DRIVER_MISSING`, with the command that installs the driver.
+
+    Args:
+        url: an `sqlalchemy.engine.URL`; nothing but its driver's name is shown.
+    """
+    package = _PACKAGES.get(url.drivername) or _PACKAGES.get(url.drivername.partition("+")[0])
+    remedy = f"pip install {package}" if package else "install the package that brings it to SQLAlchemy"
+    return FatalError("SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy=remedy)
+
+
+def unreachable(url: Any, error: Any) -> RetriableError:
+    """`SOURCE_UNREACHABLE`, with host and port.
+
+    Args:
+        url: an `sqlalchemy.engine.URL`; no user, password or query of it is shown.
+        error: an `sqlalchemy.exc.DBAPIError`.
+    """
+    first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
+    port = f":{url.port}" if url.port else ""
+    where = f"{url.drivername} at {url.host}{port}" if url.host else url.drivername
+    remedy = "check host and port of the connection, the database, and the way there from this machine; then try again"
+    return RetriableError("SOURCE_UNREACHABLE", f"the source can't be read: {first}", where=where, remedy=remedy)
 
 
 def _of_json(sqlalchemy: Any, fields: Mapping[str, Any]) -> Any:

@@ -36,6 +36,14 @@ def is_duration(text: str) -> bool:
     return True
 
 
+def remedy(value: object) -> str:
+    """What to write instead of a value that is no duration; names the value where only the unit is missing."""
+    number = str(value)
+    if is_duration(f"{number}s"):
+        return f"write the unit: {number}s, {number}m, {number}h or {number}d"
+    return "write e.g. 45s, 30m, 2h or 7d"
+
+
 def moment_of(text: str) -> datetime:
     """A moment as people write it, `2026-01-31T12:00:00Z`; without a zone it is UTC.
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
+MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
+"""Form of amounts in tiers."""
+
+
+def remedy(value: object) -> str:
+    """What to write instead of a value that is no amount of memory; names the value where only the unit is missing."""
+    number = str(value)
+    if MEMORY.fullmatch(f"{number}g"):
+        return f"write the unit: {number}g, {number}m, {number}k or {number}t"
+    return "write a number and k, m, g or t, e.g. 4g"
 
 
 def size_bytes(text: str) -> int:

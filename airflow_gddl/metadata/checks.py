@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,12 +25,12 @@ _RANDOM = re.compile(r"[HhRr]([(/,]|$)")
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def check_spec(spec: TableSpec, tiers: Container[str]) -> tuple[SpecProblem, ...]:
+def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:
     """Everything wrong with one row, other rows aside."""
     return (*check_table(spec), *_fields(spec, tiers))
 
 
-def check_defaults(defaults: Mapping[str, Any], tiers: Container[str]) -> tuple[SpecProblem, ...]:
+def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple[SpecProblem, ...]:
     """Everything wrong with a `defaults` section, whatever rows it serves."""
     for name in ("table", "keys"):
         if name in defaults:
@@ -41,9 +41,9 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Container[str]) -> tuple[
     return (*check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
 
 
-def _fields(spec: TableSpec, tiers: Container[str]) -> Iterator[SpecProblem]:
+def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     if spec.size not in tiers:
-        remedy = "name a tier that gddl.yaml has, or add one there under tiers"
+        remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
         yield spec_problem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
     yield from _schedule(spec)
     if spec.dialect not in dialects.BUILT_IN and spec.dialect not in dialects.names():

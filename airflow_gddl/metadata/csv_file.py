@@ -17,8 +17,8 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata import json_file
 from airflow_gddl.metadata.problems import show_name
 from airflow_gddl.metadata.screen import MAX_TEXT
-from airflow_gddl.metadata.validation import TABLE, near
-from airflow_gddl.metadata.values import DocumentError, Refused
+from airflow_gddl.metadata.validation import TABLE
+from airflow_gddl.metadata.values import DocumentError, Position, Refused
 
 _LONGEST = 131_072
 """Characters of a cell that Python's `csv` reads, unless some other code of the process has raised its limit."""
@@ -75,15 +75,17 @@ def _trimmed(cells: list[str]) -> list[str]:
 def _header(header: tuple[int, list[str] | csv.Error]) -> list[str]:
     line, names = header
     if isinstance(names, csv.Error):
-        raise DocumentError("CSV_INVALID", f"not a header: {names}", "write the field names, separated by commas", line)
+        raise DocumentError(
+            "CSV_INVALID", f"not a header: {names}", "write the field names, separated by commas", Position(line)
+        )
     for i, name in enumerate(names):
         if name not in TABLE.names:
             message = f"the header names a field that there is not: {show_name(name) or 'an empty one'}"
-            raise DocumentError("FIELD_UNKNOWN", message, near(name, TABLE.names), line)
+            raise DocumentError("FIELD_UNKNOWN", message, TABLE.unknown(name), Position(line))
         if name in names[:i]:
-            raise DocumentError("NAME_TWICE", f"{name} stands twice in the header", "keep one", line)
+            raise DocumentError("NAME_TWICE", f"{name} stands twice in the header", "keep one", Position(line))
     if "table" not in names:
-        raise DocumentError("FIELD_MISSING", "the header has no table", "add a column named table", line)
+        raise DocumentError("FIELD_MISSING", "the header has no table", "add a column named table", Position(line))
     return names
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
@@ -10,14 +10,15 @@ from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 _NAMED = 5
 
 
-def unknown(spec: TableSpec, names: Collection[str], folded: Mapping[str, str]) -> Iterator[SpecProblem]:
-    """Tables that a spec depends on and no row names.
+def unknown(depends_on: Iterable[str], names: Collection[str], folded: Mapping[str, str]) -> Iterator[SpecProblem]:
+    """Tables that a row depends on and no row names.
 
     Args:
+        depends_on: of the row, in its order.
         names: every table that some row names, be that row sound or not.
         folded: the same by lower case, to tell a slip of case.
     """
-    for i, table in enumerate(spec.depends_on):
+    for i, table in enumerate(depends_on):
         if table not in names:
             near = folded.get(table.lower())
             remedy = f"write {near}" if near else "name a table that some row has, as schema.name"

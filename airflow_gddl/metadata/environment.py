@@ -15,8 +15,8 @@ from typing import Any
 from airflow_gddl.contract.spec_problem import FieldPath
 from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.values import DocumentError
+from airflow_gddl.metadata.variables import PREFIX
 
-PREFIX = "GDDL_"
 ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
 _SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_gddl.contract.spec_problem import FieldPath
 from airflow_gddl.metadata import yaml_file
-from airflow_gddl.metadata.values import DocumentError, Locate, Refused, duplicate, line_of, too_deep
+from airflow_gddl.metadata.values import DocumentError, Locate, Position, Refused, duplicate, position_of, too_deep
 
 _NUMBER = Refused(code="NUMBER_INVALID", message="a number out of range", remedy="no field needs such a number")
 
@@ -19,7 +19,7 @@ def read(text: str) -> Any:
     """The value of a text; null for an empty one.
 
     Raises:
-        DocumentError: `JSON_INVALID`, with the line.
+        DocumentError: `JSON_INVALID`, with the position.
     """
     if not text.strip():
         return None
@@ -27,15 +27,17 @@ def read(text: str) -> Any:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         remedy = "check commas, quotes and brackets at and above this line"
-        raise DocumentError("JSON_INVALID", f"not JSON: {error.msg}", remedy, error.lineno) from error
+        raise DocumentError(
+            "JSON_INVALID", f"not JSON: {error.msg}", remedy, Position(error.lineno, error.colno)
+        ) from error
     except RecursionError as error:
         remedy = "no field needs more than a few levels"
         raise DocumentError("JSON_INVALID", "nested too deeply", remedy) from error
     return _shallow(value, 0)
 
 
-def lines(text: str) -> Locate:
-    """Lines of a JSON text, as far as it can be read as YAML; null elsewhere."""
+def positions(text: str) -> Locate:
+    """Positions in a JSON text, as far as it can be read as YAML; null elsewhere."""
 
     @functools.cache
     def tree() -> Any:
@@ -44,9 +46,9 @@ def lines(text: str) -> Locate:
         except (DocumentError, UnicodeError):
             return None
 
-    def locate(path: FieldPath) -> int | None:
+    def locate(path: FieldPath) -> Position | None:
         value = tree()
-        return None if value is None else line_of(value, path)
+        return None if value is None else position_of(value, path)
 
     return locate
 

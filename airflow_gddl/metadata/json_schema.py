@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract import dialects
+from airflow_gddl.contract import dialects, sizes
 from airflow_gddl.metadata.runner_settings import COMPUTE, RUNNERS
 from airflow_gddl.metadata.settings import DAG_PREFIX
-from airflow_gddl.metadata.tiers import AMOUNTS, COUNTS, MEMORY
-from airflow_gddl.metadata.validation import TABLE, TIER, FieldShape, options_of
+from airflow_gddl.metadata.tiers import AMOUNTS, COUNTS, TIER
+from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
 
 Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PRESETS = "a cron line of five fields, `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`, `@once`, `continuous`"
-_COLUMNS: Schema = {"type": "array", "items": {"type": "string", "minLength": 1}}
+_COLUMNS: Schema = {"type": ["array", "string"], "minLength": 1, "items": {"type": "string", "minLength": 1}}
 
 
 def schemas() -> dict[str, Schema]:
@@ -63,7 +63,7 @@ def _settings() -> Schema:
     for name in COUNTS:
         tier["properties"][name]["minimum"] = 1
     for name in AMOUNTS:
-        tier["properties"][name]["pattern"] = f"^{MEMORY.pattern}$"
+        tier["properties"][name]["pattern"] = f"^{sizes.MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
     compute = {name: _defined(checked.shape, definitions) for name, checked in COMPUTE.items()}
     tier["properties"]["compute"] |= {"properties": compute}
@@ -142,7 +142,7 @@ def _defaults(row: Schema) -> Schema:
 
 
 def _split(shape: FieldShape[Any]) -> tuple[Schema, Schema]:
-    schema = _untitled(shape.adapter.json_schema())
+    schema = _or_one(_untitled(shape.adapter.json_schema()))
     return schema, schema.pop("$defs", {})
 
 
@@ -151,6 +151,18 @@ def _untitled(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _untitled(v) for k, v in value.items() if k != "title" or isinstance(v, dict)}
     return [_untitled(item) for item in value] if isinstance(value, list) else value
+
+
+def _or_one(value: Any) -> Any:
+    """A single text is taken wherever a list of texts is expected; see `FieldShape.listed`."""
+    if isinstance(value, list):
+        return [_or_one(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    changed = {name: _or_one(item) for name, item in value.items()}
+    if changed.get("type") == "array" and changed.get("items", {}).get("type") == "string":
+        changed["type"] = ["array", "string"]
+    return changed
 
 
 def _or_null(schema: Schema) -> None:

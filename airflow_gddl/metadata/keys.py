@@ -11,9 +11,9 @@ from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_prob
 from airflow_gddl.metadata import reading
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.layers import Layer, report
-from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.problems import Problem, unread
 from airflow_gddl.metadata.screen import screen
-from airflow_gddl.metadata.values import Document, DocumentError
+from airflow_gddl.metadata.values import Document, DocumentError, Position, one_or_more
 
 FOLDER = "keys"
 
@@ -51,8 +51,8 @@ def read_keys(folder: Folder) -> Keys:
                 continue
             known = entries.setdefault(item.table.lower(), item)
             if set(known.keys) != set(item.keys):
-                line = item.layer.locate(("keys",))
-                entries[item.table.lower()] = replace(known, rival=f"{name}:{line}" if line else name)
+                position = item.layer.locate(("keys",))
+                entries[item.table.lower()] = replace(known, rival=f"{name}:{position.line}" if position else name)
     return Keys(entries, tuple(problems))
 
 
@@ -63,6 +63,7 @@ def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
         return spec_problem("KEYS_CONFLICT", ("keys",), list(entry.keys), message, remedy)
+    own = one_or_more(own)
     if isinstance(own, list) and all(isinstance(key, str) for key in own) and set(own) != set(entry.keys):
         return spec_problem("KEYS_CONFLICT", ("keys",), own, f"differ from the keys that {here} names", remedy)
     return None
@@ -72,7 +73,7 @@ def _read(folder: Folder, name: str) -> Iterator[KeysEntry | Problem]:
     try:
         document = reading.read_document(folder, name)
     except DocumentError as error:
-        yield Problem(code=error.code, message=error.message, remedy=error.remedy, file=name, line=error.line)
+        yield unread(error, name)
         return
     whole = Layer(file=name, values=_mapping(document.value), locate=document.locate)
     if fault := _shape(document.value):
@@ -99,13 +100,14 @@ def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
     layer = Layer(file=document.file, values={"keys": keys}, locate=locate)
     for problem in screen([keys]):
         return report(replace(problem, path=("keys", *problem.path[1:])), (layer,), table)
+    keys = one_or_more(keys)
     if not isinstance(keys, list) or not all(isinstance(key, str) and key.strip() for key in keys):
-        message, remedy = "must be a list of column names", "write e.g. [id]; [] for a table without keys"
+        message, remedy = "must be a column name or a list of them", "write e.g. [id]; [] for a table without keys"
         return report(spec_problem("KEYS_INVALID", ("keys",), keys, message, remedy), (layer,), table)
     return KeysEntry(table, tuple(keys), layer)
 
 
-def _line(document: Document, table: str, path: FieldPath) -> int | None:
+def _line(document: Document, table: str, path: FieldPath) -> Position | None:
     return document.locate(("keys", table, *path[1:]))
 
 

@@ -40,13 +40,15 @@ def report(problem: SpecProblem, layers: Sequence[Layer], table: object = None) 
     if not having:
         having = [layer for layer in layers if _has(layer.values, problem.path[:1])]
     layer = (having or layers)[0]
+    line, column = layer.locate(problem.path) or (None, None)
     missing = problem.code.endswith("_MISSING")
     return Problem(
         code=problem.code,
         message=problem.message,
         remedy=problem.remedy,
         file=layer.file,
-        line=layer.locate(problem.path),
+        line=line,
+        column=column,
         table=show_name(table) if isinstance(table, str) and table else None,
         field=show_field(problem.path),
         value="" if missing else show(problem.value, problem.path),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from airflow_gddl.metadata.keys import Keys, read_keys
 from airflow_gddl.metadata.layers import report
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.rows import assess
+from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.settings import read_settings
 from airflow_gddl.metadata.table_files import Row, TableFile, table_files
+from airflow_gddl.metadata.values import one_or_more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +67,10 @@ def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
     keys = read_keys(folder)
     files = tuple(table_files(folder, settings))
     names = _names(files)
-    sound, row_problems = _assess([row for file in files for row in file.rows], keys, settings.tiers)
+    rows = [row for file in files for row in file.rows]
+    sound, row_problems = _assess(rows, keys, settings.tiers)
     dependency_problems = _dependencies(sound, names)
+    row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
     problems += tuple(problem for found in dependency_problems.values() for problem in found)
     tables = (item.spec for table, item in sound.items() if table not in dependency_problems)
@@ -79,7 +83,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
         tiers=settings.tiers,
         runners=settings.runners,
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
-        problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0))),
+        problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         unused_keys=tuple(sorted(e.table for table, e in keys.entries.items() if table not in written)),
     )
 
@@ -99,7 +103,7 @@ def _names(files: Iterable[TableFile]) -> frozenset[str]:
     return frozenset(table for table in (*written, *refused) if isinstance(table, str))
 
 
-def _assess(rows: Sequence[Row], keys: Keys, tiers: Container[str]) -> tuple[dict[str, _Sound], list[Problem]]:
+def _assess(rows: Sequence[Row], keys: Keys, tiers: Collection[str]) -> tuple[dict[str, _Sound], list[Problem]]:
     """Sound rows by table in lower case, and the problems of the others. A bad row does not take its table's name."""
     sound: dict[str, _Sound] = {}
     problems: list[Problem] = []
@@ -115,23 +119,45 @@ def _assess(rows: Sequence[Row], keys: Keys, tiers: Container[str]) -> tuple[dic
 
 
 def _duplicate(spec: TableSpec, first: _Sound) -> SpecProblem:
-    line = first.row.own.locate(("table",))
-    place = first.row.own.file if line is None else f"{first.row.own.file}:{line}"
+    position = first.row.own.locate(("table",))
+    place = first.row.own.file if position is None else f"{first.row.own.file}:{position.line}"
     message = f"this table has a row already, at {place} (case does not count)"
     return spec_problem("TABLE_DUPLICATE", ("table",), spec.table, message, "remove one of the two rows")
 
 
 def _dependencies(sound: Mapping[str, _Sound], names: frozenset[str]) -> dict[str, list[Problem]]:
     """Problems by table in lower case."""
-    folded = {name.lower(): name for name in sorted(names)}
+    folded = _folded(names)
     circles = dependencies.circular([item.spec for item in sound.values()])
     problems: dict[str, list[Problem]] = {}
     for table, item in sound.items():
-        found = list(dependencies.unknown(item.spec, names, folded))
+        found = list(dependencies.unknown(item.spec.depends_on, names, folded))
         found += [circles[item.spec.table]] if item.spec.table in circles else []
         if found:
             problems[table] = [_placed(problem, item.row, item.spec) for problem in found]
     return problems
+
+
+def _dependencies_of_others(
+    rows: Sequence[Row], sound: Mapping[str, _Sound], names: frozenset[str]
+) -> Iterator[Problem]:
+    """The same problems of rows that have others, so that all of a row are reported at once.
+
+    Not of rows with values that may not be shown, such as secrets.
+    """
+    folded, known = _folded(names), {id(item.row) for item in sound.values()}
+    for row in rows:
+        listed = one_or_more(row.own.values.get("depends_on"))
+        if id(row) in known or not isinstance(listed, list) or screen(row.own.values):
+            continue
+        if not all(isinstance(name, str) for name in listed):
+            continue
+        for problem in dependencies.unknown(listed, names, folded):
+            yield report(problem, (row.own, *row.below), row.table)
+
+
+def _folded(names: Iterable[str]) -> dict[str, str]:
+    return {name.lower(): name for name in sorted(names)}
 
 
 def _placed(problem: SpecProblem, row: Row, spec: TableSpec) -> Problem:

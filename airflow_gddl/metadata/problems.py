@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract.spec_problem import FieldPath, field_name
 from airflow_gddl.metadata import secrets
+from airflow_gddl.metadata.values import DocumentError
 
 SHOWN = 80
+VARIABLE = "environment variable "
+"""Start of a problem's `file` where an environment variable set the value."""
 
 
 def _limited() -> reprlib.Repr:
@@ -32,6 +35,7 @@ class Problem:
         remedy: what to do about it.
         file: path below the metadata folder, with `/`; for settings also `environment variable GDDL_...`.
         line: from 1; null where a line means nothing or is not known.
+        column: of the field's name or the list's item in the line, from 1; null where it is not known.
         table: the row's table as written; null when it has none that can be shown.
         field: `options.types.amount`, `keys[1]`; empty when the whole row or file is meant.
         value: Python form of the value, 80 characters at most, secrets hidden; empty when there is none.
@@ -42,6 +46,7 @@ class Problem:
     remedy: str
     file: str
     line: int | None = None
+    column: int | None = None
     table: str | None = None
     field: str = ""
     value: str = ""
@@ -51,12 +56,43 @@ class Problem:
         """`file:line`, or the file alone."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
+    def compiler_line(self, folder: str) -> str:
+        """`path:line:column: CODE table.field: message (value) — remedy`, without the parts that are not known.
+
+        Args:
+            folder: metadata folder as the user named it; it goes before paths of files.
+        """
+        path = self.path(folder) or self.file
+        place = ":".join(str(part) for part in (path, self.line, self.column) if part is not None)
+        return f"{place}: {self.code}{' ' if self.about else ': '}{self.text}"
+
+    def path(self, folder: str) -> str | None:
+        """Path of the file below the folder as the user named it; null where a variable set the value."""
+        return None if self.file.startswith(VARIABLE) else f"{folder.rstrip('/')}/{self.file}"
+
+    @property
+    def text(self) -> str:
+        """`table.field: message (value) — remedy`."""
+        value = f" (value {self.value})" if self.value else ""
+        return f"{self.about}{': ' if self.about else ''}{self.message}{value} — {self.remedy}"
+
+    @property
+    def about(self) -> str:
+        """`table.field`, as far as they are known."""
+        return ".".join(part for part in (self.table, self.field) if part)
+
     def __str__(self) -> str:
         about = " ".join(part for part in (self.table, self.field) if part)
         value = f" (value {self.value})" if self.value else ""
         end = "" if self.remedy.endswith((".", "?")) else "."
         text = f"{self.place}: [{self.code}] {about + ': ' if about else ''}{self.message}{value}."
         return " ".join(f"{text} Remedy: {self.remedy}{end}".split())
+
+
+def unread(error: DocumentError, file: str) -> Problem:
+    """The problem of a file that can't be read as a whole."""
+    line, column = error.position or (None, None)
+    return Problem(code=error.code, message=error.message, remedy=error.remedy, file=file, line=line, column=column)
 
 
 def show(value: object, path: FieldPath = ()) -> str:

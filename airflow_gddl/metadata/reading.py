@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from airflow_gddl.metadata import json_file, yaml_file
 from airflow_gddl.metadata.folder import MAX_BYTES, Folder
-from airflow_gddl.metadata.values import Document, DocumentError, line_of
+from airflow_gddl.metadata.values import Document, DocumentError, Position, position_of
 
 YAML_ENDINGS = (".yaml", ".yml")
 JSON_ENDINGS = (".json",)
@@ -34,7 +34,7 @@ def read_text(folder: Folder, name: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DocumentError("FILE_NOT_TEXT", "not UTF-8", "save it as UTF-8", line) from error
+        raise DocumentError("FILE_NOT_TEXT", "not UTF-8", "save it as UTF-8", Position(line)) from error
 
 
 def read_document(folder: Folder, name: str) -> Document:
@@ -46,9 +46,9 @@ def read_document(folder: Folder, name: str) -> Document:
     """
     text = read_text(folder, name)
     if PurePosixPath(name).suffix.lower() in JSON_ENDINGS:
-        return Document(file=name, value=json_file.read(text), locate=json_file.lines(text))
+        return Document(file=name, value=json_file.read(text), locate=json_file.positions(text))
     value = yaml_file.read(text)
-    return Document(file=name, value=value, locate=functools.partial(line_of, value))
+    return Document(file=name, value=value, locate=functools.partial(position_of, value))
 
 
 def having_ending(names: list[str], endings: tuple[str, ...]) -> list[str]:

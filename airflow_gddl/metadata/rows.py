@@ -1,9 +1,12 @@
-"""A row to a `TableSpec`, or to all that is wrong with it."""
+"""A row and its layers to a spec, or to everything that is wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 from airflow_gddl.metadata.checks import check_spec
@@ -12,14 +15,16 @@ from airflow_gddl.metadata.layers import Layer, merged, report
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.table_files import Row
-from airflow_gddl.metadata.validation import TABLE
+from airflow_gddl.metadata.validation import TABLE, options_of
 
 MAX_PROBLEMS = 50
 """A row may be any garbage; more than this helps nobody."""
+# Stand for fields that are wrong, so that the others can be checked; no check refuses them beside whatever others.
+_PLACEHOLDERS = {"table": "schema.name", "keys": ["(placeholder)"]}
 
 
-def assess(row: Row, keys: Keys, tiers: Container[str]) -> TableSpec | tuple[Problem, ...]:
-    """The spec a row makes, defaults filled in; else its problems, each at the place that set the value."""
+def assess(row: Row, keys: Keys, tiers: Collection[str]) -> TableSpec | tuple[Problem, ...]:
+    """The spec a row makes, defaults filled in; else all its problems, each at the place that set the value."""
     layers = _layers(row, keys)
     found = screen(row.own.values) or _check(row, layers, keys, tiers)
     if isinstance(found, TableSpec):
@@ -33,17 +38,46 @@ def _layers(row: Row, keys: Keys) -> tuple[Layer, ...]:
 
 
 def _check(
-    row: Row, layers: tuple[Layer, ...], keys: Keys, tiers: Container[str]
+    row: Row, layers: tuple[Layer, ...], keys: Keys, tiers: Collection[str]
 ) -> TableSpec | tuple[SpecProblem, ...]:
-    entry = keys.of(row.table)
-    if entry is not None and (problem := conflict(entry, row.own.values.get("keys"))):
-        return (problem,)
-    values = merged(layers)
-    if "keys" not in values:
+    entry, values = keys.of(row.table), merged(layers)
+    of_keys = conflict(entry, row.own.values.get("keys")) if entry is not None else None
+    if entry is None and "keys" not in values:
         message = "no keys, neither in the row nor in a keys file"
         remedy = "add keys: [column, ...] to the row; [] makes an append-only replica"
-        missing = (spec_problem("KEYS_MISSING", ("keys",), None, message, remedy),)
-        others = TABLE.build({**values, "keys": []})
-        return missing if isinstance(others, TableSpec) else (*missing, *others)
-    spec = TABLE.build(values)
-    return spec if isinstance(spec, tuple) else check_spec(spec, tiers) or spec
+        of_keys = spec_problem("KEYS_MISSING", ("keys",), None, message, remedy)
+    problems: tuple[SpecProblem, ...] = () if of_keys is None else (of_keys,)
+    if problems:
+        values["keys"] = _PLACEHOLDERS["keys"]
+    built = TABLE.build(values)
+    problems += built if isinstance(built, tuple) else ()
+    spec = _of_sound_fields(values, problems) if isinstance(built, tuple) else built
+    if spec is not None:
+        spec = _with_lists(spec)
+        problems += _beside(check_spec(spec, tiers), problems)
+    return spec if spec is not None and not problems else problems
+
+
+def _of_sound_fields(values: Mapping[str, Any], problems: Collection[SpecProblem]) -> TableSpec | None:
+    """The spec without the fields that have problems; null where it can't be built without them."""
+    wrong = {problem.path[0] for problem in problems if problem.path}
+    sound = {name: value for name, value in values.items() if name not in wrong}
+    built = TABLE.build({**_PLACEHOLDERS, **sound})
+    return built if isinstance(built, TableSpec) else None
+
+
+def _beside(found: Collection[SpecProblem], known: Collection[SpecProblem]) -> tuple[SpecProblem, ...]:
+    """Problems of fields that have none yet; options are those of a dialect."""
+    wrong = {problem.path[0] for problem in known if problem.path}
+    wrong |= {"options"} if "dialect" in wrong else set()
+    return tuple(problem for problem in found if problem.path[0] not in wrong)
+
+
+def _with_lists(spec: TableSpec) -> TableSpec:
+    """The spec with a single text of an option as a list of one, where the dialect expects a list."""
+    if not spec.options:
+        return spec
+    try:
+        return replace(spec, options=options_of(spec.dialect).listed(spec.options))
+    except FatalError:
+        return spec  # `check_spec` reports the dialect

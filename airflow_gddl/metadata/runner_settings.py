@@ -38,6 +38,12 @@ PLATFORMS = frozenset(name for name, checked in RUNNERS.items() if "local_roots"
 COMPUTE = {"spark_submit": CheckedSettings(FieldShape(spark_submit.SparkSubmitCompute), spark_submit.check_compute)}
 
 
+def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
+    """Settings by runner as runners read them."""
+    given = {name: value or {} for name, value in section.items()}
+    return {name: RUNNERS[name].shape.listed(value) if name in RUNNERS else value for name, value in given.items()}
+
+
 def check_runners(
     runner: str, sections: Mapping[str, Mapping[str, Any] | None], tiers: Mapping[str, TierSpec]
 ) -> Iterator[SpecProblem]:

@@ -14,9 +14,9 @@ from airflow_gddl.metadata import environment, reading
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.layers import Layer
-from airflow_gddl.metadata.problems import Problem, show, show_field
+from airflow_gddl.metadata.problems import VARIABLE, Problem, show, show_field, unread
 from airflow_gddl.metadata.roots import absolute, check_remote
-from airflow_gddl.metadata.runner_settings import PLATFORMS, check_runners
+from airflow_gddl.metadata.runner_settings import PLATFORMS, check_runners, written_runners
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.tiers import build_tiers
 from airflow_gddl.metadata.validation import near, written
@@ -25,6 +25,10 @@ from airflow_gddl.metadata.values import Document, DocumentError
 FILE = "gddl.yaml"
 FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "runners")
 DAG_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
+_ABSENT = f"{FILE} (there is none)"
+_ABSENT_REMEDY = """write it with these two lines, or set GDDL_LANDING and GDDL_LAKE:
+landing: ../landing
+lake: ../lake"""
 
 
 class SettingsError(MetadataError):
@@ -70,10 +74,9 @@ def _document(folder: Folder) -> Document:
     try:
         return reading.read_document(folder, FILE)
     except FileNotFoundError:
-        return Document(file=f"{FILE} (there is none)", value=None, locate=lambda _: None)
+        return Document(file=_ABSENT, value=None, locate=lambda _: None)
     except DocumentError as error:
-        problem = Problem(code=error.code, message=error.message, remedy=error.remedy, file=FILE, line=error.line)
-        raise SettingsError((problem,), folder.base) from error
+        raise SettingsError((unread(error, FILE),), folder.base) from error
 
 
 class _Draft:
@@ -97,7 +100,7 @@ class _Draft:
             for override in environment.overrides(environ):
                 self.variables[environment.apply(self.values, override)] = override.variable
         except environment.OverrideError as error:
-            place = f"environment variable {error.variable}"
+            place = f"{VARIABLE}{error.variable}"
             self.problems.append(Problem(code=error.code, message=error.message, remedy=error.remedy, file=place))
             self.stop_if_wrong()
         self.screen()
@@ -142,7 +145,7 @@ class _Draft:
             aws_conn_id=connection,
             dag_prefix=prefix,
             tiers=tiers,
-            runners={name: value or {} for name, value in self.section("runners").items()},
+            runners=written_runners(self.section("runners")),
             defaults=Layer(file=FILE, values=defaults, locate=lambda path: self.document.locate(("defaults", *path))),
         )
 
@@ -161,6 +164,12 @@ class _Draft:
         return {} if value is None else value
 
     def roots(self) -> Roots:
+        if self.document.file == _ABSENT and not {"landing", "lake"} & self.values.keys():
+            problem = Problem(
+                code="SETTINGS_MISSING", message="there is no such file", remedy=_ABSENT_REMEDY, file=FILE
+            )
+            self.problems.append(problem)
+            return Roots(landing="", lake="")
         landing, lake = self._root("landing"), self._root("lake")
         if landing and landing == lake:
             remedy = "give the tables a folder of their own"
@@ -195,12 +204,14 @@ class _Draft:
         path = problem.path
         names = (self.variables.get(path[:n]) for n in range(len(path), 0, -1))
         variable = next((name for name in names if name), None)
+        line, column = (None if variable else self.document.locate(path)) or (None, None)
         return Problem(
             code=problem.code,
             message=problem.message,
             remedy=problem.remedy,
-            file=f"environment variable {variable}" if variable else self.document.file,
-            line=None if variable else self.document.locate(path),
+            file=f"{VARIABLE}{variable}" if variable else self.document.file,
+            line=line,
+            column=column,
             field=show_field(path),
             value="" if problem.value is None else show(problem.value, path),
         )

@@ -13,11 +13,11 @@ from airflow_gddl.metadata import csv_file, reading
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.layers import Layer, report
-from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.problems import Problem, unread
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.metadata.validation import near, written
-from airflow_gddl.metadata.values import Document, DocumentError, Refused
+from airflow_gddl.metadata.values import Document, DocumentError, Position, Refused
 
 FOLDER = "tables"
 FIELDS = ("source", "defaults", "tables")
@@ -57,7 +57,7 @@ def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
 
 def _unread(name: str, error: DocumentError | FileNotFoundError) -> Problem:
     if isinstance(error, DocumentError):
-        return Problem(code=error.code, message=error.message, remedy=error.remedy, file=name, line=error.line)
+        return unread(error, name)
     remedy = "restore what the link points to, or remove it"
     return Problem(code="FILE_UNREADABLE", message="listed, but not there", remedy=remedy, file=name)
 
@@ -66,7 +66,7 @@ def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
     below = (settings.defaults, _stem(name))
     rows, problems = [], []
     for row in csv_file.read(reading.read_text(folder, name)):
-        own = Layer(file=name, values=written(row.values), locate=partial(_same, row.line))
+        own = Layer(file=name, values=written(row.values), locate=partial(_same, Position(row.line)))
         if row.fault is None:
             rows.append(Row(own, below))
         else:
@@ -145,7 +145,7 @@ def _shared(top: Layer, document: Document) -> Layer:
     if source is None:
         return Layer(file=top.file, values=values, locate=partial(_inside, document, ("defaults",)))
 
-    def locate(path: FieldPath) -> int | None:
+    def locate(path: FieldPath) -> Position | None:
         return document.locate(path if path[:1] == ("source",) else ("defaults", *path))
 
     return Layer(file=top.file, values={**values, "source": source}, locate=locate)
@@ -159,9 +159,9 @@ def _refused(value: Refused) -> SpecProblem:
     return spec_problem(value.code, (), value, value.message, value.remedy)
 
 
-def _inside(document: Document, above: FieldPath, path: FieldPath) -> int | None:
+def _inside(document: Document, above: FieldPath, path: FieldPath) -> Position | None:
     return document.locate((*above, *path))
 
 
-def _same(line: int | None, _: FieldPath) -> int | None:
-    return line
+def _same(position: Position | None, _: FieldPath) -> Position | None:
+    return position

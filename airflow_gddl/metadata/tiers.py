@@ -6,15 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_gddl.contract import durations
+from airflow_gddl.contract import durations, sizes
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
-from airflow_gddl.metadata.validation import TIER
+from airflow_gddl.metadata.validation import FieldShape
 
 # A tier's name goes into the name of its Airflow pool.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
 AMOUNTS = ("memory", "delta_rs_memory")
 DURATIONS = ("delta_rs_timeout", "run_timeout")
 COUNTS = (
@@ -25,6 +24,10 @@ COUNTS = (
     "cores",
     "workers",
     "slots",
+)
+TIER = FieldShape(
+    TierSpec,
+    remedies={**dict.fromkeys(AMOUNTS, sizes.remedy), **dict.fromkeys(DURATIONS, durations.remedy)},
 )
 
 
@@ -58,11 +61,9 @@ def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
         if (value := getattr(tier, field)) < 1
     ]
     for field in AMOUNTS:
-        if not MEMORY.fullmatch(value := getattr(tier, field)):
-            remedy = "write a number and k, m, g or t, e.g. 4g"
-            problems.append(
-                spec_problem("FIELD_VALUE", ("tiers", name, field), value, "not an amount of memory", remedy)
-            )
+        if not sizes.MEMORY.fullmatch(value := getattr(tier, field)):
+            path, remedy = ("tiers", name, field), sizes.remedy(value)
+            problems.append(spec_problem("FIELD_VALUE", path, value, "not an amount of memory", remedy))
     if "pod_override" in tier.executor_config:
         path, remedy = ("tiers", name, "executor_config"), "set it in `on_dag` of build_dags"
         problems.append(spec_problem("FIELD_VALUE", path, "pod_override", "is a Python object, no plain value", remedy))
@@ -71,6 +72,6 @@ def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
         problems.append(spec_problem("FIELD_VALUE", path, tier.queue, "is no name", remedy))
     for field in DURATIONS:
         if not durations.is_duration(value := getattr(tier, field)):
-            path, remedy = ("tiers", name, field), "write e.g. 45s, 30m, 2h or 7d"
+            path, remedy = ("tiers", name, field), durations.remedy(value)
             problems.append(spec_problem("DURATION_INVALID", path, value, "not a length of time", remedy))
     return problems

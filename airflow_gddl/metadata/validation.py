@@ -5,16 +5,19 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from airflow_gddl.contract import dialects
-from airflow_gddl.contract.spec import SchemaEvolution, TableSpec, TierSpec
+from airflow_gddl.contract import dialects, durations
+from airflow_gddl.contract.checks import DURATIONS, WAITS
+from airflow_gddl.contract.spec import SchemaEvolution, TableSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.metadata.values import one_or_more
 
 T = TypeVar("T")
 
@@ -30,9 +33,22 @@ _SCHEDULE = "write a cron line, @hourly, continuous, {assets: [name]} or null; q
 
 
 class FieldShape(Generic[T]):
-    """Builds one class from plain values, strictly: no text becomes a number, no number a boolean."""
+    """Builds one class from plain values, strictly: no text becomes a number, no number a boolean.
 
-    def __init__(self, cls: type[T]) -> None:
+    Args:
+        remedies: by field, what to write instead of a value of the wrong type.
+        synonyms: by names that people use elsewhere, the field's name here.
+    """
+
+    def __init__(
+        self,
+        cls: type[T],
+        *,
+        remedies: Mapping[str, Callable[[object], str]] | None = None,
+        synonyms: Mapping[str, str] | None = None,
+    ) -> None:
+        self._remedies, self._synonyms = remedies or {}, synonyms or {}
+        self._lists = frozenset(name for name, hint in typing.get_type_hints(cls).items() if _is_list(hint))
         self.name = cls.__name__
         self.adapter = TypeAdapter(cls)
         self.names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type] # always a dataclass here
@@ -41,11 +57,20 @@ class FieldShape(Generic[T]):
         """The instance, or what is wrong with the values, with `path` put before their own paths."""
         try:
             # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
-            return self.adapter.validate_json(json.dumps(values), strict=True)
+            return self.adapter.validate_json(json.dumps(self.listed(values)), strict=True)
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=True)
             found = {problem.path: problem for problem in (self._problem(detail, path) for detail in details)}
             return tuple(found.values())
+
+    def listed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values, a single text as a list of one where the field is a list."""
+        return {n: one_or_more(v) if n in self._lists else v for n, v in values.items()}
+
+    def unknown(self, name: str) -> str:
+        """Remedy for a name that is no field of the class."""
+        meant = self._synonyms.get(name.lower())
+        return f"the field is `{meant}`" if meant else near(name, self.names)
 
     def _problem(self, detail: ErrorDetails, path: FieldPath) -> SpecProblem:
         here = (*path, *detail["loc"])
@@ -55,14 +80,15 @@ class FieldShape(Generic[T]):
         if kind == "missing":
             return spec_problem("FIELD_MISSING", here, None, "must be given", f"add {here[-1]}")
         if kind == "unexpected_keyword_argument":
-            names = _EVOLUTION if here[-2:-1] == ("schema_evolution",) else self.names
-            return spec_problem("FIELD_UNKNOWN", here, value, "no such field", near(str(here[-1]), names))
+            name, is_inner = str(here[-1]), here[-2:-1] == ("schema_evolution",)
+            remedy = near(name, _EVOLUTION) if is_inner else self.unknown(name)
+            return spec_problem("FIELD_UNKNOWN", here, value, "no such field", remedy)
         if kind == "literal_error":
             allowed = str(detail.get("ctx", {}).get("expected", ""))
             return spec_problem("FIELD_VALUE", here, value, f"must be {allowed}", f"write one of {allowed}")
         wanted, remedy = _TYPES.get(kind, (detail["msg"], "see the JSON Schema in metadata/schema"))
-        if kind == "tuple_type" and isinstance(value, str):
-            remedy = "write a list in brackets even for one name, e.g. [id]"
+        if (remedy_of := self._remedies.get(str(here[-1]))) is not None:
+            remedy = remedy_of(value)
         return spec_problem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)
 
 
@@ -73,9 +99,16 @@ def near(name: str, names: tuple[str, ...]) -> str:
     return f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
 
 
+def _is_list(hint: Any) -> bool:
+    return any(get_origin(option) is tuple for option in (hint, *get_args(hint)))
+
+
 def written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with `null` as people write it where the contract knows the word: in `mask` and `dropped_column`."""
+    """Values as the contract has them: `null` of `mask` and `dropped_column` as the word, one asset as a list."""
     result = dict(values)
+    schedule = result.get("schedule")
+    if isinstance(schedule, Mapping) and "assets" in schedule:
+        result["schedule"] = {**schedule, "assets": one_or_more(schedule["assets"])}
     if isinstance(mask := result.get("mask"), Mapping):
         result["mask"] = {column: "null" if method is None else method for column, method in mask.items()}
     evolution = result.get("schema_evolution")
@@ -85,8 +118,22 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _EVOLUTION = tuple(f.name for f in fields(SchemaEvolution))
-TABLE = FieldShape(TableSpec)
-TIER = FieldShape(TierSpec)
+# What other tools of the field call it.
+_SYNONYMS = {
+    "tier": "size",
+    "name": "table",
+    "primary_key": "keys",
+    "primary_keys": "keys",
+    "pk": "keys",
+    "order_by": "sequence_by",
+    "cron": "schedule",
+    "interval": "schedule",
+    "sla": "freshness",
+    "exclude": "exclude_columns",
+    "partition_by": "cluster_by",
+    "format": "dialect",
+}
+TABLE = FieldShape(TableSpec, remedies=dict.fromkeys((*DURATIONS, *WAITS), durations.remedy), synonyms=_SYNONYMS)
 
 
 @functools.cache
@@ -96,4 +143,4 @@ def options_of(dialect: str) -> FieldShape[Any]:
     Raises:
         FatalError: `DIALECT_UNKNOWN`.
     """
-    return FieldShape(dialects.options_class(dialect))
+    return FieldShape(dialects.options_class(dialect), remedies={"lookback": durations.remedy})

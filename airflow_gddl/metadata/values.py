@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_gddl.contract.spec_problem import FieldPath
 
-Locate = Callable[[FieldPath], int | None]
-"""Line (from 1) of the deepest part of a path that the file has; null when lines are not known."""
+
+class Position(NamedTuple):
+    """Line and column in a file, both from 1; `column` null where only the line is known."""
+
+    line: int
+    column: int | None = None
+
+
+START = Position(1, 1)
+Locate = Callable[[FieldPath], Position | None]
+"""Position of the deepest part of a path that the file has; null when positions are not known."""
 
 
 class Mapped(dict[str, Any]):
-    """A mapping with the line of each name."""
+    """A mapping with the position of each name."""
 
-    __slots__ = ("lines",)
+    __slots__ = ("positions",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines: dict[str, int] = {}
+        self.positions: dict[str, Position] = {}
 
 
 class Listed(list[Any]):
-    """A list with the line of each item."""
+    """A list with the position of each item."""
 
-    __slots__ = ("lines",)
+    __slots__ = ("positions",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines: list[int] = []
+        self.positions: list[Position] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +55,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A file read: its value (mappings, lists, text, numbers, booleans, null, `Refused`) and its lines."""
+    """A file read: its value (mappings, lists, text, numbers, booleans, null, `Refused`) and their positions."""
 
     file: str
     value: Any
@@ -56,12 +65,12 @@ class Document:
 class DocumentError(Exception):
     """A file that can't be read as a whole."""
 
-    def __init__(self, code: str, message: str, remedy: str, line: int | None = None) -> None:
+    def __init__(self, code: str, message: str, remedy: str, position: Position | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.remedy = remedy
-        self.line = line
+        self.position = position
 
 
 def duplicate(name: str) -> Refused:
@@ -73,17 +82,23 @@ def too_deep() -> Refused:
     return Refused(code="TOO_DEEP", message="nested too deeply", remedy="no field needs more than a few levels")
 
 
-def line_of(value: Any, path: FieldPath, line: int | None = 1) -> int | None:
+def position_of(value: Any, path: FieldPath) -> Position:
     """Follow a path through `Mapped` and `Listed` as far as it goes."""
+    position = START
     for part in path:
-        if isinstance(value, Mapped) and part in value.lines:
-            line = value.lines[str(part)]
-        elif isinstance(value, Listed) and isinstance(part, int) and part < len(value.lines):
-            line = value.lines[part]
+        if isinstance(value, Mapped) and part in value.positions:
+            position = value.positions[str(part)]
+        elif isinstance(value, Listed) and isinstance(part, int) and part < len(value.positions):
+            position = value.positions[part]
         else:
             break
         value = value[part]
-    return line
+    return position
+
+
+def one_or_more(value: Any) -> Any:
+    """A single text as a list of one: it is taken wherever names are listed. Anything else as it is."""
+    return [value] if isinstance(value, str) else value
 
 
 def refusals(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Refused]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from airflow_gddl.metadata.values import DocumentError, Listed, Mapped, Refused, duplicate, too_deep
+from airflow_gddl.metadata.values import START, DocumentError, Listed, Mapped, Position, Refused, duplicate, too_deep
 
 MAX_DEPTH = 24
 # The parser's time grows with the square of the nesting.
@@ -45,7 +45,7 @@ def read(text: str) -> Any:
     """The one document of a text; null for an empty one.
 
     Raises:
-        DocumentError: `YAML_INVALID`, with the line.
+        DocumentError: `YAML_INVALID`, with the position.
     """
     builder = _Builder()
     try:
@@ -55,7 +55,8 @@ def read(text: str) -> Any:
         raise _marked(error, text) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise DocumentError("YAML_INVALID", "a character that YAML does not allow", "remove it", line) from error
+        position = Position(line, error.position - text.rfind("\n", 0, error.position))
+        raise DocumentError("YAML_INVALID", "a character that YAML does not allow", "remove it", position) from error
     return builder.root
 
 
@@ -78,7 +79,7 @@ class _Open:
     anchor: str | None
     counted: int
     name: str | None = None
-    line: int = 1
+    position: Position = START
 
 
 @dataclass
@@ -91,26 +92,26 @@ class _Builder:
     anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
 
     def take(self, event: Any) -> None:
-        line = event.start_mark.line + 1
+        position = Position(event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, line)
+            self._scalar(event, position)
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            self._start(event, line)
+            self._start(event, position)
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             done = self.stack.pop()
             if done.anchor:
                 self.anchors[done.anchor] = (done.value, self.counted - done.counted + 1)
         elif isinstance(event, yaml.AliasEvent):
-            self._alias(event, line)
+            self._alias(event, position)
         elif isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                raise DocumentError("YAML_INVALID", "a second document (---)", "write one document a file", line)
+                raise DocumentError("YAML_INVALID", "a second document (---)", "write one document a file", position)
 
-    def _scalar(self, event: Any, line: int) -> None:
+    def _scalar(self, event: Any, position: Position) -> None:
         self.counted += 1
         if self._names_next():
-            self._name(event, line)
+            self._name(event, position)
             return
         value: Any = event.value
         if event.tag is None:
@@ -121,64 +122,64 @@ class _Builder:
             value = _TAG
         if event.anchor:
             self.anchors[event.anchor] = (value, 1)
-        self._put(value, line)
+        self._put(value, position)
 
-    def _start(self, event: Any, line: int) -> None:
+    def _start(self, event: Any, position: Position) -> None:
         self.counted += 1
         if len(self.stack) >= STOP_DEPTH:
-            raise DocumentError("YAML_INVALID", "nested too deeply", "no field needs more than a few levels", line)
+            raise DocumentError("YAML_INVALID", "nested too deeply", "no field needs more than a few levels", position)
         value = Mapped() if isinstance(event, yaml.MappingStartEvent) else Listed()
         if self._names_next():
-            self._name(None, line)
+            self._name(None, position)
         elif len(self.stack) >= MAX_DEPTH:
-            self._put(too_deep(), line)
+            self._put(too_deep(), position)
         else:
-            self._put(_TAG if event.tag is not None and event.tag not in _TAGS else value, line)
+            self._put(_TAG if event.tag is not None and event.tag not in _TAGS else value, position)
         self.stack.append(_Open(value, event.anchor, self.counted))
 
-    def _alias(self, event: Any, line: int) -> None:
+    def _alias(self, event: Any, position: Position) -> None:
         if self._names_next():
-            self._name(None, line)
+            self._name(None, position)
             return
         value, weight = self.anchors.get(event.anchor, (_ALIAS, 1))
         self.counted += weight
         self.aliased += weight
-        self._put(value if self.aliased <= MAX_ALIASED else _ALIAS, line)
+        self._put(value if self.aliased <= MAX_ALIASED else _ALIAS, position)
 
     def _names_next(self) -> bool:
         return bool(self.stack) and isinstance(self.stack[-1].value, Mapped) and self.stack[-1].name is None
 
-    def _name(self, event: Any, line: int) -> None:
+    def _name(self, event: Any, position: Position) -> None:
         """Take the name of a field; null stands for a name that is a collection or an alias."""
         top = self.stack[-1]
         name = "?" if event is None else str(event.value)
-        top.name, top.line = name, line
+        top.name, top.position = name, position
         if isinstance(top.value, Mapped) and event is None:
             top.value[name] = _COMPLEX
         elif isinstance(top.value, Mapped) and name == "<<" and event.implicit[0]:
             top.value[name] = _MERGE
 
-    def _put(self, value: Any, line: int) -> None:
+    def _put(self, value: Any, position: Position) -> None:
         if not self.stack:
             self.root = value
             return
         top = self.stack[-1]
         if isinstance(top.value, Listed):
             top.value.append(value)
-            top.value.lines.append(line)
+            top.value.positions.append(position)
             return
         name, top.name = str(top.name), None
         there = top.value.get(name)
         if not isinstance(there, Refused):
             top.value[name] = duplicate(name) if name in top.value else value
-        top.value.lines[name] = top.line
+        top.value.positions[name] = top.position
 
 
 def _marked(error: yaml.MarkedYAMLError, text: str) -> DocumentError:
     mark = error.problem_mark or error.context_mark
-    line = None if mark is None else mark.line + 1
+    position = None if mark is None else Position(mark.line + 1, mark.column + 1)
     message = f"not YAML: {error.problem or 'it cannot be parsed'}"
-    return DocumentError("YAML_INVALID", message, _remedy(_character(mark, text)), line)
+    return DocumentError("YAML_INVALID", message, _remedy(_character(mark, text)), position)
 
 
 def _character(mark: yaml.Mark | None, text: str) -> str:

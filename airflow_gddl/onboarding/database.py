@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.connections import url_of
-from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.contract.connections import lent_url_of, no_driver, unreachable, url_of
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.onboarding.database_statistics import Statistics, statistics, with_rows
 from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, SourceFacts, TableFacts
 
@@ -45,6 +45,17 @@ class Database:
             shown=frozenset(schema for schema, tables in found.items() if tables),
         )
 
+    def connect_once(self) -> str:
+        """Connect as a row's `verify_connection`, and do nothing else; host and database.
+
+        Raises:
+            FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`.
+            RetriableError: `SOURCE_UNREACHABLE`.
+        """
+        url = lent_url_of(self._sqlalchemy(), self.connection, self.environ)
+        with self._connected():
+            return f"{url.drivername} at {url.host or url.database} answers"
+
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]
         if missing := sorted(asked - set(there)):
@@ -72,15 +83,12 @@ class Database:
         try:
             engine = sa.create_engine(url, poolclass=sa.pool.NullPool, future=True)
         except (ImportError, sa.exc.NoSuchModuleError) as error:
-            what = f"no driver for {url.drivername}: {error}"
-            raise FatalError("SOURCE_DRIVER_MISSING", what, remedy="install the driver") from error
+            raise no_driver(url, error) from error
         try:
             with engine.connect() as connection:
                 yield connection, sa.inspect(connection)
         except sa.exc.DBAPIError as error:
-            first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
-            what = f"the source can't be read: {first}"
-            raise RetriableError("SOURCE_UNREACHABLE", what, where=url.drivername, remedy="try again") from error
+            raise unreachable(url, error) from error
         finally:
             engine.dispose()
 

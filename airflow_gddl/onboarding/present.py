@@ -13,7 +13,7 @@ from airflow_gddl.metadata.keys import Keys, KeysEntry, read_keys
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.metadata.table_files import table_files
-from airflow_gddl.metadata.values import DocumentError
+from airflow_gddl.metadata.values import DocumentError, one_or_more
 from airflow_gddl.onboarding import remembering
 from airflow_gddl.onboarding.merging import Present
 from airflow_gddl.onboarding.rules import Proposal
@@ -93,7 +93,8 @@ def _document(folder: Folder, name: str, texts: Mapping[str, str]) -> Mapping[st
     try:
         value = reading.read_document(folder, name).value
     except DocumentError as error:
-        raise _unusable(name, f"{error.message} (line {error.line})") from error
+        where = f" (line {error.position.line})" if error.position else ""
+        raise _unusable(name, f"{error.message}{where}") from error
     if value is not None and not isinstance(value, dict):
         raise _unusable(name, "it is not a mapping")
     if value is not None and not isinstance(value.get("tables"), list | None):
@@ -129,7 +130,7 @@ def _present(row: Mapping[str, Any], keys: Keys, keys_file: str, fixed: frozense
     entry = keys.of(row["table"])
     fields = {name: value for name, value in _flat(row).items() if name not in ("table", "keys")}
     if "keys" in row:
-        own = row["keys"]
+        own = one_or_more(row["keys"])
         return Present(fields=fields, keys=tuple(own) if isinstance(own, list) else (), keys_here=False, fixed=fixed)
     here = entry is None or entry.layer.file == keys_file
     return Present(fields=fields, keys=_columns(entry), keys_here=here, fixed=fixed)

@@ -16,6 +16,7 @@ from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.name_times import moment
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.window import EVERYTHING, Window
+from spark_jobs.discovery.neighbours import folders_like
 from spark_jobs.discovery.settling import AT_ONCE, Settling
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
@@ -79,11 +80,13 @@ def discover(
     files, unsettled = place.settling.split(place.storage, landed, within, now)
     found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
     is_all = scope.is_full and not unsettled
+    is_missing = landed.listed == 0 and not place.storage.exists(place.landing)
     found = replace(
         found,
         unsettled=unsettled,
         missing=tuple(path for path in found.missing if path not in unsettled),
-        folder_missing=landed.listed == 0 and not place.storage.exists(place.landing),
+        folder_missing=is_missing,
+        folders_there=folders_like(place.storage, place.landing) if is_missing else (),
         ignored=landed.ignored,
         ignored_sample=tuple(landed.sample),
         refused=landed.refused,

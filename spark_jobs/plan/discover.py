@@ -31,6 +31,7 @@ class Discovery:
         touched: path to (fingerprint, etag now) where only the etag changed, not the content.
         missing: paths that the ledger knows, within what was listed, and that are gone.
         folder_missing: there is no landing folder (on S3: nothing below it).
+        folders_there: where there is none, landing folders with names like it, or a few others; relative to the root.
         ignored: how many files have a name that no rule knows; hidden and temporary ones don't count.
         ignored_sample: a few of them, relative.
         refused: how many must not be read: links that leave the landing root, names that aren't UTF-8.
@@ -50,6 +51,7 @@ class Discovery:
     touched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     folder_missing: bool = False
+    folders_there: tuple[str, ...] = ()
     ignored: int = 0
     ignored_sample: tuple[str, ...] = ()
     refused: int = 0

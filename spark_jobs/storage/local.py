@@ -145,6 +145,14 @@ def exists(path: str) -> bool:
     return status is not None and (S_ISDIR(status.st_mode) or S_ISREG(status.st_mode))
 
 
+def folders(path: str) -> Iterator[str]:
+    """Names of the folders right below a folder; none when it isn't there."""
+    if not Path(path).is_dir():
+        return
+    with os.scandir(path) as entries:
+        yield from (entry.name for entry in entries if is_utf8(entry.name) and _is_folder(entry, path))
+
+
 def read(path: str) -> bytes:
     """
     Raises:

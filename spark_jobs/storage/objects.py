@@ -120,6 +120,16 @@ class Storage:
                 return bucket.exists(key)
             return local.exists(_local(prefix))
 
+    def folders(self, prefix: str) -> tuple[str, ...]:
+        """Names of the folders right below `prefix`, sorted, hidden ones left out; none for a missing folder."""
+        with translated(prefix):
+            if prefix.startswith(_S3):
+                bucket, key = self._remote(prefix.rstrip("/"))
+                found = bucket.folders(key)
+            else:
+                found = local.folders(_local(prefix))
+        return tuple(sorted(name for name in found if not name.startswith((".", "_"))))
+
     def read(self, path: str) -> bytes:
         """
         Raises:

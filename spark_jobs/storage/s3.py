@@ -75,6 +75,11 @@ class Bucket:
     def exists(self, prefix: str) -> bool:
         return any(True for _ in self.list(prefix, ""))
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Names of the folders right below the folder `prefix` (empty: all); one request."""
+        for path in obstore.list_with_delimiter(self.store, f"{prefix}/" if prefix else None)["common_prefixes"]:
+            yield path.rstrip("/").rpartition("/")[2]
+
     def read(self, key: str) -> bytes:
         return bytes(obstore.get(self.store, key).bytes())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy
 from spark_jobs.dialects.probed import Unreadable
@@ -21,9 +22,7 @@ def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarnin
     """A vanished folder, files that are left alone or correct others, and what times tell of full loads."""
     warnings: list[RunWarning] = []
     if found.folder_missing:
-        warnings.append(
-            RunWarning(code="FOLDER_MISSING", message=f"there is no landing folder {landing}; nothing was changed")
-        )
+        warnings.append(RunWarning(code="FOLDER_MISSING", message=_missing(landing, found.folders_there)))
     if found.ignored:
         message = f"files with names that {writer} doesn't give were left alone"
         warnings.append(
@@ -41,6 +40,13 @@ def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarnin
             RunWarning(code="FILE_REWRITTEN", message=message, count=len(corrected), sample=tuple(corrected[:SAMPLE]))
         )
     return (*warnings, *of_generations(found.inference))
+
+
+def _missing(landing: str, there: Sequence[str]) -> str:
+    """The same text for all tables where nothing has landed, so that it is reported once."""
+    if not there:
+        return f"there are no landing folders below {landing_root(landing)} yet; nothing was changed"
+    return f"there is no landing folder {landing}; nothing was changed; folders there: {', '.join(there)}"
 
 
 def of_unsettled(found: Discovery) -> tuple[RunWarning, ...]:

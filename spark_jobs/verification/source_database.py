@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract import connections
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.errors import FatalError
 from spark_jobs.verification.source_values import SourceType
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
     try:
         engine = sa.create_engine(url, poolclass=sa.pool.NullPool, future=True)
     except (ImportError, sa.exc.NoSuchModuleError) as error:
-        raise FatalError(
-            "SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy="install the driver"
-        ) from error
+        raise connections.no_driver(url, error) from error
     try:
         with engine.connect() as connection:
             if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
@@ -97,10 +95,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
             "SOURCE_TABLE_MISSING", f"the source has no table {schema}.{name}", remedy="check connection and rights"
         ) from error
     except sa.exc.DBAPIError as error:
-        first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
-        raise RetriableError(
-            "SOURCE_UNREACHABLE", f"the source can't be read: {first}", where=url.drivername, remedy="try again"
-        ) from error
+        raise connections.unreachable(url, error) from error
     finally:
         engine.dispose()
 

@@ -238,7 +238,7 @@ def test_keys_that_disagree_stop_only_their_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "code", "place"),
     [
-        ("keys: {s.a: id}", "KEYS_INVALID", "keys/k.yaml:1"),
+        ("keys: {s.a: {id: 1}}", "KEYS_INVALID", "keys/k.yaml:1"),
         ("keys:\n  s.a: [1]", "KEYS_INVALID", "keys/k.yaml:2"),
         ("keys:\n  s.a: ['']", "KEYS_INVALID", "keys/k.yaml:2"),
         ("key: {}", "FIELD_UNKNOWN", "keys/k.yaml:1"),

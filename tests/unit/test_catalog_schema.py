@@ -63,7 +63,10 @@ def test_every_field_is_described() -> None:
 def test_sound_metadata_passes() -> None:
     assert errors("tables.json", FULL_JSON) == []
     assert errors("tables.json", {"defaults": {"size": "large"}, "tables": [{"table": "a.b"}]}) == []
-    assert errors("keys.json", {"keys": {"a.b": ["id"], "a.c": []}}) == []
+    assert (
+        errors("tables.json", {"tables": [{"table": "a.b", "keys": "id", "columns": "v", "depends_on": "a.c"}]}) == []
+    )
+    assert errors("keys.json", {"keys": {"a.b": ["id"], "a.c": [], "a.d": "id"}}) == []
     settings = """
 landing: /a
 lake: s3://b
@@ -84,7 +87,7 @@ runners:
     [
         ({"keys": ["id"]}, "$.tables[0]"),
         ({"table": "orders", "keys": ["id"]}, "$.tables[0].table"),
-        ({"table": "a.b", "keys": "id"}, "$.tables[0].keys"),
+        ({"table": "a.b", "keys": 1}, "$.tables[0].keys"),
         ({"table": "a.b", "keys": ["id"], "colour": 1}, "$.tables[0]"),
         ({"table": "a.b", "keys": ["id"], "history": "yes"}, "$.tables[0].history"),
         ({"table": "a.b", "keys": ["id"], "delete": "sotf"}, "$.tables[0].delete"),
@@ -109,7 +112,7 @@ def test_what_the_schema_refuses_the_catalog_refuses(tmp_path: Path, row: dict[s
         ("tables.json", {"source": "a"}, "$"),
         ("tables.json", {"tables": [], "default": {}}, "$"),
         ("tables.json", {"tables": [], "defaults": {"keys": ["id"]}}, "$.defaults"),
-        ("keys.json", {"keys": {"a.b": "id"}}, "$.keys['a.b']"),
+        ("keys.json", {"keys": {"a.b": 1}}, "$.keys['a.b']"),
         ("keys.json", {"key": {}}, "$"),
         ("gddl.json", {"landig": "a"}, "$"),
         ("gddl.json", {"tiers": {"small": {"cores": 0}}}, "$.tiers.small"),

@@ -121,7 +121,7 @@ def test_without_a_file_the_environment_may_name_the_roots(tmp_path: Path) -> No
 
 
 def test_a_folder_without_settings_is_an_error_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(MetadataError, match=r"gddl.yaml \(there is none\): landing: must be given") as error:
+    with pytest.raises(MetadataError, match=r"gddl.yaml: there is no such file") as error:
         load(tmp_path / "nowhere", {})
     assert error.value.code == "SETTINGS_INVALID"
     assert "GDDL_LAKE" in error.value.remedy

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from airflow_gddl.metadata import yaml_file
-from airflow_gddl.metadata.values import DocumentError, Refused, line_of, refusals
+from airflow_gddl.metadata.values import DocumentError, Refused, position_of, refusals
 
 TEXT = """
 a: 1
@@ -47,7 +47,7 @@ def test_values_and_lines() -> None:
     assert value == VALUE
     assert list(refusals(value)) == []
     paths: list[tuple[str | int, ...]] = [("a",), ("b", 3), ("c", "d", "f"), ("c", "h"), ("k", 1, "l"), ("c", "gone")]
-    assert [line_of(value, path) for path in paths] == [2, 3, 5, 6, 11, 4]
+    assert [position_of(value, path) for path in paths] == [(2, 1), (3, 19), (5, 16), (6, 3), (11, 17), (4, 1)]
 
 
 @pytest.mark.usefixtures("parser")
@@ -98,7 +98,8 @@ def test_nesting_is_cut_and_endless_nesting_stops() -> None:
 def test_errors_have_lines_and_remedies(text: str, line: int, remedy: str) -> None:
     with pytest.raises(DocumentError) as error:
         yaml_file.read(text)
-    assert (error.value.code, error.value.line) == ("YAML_INVALID", line)
+    assert error.value.position is not None
+    assert (error.value.code, error.value.position.line) == ("YAML_INVALID", line)
     assert remedy in error.value.remedy
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.demo_folder import DemoFolder
+from airflow_gddl.cli.init import write_project
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.plan_view import histogram
+from airflow_gddl.cli.project_files import PROJECT, TABLES
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.planning.advice import advice
@@ -22,6 +28,7 @@ from tests.unit.metadata_folder import row_file, write
 from tests.unit.pages import section
 
 AROUND = CliContext(environ={}, now=lambda: datetime(2026, 11, 1, 12, tzinfo=UTC), new_id=lambda: "aa", job_command=())
+ROOT = Path(__file__).parents[2]
 MANY = [f"{{table: shop.t{n:03d}, keys: [id], size: large, schedule: '0 6 * * *'}}" for n in range(60)]
 
 
@@ -33,6 +40,37 @@ def gddl(folder: Path, *arguments: str) -> int:
 def small(tmp_path: Path) -> Path:
     rows = ("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], size: medium}")
     return write(tmp_path, {"tables/t.yaml": row_file(*rows)})
+
+
+def sample_of_this_project(folder: Path) -> Path:
+    return Path(shutil.copytree(ROOT / "metadata", folder / "metadata"))
+
+
+def sample_of_the_demo(folder: Path) -> Path:
+    DemoFolder(folder).write_project()
+    return folder / "metadata"
+
+
+def sample_of_init(folder: Path) -> Path:
+    write_project(folder, {**PROJECT, "metadata/tables/shop.yaml": TABLES.replace("#  - ", "  - ")})
+    return folder / "metadata"
+
+
+def sample_of_the_readme(folder: Path) -> Path:
+    named = re.findall(r"<!-- file: (\S+) -->\n```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return write(folder, dict(named)) / "metadata"
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [sample_of_this_project, sample_of_the_demo, sample_of_init, sample_of_the_readme],
+    ids=lambda f: f.__name__,
+)
+def test_samples_need_no_advice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sample: Callable[[Path], Path]
+) -> None:
+    assert gddl(sample(tmp_path), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["advice"] == []
 
 
 def test_a_folder_that_fits(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,7 @@ def shown(width: int, columns: Sequence[ScreenColumn], rows: Sequence[Sequence[s
 )
 def test_a_narrow_terminal_does_without_what_can_be_spared(width: int, left_out: list[str]) -> None:
     answer = shown(width, COLUMNS, [ROW])
-    table, _, told = " ".join(answer.split()).partition(" left out, for the terminal is narrow: ")
+    table, _, told = " ".join(answer.split()).partition(" hidden columns (narrow terminal): ")
     assert told == ", ".join(left_out)
     for column, value in zip(COLUMNS, ROW, strict=True):
         assert (value in table) == (column.title not in left_out)
@@ -48,12 +48,39 @@ def test_a_narrow_terminal_does_without_what_can_be_spared(width: int, left_out:
 def test_columns_in_which_nothing_stands_go_first() -> None:
     columns = [*COLUMNS, ScreenColumn("waiting", "right"), ScreenColumn("errors", "right")]
     answer = shown(80, columns, [[*ROW, "", "0"], [*ROW, "", "3"]])
-    assert answer.splitlines()[-1] == "left out, for the terminal is narrow: waiting"
+    assert answer.splitlines()[-1] == "hidden columns (narrow terminal): waiting"
     assert "errors" in answer
 
 
 def test_a_pipe_gets_all() -> None:
-    assert "left out" not in shown(40, COLUMNS, [ROW], terminal=False)
+    wide = shown(80, COLUMNS, [ROW], terminal=False)
+    assert "hidden" not in wide
+    assert all(value in wide for value in ROW)
+    assert shown(40, COLUMNS, [ROW, ["b", "", "0", "x"]], terminal=False).splitlines() == [
+        "shop.a_rather_long_name",
+        "  state         fresh",
+        "  rows          12",
+        "  last success  2026-11-20T21:42:37+00:00",
+        "b",
+        "  last success  x",
+    ]
+
+
+def test_columns_of_ci_are_those_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "65")
+    assert "hidden columns (narrow terminal): last success" in shown(65, COLUMNS, [ROW], terminal=False)
+
+
+@given(
+    values=st.lists(st.text("abc. /", min_size=1, max_size=60), min_size=3, max_size=3), width=st.integers(20, 120),
+    terminal=st.booleans(),
+)  # fmt: skip
+def test_no_value_is_ever_folded(values: list[str], width: int, terminal: bool) -> None:
+    columns = [ScreenColumn("first"), ScreenColumn("second", "right"), ScreenColumn("third")]
+    row = [f"x{value}x" for value in values]
+    answer = shown(width, columns, [row], terminal=terminal)
+    assert all(value in answer for value in row)
+    assert "hidden" not in answer
 
 
 @given(

@@ -329,7 +329,7 @@ def test_keys_that_no_table_can_have_leave_their_table_out(source: Source, colum
         ({TABLES: "tables: [\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({TABLES: "- a\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({TABLES: "tables: 7\n"}, "ONBOARD_FILE_UNUSABLE"),
-        ({KEYS: "keys: {shop.b: id}\n"}, "ONBOARD_FILE_UNUSABLE"),
+        ({KEYS: "keys: {shop.b: 7}\n"}, "ONBOARD_FILE_UNUSABLE"),
         ({TABLES: "tables: [{table: shop.b, keys: [id]}]\n"}, "ONBOARD_UNEDITABLE"),
         ({TABLES: "tables:\n- {table: shop.b, keys: [id]}\t# libyaml takes this tab\n"}, "ONBOARD_UNEDITABLE"),
         ({MEMORY: "{}}"}, "ONBOARD_MEMORY_INVALID"),

@@ -1,0 +1,133 @@
+"""What `gddl check` tries: each part of a deployment once, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Literal
+
+from airflow_gddl import __version__
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.probes import probe_lake, probe_landing
+from airflow_gddl.cli.text import counted
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.onboarding.database import Database
+from airflow_gddl.runtime.runners.connections import FromEnvironment
+from airflow_gddl.runtime.runners.java import check_java
+from airflow_gddl.runtime.runners.registry import make_platform
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import Catalog
+
+OLDEST_AIRFLOW = (3, 0, 6)
+_JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "duckdb")
+_ON_THIS_MACHINE = ("local", "spark_submit")
+_DEPLOYED = ("databricks", "glue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """One part that was tried.
+
+    Attributes:
+        subject: e.g. `lake`, `Java`, `connection GDDL_SOURCE_SHOP`.
+        status: `skipped`: it can't be tried, or nothing needs it.
+        message: what was found; of a failed one `[CODE] what (where). Remedy: way out.`
+    """
+
+    subject: str
+    status: Literal["ok", "failed", "skipped"]
+    message: str
+
+
+def check_all(around: CliContext, folder: str) -> Iterator[Checked]:
+    """Versions, metadata, roots, runner and source connections, in this order.
+
+    Without metadata that can be read nothing after it is tried.
+    """
+    yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
+    yield _airflow()
+    try:
+        catalog = metadata_folder.read(around, folder)
+    except GddlError as error:
+        yield Checked(subject="metadata", status="failed", message=str(error))
+        return
+    yield _rows(catalog)
+    yield _tried("landing", lambda: probe_landing(catalog.roots.landing, around.environ))
+    yield _tried("lake", lambda: probe_lake(catalog.roots.lake, around.environ, around.new_id()))
+    yield from _runner(around, catalog)
+    names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
+    for name in sorted(names):
+        yield _tried(f"connection {name}", Database(name, around.environ).connect_once)
+
+
+def _tried(subject: str, probe: Callable[[], str]) -> Checked:
+    try:
+        return Checked(subject=subject, status="ok", message=probe())
+    except GddlError as error:
+        return Checked(subject=subject, status="failed", message=str(error))
+
+
+def _rows(catalog: Catalog) -> Checked:
+    if catalog.problems:
+        told = f"{counted(len(catalog.problems), 'problem')} in the metadata. Remedy: see `gddl validate`"
+        return Checked(subject="metadata", status="failed", message=told)
+    enabled = sum(spec.enabled for spec in catalog.tables)
+    return Checked(subject="metadata", status="ok", message=f"{counted(enabled, 'enabled table')}")
+
+
+def _airflow() -> Checked:
+    found = _version("apache-airflow")
+    if found is None:
+        return Checked(subject="Airflow", status="skipped", message="not installed here; commands do without it")
+    return _tried("Airflow", lambda: _supported(found))
+
+
+def _supported(airflow: str) -> str:
+    if tuple(int(part) for part in re.findall(r"\d+", airflow)[:3]) < OLDEST_AIRFLOW:
+        remedy = f"install Airflow {'.'.join(map(str, OLDEST_AIRFLOW))} or newer"
+        raise FatalError("AIRFLOW_TOO_OLD", f"Airflow {airflow} is not supported", remedy=remedy)
+    return airflow
+
+
+def _runner(around: CliContext, catalog: Catalog) -> Iterator[Checked]:
+    subject = f"runner {catalog.runner}"
+    if catalog.runner in _ON_THIS_MACHINE:
+        yield _tried(subject, _job_packages)
+        yield _java(around, catalog)
+        return
+    own = catalog.runners.get(catalog.runner, {})
+    yield _tried(subject, lambda: _platform(catalog.runner, own, around))
+
+
+def _job_packages() -> str:
+    versions = {name: _version(name) for name in _JOB_PACKAGES}
+    missing = [name for name, found in versions.items() if found is None]
+    if missing:
+        what = f"jobs on this machine need {', '.join(missing)}"
+        raise FatalError("JOB_PACKAGE_MISSING", what, remedy="pip install 'airflow-gddl[spark]'")
+    return ", ".join(f"{name} {found}" for name, found in versions.items())
+
+
+def _java(around: CliContext, catalog: Catalog) -> Checked:
+    tiers = [catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled]
+    if tiers and all(tier.engine == "delta_rs" and tier.spread == "processes" for tier in tiers):
+        return Checked(subject="Java", status="skipped", message="no table's tier needs it")
+    return _tried("Java", lambda: str(check_java(around.environ)))
+
+
+def _platform(name: str, own: object, around: CliContext) -> str:
+    make_platform(name, own if isinstance(own, dict) else {}, around.environ, FromEnvironment())
+    login = f"; `gddl deploy {name} --dry-run` tries the login" if name in _DEPLOYED else ""
+    return f"its package and settings are complete{login}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

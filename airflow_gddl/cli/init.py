@@ -1,0 +1,67 @@
+"""`gddl init`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli.project_files import PROJECT
+from airflow_gddl.contract.errors import MetadataError
+
+_SHARED = (".airflowignore", "README.md")
+"""Files that a folder may have before it becomes a project."""
+_STEPS = (
+    "edit metadata/gddl.yaml    # where files land, where tables are kept",
+    "gddl check                 # folders, permissions, connections, versions",
+    "edit metadata/tables/shop.yaml, or gddl onboard SOURCE --write",
+    "gddl validate && gddl run && gddl status",
+)
+
+
+def init(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Made if need be. Default: this one.")] = Path(),
+) -> None:
+    """Make an empty project: metadata with a sample row, DAGs and a README. Nothing is overwritten."""
+    screen = surroundings.of(ctx).screen
+    for name, is_new in write_project(folder, {**PROJECT, **_schemas()}).items():
+        screen.say(f"{'wrote' if is_new else 'kept '} {folder / name}", "" if is_new else "dim")
+    screen.say("\nNext steps:")
+    for step in (*([f"cd {folder}"] if folder != Path() else []), *_STEPS):
+        screen.dictate(f"  {step}")
+
+
+def write_project(folder: Path, files: Mapping[str, str]) -> dict[str, bool]:
+    """Write these files; by name, whether it was written (false: it was there, and stays as it is).
+
+    Raises:
+        MetadataError: `PROJECT_EXISTS`: nothing was written.
+    """
+    there = [name for name in files if name not in _SHARED and (folder / name).exists()]
+    there += ["metadata"] if (folder / "metadata").exists() and any((folder / "metadata").iterdir()) else []
+    if there:
+        remedy = "name another folder, e.g. gddl init my-project, or go on with this one: gddl check"
+        raise MetadataError(
+            "PROJECT_EXISTS", f"{folder / there[0]} is there already; nothing was written", remedy=remedy
+        )
+    return {name: _write_new(folder / name, text) for name, text in files.items()}
+
+
+def _write_new(path: Path, text: str) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _schemas() -> dict[str, str]:
+    from airflow_gddl.metadata.json_schema import rendered, schemas  # noqa: PLC0415 - see `metadata.read`
+
+    return {f"metadata/schema/{name}": rendered(schema) for name, schema in schemas().items()}

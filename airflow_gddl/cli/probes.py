@@ -1,0 +1,74 @@
+"""Landing folder and lake, tried as runs use them: the first is listed, the second written to."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.stores import open_store
+
+_CONTENT = b"gddl check"
+
+
+def probe_landing(root: str, environ: Mapping[str, str]) -> str:
+    """What was found.
+
+    Raises:
+        FatalError: `ROOT_UNUSABLE`, `STORAGE_DENIED`, `S3_…`.
+        RetriableError: `S3_UNREACHABLE`.
+    """
+    if not is_s3(root):
+        _require_folder(root, "landing")
+        _require_access(root, os.R_OK | os.X_OK, "read")
+    first = next(iter(open_store(root, environ).list(root)), None)
+    return f"{root} can be listed" + ("" if first else "; there are no files yet")
+
+
+def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
+    """What was tried. A file is written, read and removed again; a local lake that is not there yet is not made.
+
+    Args:
+        name: of the file; unique.
+
+    Raises:
+        FatalError: `ROOT_UNUSABLE`, `STORAGE_DENIED`, `S3_…`.
+        RetriableError: `S3_UNREACHABLE`.
+    """
+    if is_s3(root):
+        store, path = open_store(root, environ), join(root, "_gddl", "check", name)
+        store.create(path, _CONTENT)
+        try:
+            store.read(path)
+        finally:
+            store.delete([path])
+        return f"{root} can be written, read and cleaned"
+    if not Path(root).exists():
+        parent = next(folder for folder in Path(root).parents if folder.exists())
+        _require_access(str(parent), os.W_OK | os.X_OK, "write to")
+        return f"{root} is not there yet; the first run can make it"
+    _require_folder(root, "lake")
+    try:
+        with tempfile.TemporaryFile(dir=root) as file:
+            file.write(_CONTENT)
+    except OSError as error:
+        raise _unusable(f"can't write to {root}: {error.strerror}", f"check permissions and space of {root}") from error
+    return f"{root} can be written"
+
+
+def _require_folder(root: str, field: str) -> None:
+    if not Path(root).is_dir():
+        raise _unusable(f"there is no folder {root}", f"make it, or correct `{field}` in gddl.yaml")
+
+
+def _require_access(path: str, mode: int, doing: str) -> None:
+    if not os.access(path, mode):
+        raise _unusable(f"this user can't {doing} {path}", f"give the user permission to {doing} it")
+
+
+def _unusable(what: str, remedy: str) -> FatalError:
+    return FatalError("ROOT_UNUSABLE", what, remedy=remedy)

@@ -1,0 +1,39 @@
+"""Environment variables of this package, and those that are meant to be one of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+
+from airflow_gddl.metadata.problems import VARIABLE, Problem
+
+PREFIX = "GDDL_"
+NAMES = (
+    "GDDL_AWS_CONN_ID",
+    "GDDL_DAG_PREFIX",
+    "GDDL_JARS",
+    "GDDL_LAKE",
+    "GDDL_LANDING",
+    "GDDL_LOG_FORMAT",
+    "GDDL_METADATA",
+    "GDDL_METRICS_FILE",
+    "GDDL_METRICS_TABLES",
+    "GDDL_RUNNER",
+    "GDDL_SETTLE",
+    "GDDL_SOURCE_CONNECTIONS",
+    "GDDL_SPARK_DELTA",
+    "GDDL_SPARK_MASTER",
+    "GDDL_SPARK_START_TIMEOUT",
+)
+# As near as two letters swapped in a short name; a name of one's own, such as GDDL_SHOP_DB, is none of these.
+_NEAR = 0.85
+
+
+def misspelt(environ: Mapping[str, str]) -> Iterator[Problem]:
+    """`VARIABLE_UNKNOWN` for each variable that nothing reads and whose name is near one that is read; sorted."""
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX) or variable in NAMES or "__" in variable:
+            continue
+        if near := difflib.get_close_matches(variable, NAMES, n=1, cutoff=_NEAR):
+            place, remedy = f"{VARIABLE}{variable}", f"did you mean {near[0]}?"
+            yield Problem(code="VARIABLE_UNKNOWN", message="nothing reads it", remedy=remedy, file=place)

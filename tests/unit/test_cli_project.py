@@ -1,0 +1,222 @@
+"""`gddl init` and `gddl check`: a newcomer's first commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl import __version__
+from airflow_gddl.cli import checking
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.probes import probe_lake, probe_landing
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.metadata.loading import load
+from tests.s3_server import Bucket, serving
+
+FILES = [
+    *("metadata/gddl.yaml", "metadata/tables/shop.yaml", "dags/gddl.py", "dags/gddl_metadata_problems.py"),
+    *("dags/gddl_upkeep.py", ".airflowignore", "README.md"),
+    *("metadata/schema/gddl.json", "metadata/schema/keys.json", "metadata/schema/tables.json"),
+]
+STEPS = """
+Next steps:
+  edit metadata/gddl.yaml    # where files land, where tables are kept
+  gddl check                 # folders, permissions, connections, versions
+  edit metadata/tables/shop.yaml, or gddl onboard SOURCE --write
+  gddl validate && gddl run && gddl status
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def checked(self) -> dict[str, tuple[str, str]]:
+        """Status and message by subject, of `check --json`."""
+        found = [json.loads(line) for line in self.out.splitlines()]
+        return {one["subject"]: (one["status"], one["message"]) for one in found}
+
+
+Gddl = Callable[..., Answer]
+
+
+@pytest.fixture
+def gddl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gddl:
+    """Runs a command line in `tmp_path/project`, with a working Java."""
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(0o755)
+
+    def run(*arguments: str, **environ: str) -> Answer:
+        around = CliContext(
+            environ={"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path / "java"), **environ},
+            now=lambda: datetime(2024, 1, 2, 12, tzinfo=UTC),
+            new_id=lambda: "aa",
+            job_command=("false",),
+        )
+        status = invoke(arguments, around)
+        shown = capsys.readouterr()
+        return Answer(status, shown.out, shown.err)
+
+    return run
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_empty_project_is_made_once_and_its_sample_row_is_sound(gddl: Gddl) -> None:
+    answer = gddl("init")
+    assert (answer.status, answer.out) == (0, "".join(f"wrote {name}\n" for name in FILES) + STEPS)
+    made = contents(Path())
+    assert sorted(made) == sorted(FILES)
+    assert gddl("validate").out == "0 tables, no problems\n"
+    again = gddl("init")
+    assert (again.status, again.out) == (2, "")
+    assert again.err == (
+        "[PROJECT_EXISTS] metadata/gddl.yaml is there already; nothing was written. Remedy: name another folder, e.g. "
+        "gddl init my-project, or go on with this one: gddl check\n"
+    )
+    assert contents(Path()) == made
+    rows = Path("metadata/tables/shop.yaml")
+    rows.write_text(rows.read_text().replace("#  - ", "  - "))
+    assert [(row.table, row.keys) for row in load("metadata", {}).tables] == [
+        ("shop.order_lines", ("order_id", "line_no")),
+        ("shop.orders", ("id",)),
+    ]
+
+
+def test_the_dag_files_are_those_of_this_project(gddl: Gddl) -> None:
+    gddl("init", "sub")
+    own = Path(__file__).parents[2] / "dags"
+    assert {path.name: path.read_text() for path in own.glob("*.py")} == {
+        path.name: path.read_text() for path in Path("sub/dags").glob("*.py")
+    }
+
+
+@pytest.mark.parametrize("there", ["metadata/tables/nyc.yaml", "dags/gddl.py"])
+def test_metadata_and_dags_that_are_there_are_never_touched(gddl: Gddl, there: str) -> None:
+    Path(there).parent.mkdir(parents=True)
+    Path(there).write_text("mine")
+    assert gddl("init").status == 2
+    assert contents(Path()) == {there: "mine"}
+
+
+def test_a_readme_that_is_there_is_kept(gddl: Gddl) -> None:
+    Path("README.md").write_text("mine")
+    answer = gddl("init")
+    assert answer.status == 0
+    assert "kept  README.md\n" in answer.out
+    assert Path("README.md").read_text() == "mine"
+
+
+def test_check_tries_everything_and_says_what_works(gddl: Gddl) -> None:
+    gddl("init")
+    Path("landing/shop/orders").mkdir(parents=True)
+    Path("landing/shop/orders/LOAD00000001.parquet").touch()
+    Path("metadata/tables/shop.yaml").write_text(
+        "tables:\n- {table: shop.orders, keys: id, options: {verify_connection: GDDL_SOURCE_SHOP}}\n"
+    )
+    answer = gddl("check", GDDL_SOURCE_SHOP="sqlite:///shop.db")
+    here = Path.cwd()
+    packages = ("pyspark", "delta-spark", "deltalake", "pyarrow", "duckdb")
+    assert answer.out.splitlines() == [
+        f"ok      airflow-gddl: {__version__}, Python {platform.python_version()}",
+        f"ok      Airflow: {version('apache-airflow')}",
+        "ok      metadata: 1 enabled table",
+        f"ok      landing: {here}/landing can be listed",
+        f"ok      lake: {here}/lake is not there yet; the first run can make it",
+        f"ok      runner local: {', '.join(f'{name} {version(name)}' for name in packages)}",
+        f"ok      Java: {here.parent}/java/bin/java",
+        "ok      connection GDDL_SOURCE_SHOP: sqlite at shop.db answers",
+        "everything works",
+    ]
+    assert (answer.status, answer.err) == (0, "")
+    assert not Path("lake").exists()
+    Path("lake").mkdir()
+    assert gddl("check", "--json").checked["lake"] == ("ok", f"{here}/lake can be written")
+    assert list(Path("lake").iterdir()) == []
+
+
+def test_check_goes_on_after_what_is_wrong(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
+    gddl("init")
+    Path("lake").write_text("a file")
+    Path("metadata/tables/shop.yaml").write_text(
+        "tables:\n- {table: shop.orders, keys: id, options: {verify_connection: GDDL_SOURCE_SHOP}}\n- {table: x}\n"
+    )
+    real = checking._version
+    monkeypatch.setattr(
+        checking, "_version", lambda name: {"apache-airflow": "3.0.2", "duckdb": None}.get(name, real(name))
+    )
+    url = "postgresql+psycopg2://me:hunter2@127.0.0.1:1/shop"
+    answer = gddl("check", "--json", JAVA_HOME="/nowhere", GDDL_SOURCE_SHOP=url)
+    here, checked = Path.cwd(), answer.checked
+    assert "hunter2" not in answer.out + answer.err
+    assert (answer.status, checked.pop("airflow-gddl")[0]) == (1, "ok")
+    status, java = checked.pop("Java")
+    assert (status, java.partition(". Remedy")[0]) == (
+        "failed",
+        "[JAVA_MISSING] JAVA_HOME is '/nowhere', which holds no bin/java",
+    )
+    status, connection = checked.pop("connection GDDL_SOURCE_SHOP")
+    assert status == "failed"
+    assert connection.startswith("[SOURCE_UNREACHABLE] the source can't be read: ")
+    assert "(postgresql+psycopg2 at 127.0.0.1:1). Remedy: " in connection
+    old = "[AIRFLOW_TOO_OLD] Airflow 3.0.2 is not supported"
+    assert checked == {
+        "Airflow": ("failed", f"{old}. Remedy: install Airflow 3.0.6 or newer"),
+        "metadata": ("failed", "2 problems in the metadata. Remedy: see `gddl validate`"),
+        "landing": (
+            "failed",
+            f"[ROOT_UNUSABLE] there is no folder {here}/landing. Remedy: make it, or correct `landing` in gddl.yaml",
+        ),
+        "lake": (
+            "failed",
+            f"[ROOT_UNUSABLE] there is no folder {here}/lake. Remedy: make it, or correct `lake` in gddl.yaml",
+        ),
+        "runner local": (
+            "failed",
+            "[JOB_PACKAGE_MISSING] jobs on this machine need duckdb. Remedy: pip install 'airflow-gddl[spark]'",
+        ),
+    }
+
+
+def test_check_without_metadata(gddl: Gddl) -> None:
+    answer = gddl("check", "--json")
+    assert answer.status == 1
+    remedy = "make one with `gddl init`, or name yours with --metadata or GDDL_METADATA"
+    what = "[METADATA_MISSING] there is no folder 'metadata'"
+    assert answer.checked["metadata"] == ("failed", f"{what}. Remedy: {remedy}")
+
+
+def test_roots_on_s3_are_listed_and_written() -> None:
+    bucket = Bucket()
+    with serving(bucket) as url:
+        settings = {"ENDPOINT": url, "ALLOW_HTTP": "true", "REGION": "eu-west-1", "ACCESS_KEY_ID": "k"}
+        environ = {f"AWS_{name}": value for name, value in {**settings, "SECRET_ACCESS_KEY": "s"}.items()}
+        assert probe_landing("s3://bucket/in", environ) == "s3://bucket/in can be listed; there are no files yet"
+        bucket.objects["in/shop/orders/LOAD00000001.parquet"] = b""
+        assert probe_landing("s3://bucket/in", environ) == "s3://bucket/in can be listed"
+        assert probe_lake("s3://bucket/out", environ, "aa") == "s3://bucket/out can be written, read and cleaned"
+        assert list(bucket.objects) == ["in/shop/orders/LOAD00000001.parquet"]
+        assert "PUT out/_gddl/check/aa" in bucket.requests
+        bucket.fail = 403
+        with pytest.raises(FatalError) as caught:
+            probe_lake("s3://bucket/out", environ, "aa")
+    assert caught.value.code == "STORAGE_DENIED"
