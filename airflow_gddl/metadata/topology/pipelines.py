@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.spec import Priority, TableSpec, TierSpec
+from airflow_gddl.contract.spec import AirflowView, Priority, TableSpec, TierSpec
 from airflow_gddl.metadata.topology.packing import pack
 from airflow_gddl.metadata.topology.schedules import Timing, slug, timing
+from airflow_gddl.metadata.topology.views import MOST_MAPPED, default_view, has_own_dag, view_of_pack
 
 WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
 PACK_OWNER = "gddl"
@@ -25,6 +26,7 @@ class Pipeline:
     """One DAG's worth of tables.
 
     Attributes:
+        view: what Airflow shows of its tables; see `TableSpec.airflow`.
         tables: sorted; never empty.
         pool: Airflow pool of its loads; the tier gives it `slots` slots.
         weight: Airflow's absolute priority weight.
@@ -46,6 +48,7 @@ class Pipeline:
     tables: tuple[str, ...]
     freshness: int | None = None
     run_timeout: int = 6 * 3600
+    view: AirflowView = "pack"
 
 
 def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> tuple[Pipeline, ...]:
@@ -55,8 +58,8 @@ def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> tup
         tables: sound rows, each table once, each `size` among the tiers.
     """
     enabled = sorted((table for table in tables if table.enabled), key=lambda table: table.table)
-    single = [table for table in enabled if tiers[table.size].tables_per_job == 1]
-    shared = [table for table in enabled if tiers[table.size].tables_per_job > 1]
+    single = [table for table in enabled if has_own_dag(table, tiers[table.size])]
+    shared = [table for table in enabled if not has_own_dag(table, tiers[table.size])]
     made = [*(_of_table(table, tiers[table.size]) for table in single), *_packs(shared, tiers)]
     return tuple(sorted(made, key=lambda pipeline: pipeline.dag_id))
 
@@ -67,6 +70,7 @@ def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
     return Pipeline(
         dag_id=dag_id,
         kind="table",
+        view="table",
         source=table.source,
         tier=table.size,
         priority=table.priority,
@@ -82,17 +86,21 @@ def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
     )
 
 
-def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterator[Pipeline]:
+def _packs(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterator[Pipeline]:
     groups: defaultdict[str, list[TableSpec]] = defaultdict(list)
+    usual = default_view(len(tables))
     for table in tables:
         groups[_group(table)].append(table)
     for group, members in groups.items():
         like, tier, by_name = members[0], tiers[members[0].size], {table.table: table for table in members}
-        for leaf, names in pack((table.table for table in members), tier.tables_per_job).items():
+        view = view_of_pack(members, tier, usual)
+        limit = min(tier.tables_per_job, MOST_MAPPED) if view == "mapped" else tier.tables_per_job
+        for leaf, names in pack((table.table for table in members), limit).items():
             dag_id = _legal(f"gddl_pack.{group}.{leaf or 'all'}")
             yield Pipeline(
                 dag_id=dag_id,
                 kind="pack",
+                view=view,
                 source=like.source,
                 tier=like.size,
                 priority=like.priority,
