@@ -19,6 +19,7 @@ from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.continuous import GddlContinuousOperator
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
+from airflow_gddl.operators.table import GddlTableOperator
 from airflow_gddl.runtime.snapshot import MetadataSnapshot
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.version_compat import deadline
@@ -106,8 +107,9 @@ class Shared:
 
 
 def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
-    """One pipeline's DAG: landed ► initial_load ► incremental_load, or one task that keeps a job alive. It doesn't
-    hold the list of a pack's tables.
+    """One pipeline's DAG: landed ► initial_load ► incremental_load (► table), or one task that keeps a job alive.
+
+    It doesn't hold the list of a pack's tables.
     """
     goes_on = pipeline.timing.kind == "continuous"
     late = None if goes_on else pipeline.freshness  # of a run, which is to be long where it goes on
@@ -150,16 +152,20 @@ def _again() -> dict[str, Any]:
 
 
 def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
-    """landed ► initial_load ► incremental_load."""
+    """landed ► initial_load ► incremental_load; in the view `mapped` also a task mapped over the tables with work."""
     landed = GddlTablesSensor(
         task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
     )
-    initial = GddlInitialLoadOperator(task_id="initial_load", pool=pipeline.pool, **common)
-    increments = GddlIncrementalLoadOperator(
-        task_id="incremental_load", pool=pipeline.pool, trigger_rule=_AFTER, **common
-    )
+    mapped = pipeline.view == "mapped"
+    loads = {**common, "pool": pipeline.pool}
+    initial = GddlInitialLoadOperator(task_id="initial_load", by_table=mapped, **loads)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, trigger_rule=_AFTER, **loads)
     landed >> initial >> increments
     landed >> increments
+    if mapped:  # in the pool of loads, since one that is cleared is a load
+        GddlTableOperator.partial(
+            task_id="table", map_index_template="{{ task.outcome['table'] }}", do_xcom_push=False, outlets=[], **loads
+        ).expand(outcome=increments.output)
 
 
 def schedule_of(timing: Timing) -> Any:
