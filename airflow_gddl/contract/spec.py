@@ -164,6 +164,8 @@ class TierSpec:
     """Tables that share one job; 1 gives each its own DAG."""
     airflow: AirflowView | None = None
     """What Airflow shows of its tables, see the row's `airflow`; null: `mapped` in small fleets, else `pack`."""
+    split_by_owner: bool = False
+    """Packs hold tables of one owner each, so that access to their DAGs can be given by team."""
     max_files_per_batch: int = 1000
     """A batch holds at most so many files."""
     max_bytes_per_batch: int = 4 * 1024**3

@@ -72,11 +72,13 @@ class Shared:
 
     Attributes:
         form: their params; DAGs may share them, since a process that gives them values runs one DAG.
+        owner_links: URL by owner.
         connection: of the webhook that is told of failures and late runs; null: nobody is.
         each_task: arguments of every task.
     """
 
     form: dict[str, Param]
+    owner_links: Mapping[str, str]
     connection: str | None
     paused: bool
     sensor_pool: str
@@ -97,6 +99,7 @@ class Shared:
             each_task["on_failure_callback"] = GddlNotifier(connection=connection)
         return cls(
             form=params(),
+            owner_links=configuration.owner_links(),
             connection=connection,
             paused=configuration.is_on("paused_upon_creation"),
             sensor_pool=configuration.text("sensor_pool"),
@@ -123,6 +126,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         dagrun_timeout=limits.run,
         is_paused_upon_creation=shared.paused,
         tags=list(pipeline.tags),
+        owner_links=_links(pipeline, shared),
         doc_md=documentation(pipeline),
         **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
     ) as dag:
@@ -138,6 +142,11 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
     object.__setattr__(dag, "params", ParamsDict(shared.form))
     return dag
+
+
+def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
+    """Of the DAG's own owners: others would be stored with each DAG."""
+    return {owner: link for owner, link in shared.owner_links.items() if owner in pipeline.owner.split(", ")}
 
 
 def _again() -> dict[str, Any]:

@@ -11,14 +11,14 @@ from typing import Literal
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import AirflowView, Priority, TableSpec, TierSpec
+from airflow_gddl.metadata.topology.labels import owner_of, tags_of
 from airflow_gddl.metadata.topology.packing import pack
 from airflow_gddl.metadata.topology.schedules import Timing, slug, timing
 from airflow_gddl.metadata.topology.views import MOST_MAPPED, default_view, has_own_dag, view_of_pack
 
 WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
-PACK_OWNER = "gddl"
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
-_LONGEST_ID, _LONGEST_TAG = 200, 100
+_LONGEST_ID = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,6 @@ def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> tup
 
 def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
     dag_id = _legal(f"gddl.{table.table}")
-    labels = (f"{key}:{value}" if value else key for key, value in table.tags.items())
     return Pipeline(
         dag_id=dag_id,
         kind="table",
@@ -78,8 +77,8 @@ def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
         pool=tier.pool or f"gddl_{table.size}",
         slots=tier.slots,
         weight=WEIGHTS[table.priority],
-        owner=table.owner or PACK_OWNER,
-        tags=_tags(table, *labels),
+        owner=owner_of([table]),
+        tags=tags_of([table]),
         tables=(table.table,),
         freshness=_tightest([table]),
         run_timeout=durations.seconds(tier.run_timeout),
@@ -90,13 +89,13 @@ def _packs(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
     groups: defaultdict[str, list[TableSpec]] = defaultdict(list)
     usual = default_view(len(tables))
     for table in tables:
-        groups[_group(table)].append(table)
+        groups[_group(table, tiers[table.size])].append(table)
     for group, members in groups.items():
         like, tier, by_name = members[0], tiers[members[0].size], {table.table: table for table in members}
         view = view_of_pack(members, tier, usual)
         limit = min(tier.tables_per_job, MOST_MAPPED) if view == "mapped" else tier.tables_per_job
         for leaf, names in pack((table.table for table in members), limit).items():
-            dag_id = _legal(f"gddl_pack.{group}.{leaf or 'all'}")
+            dag_id, own = _legal(f"gddl_pack.{group}.{leaf or 'all'}"), [by_name[name] for name in names]
             yield Pipeline(
                 dag_id=dag_id,
                 kind="pack",
@@ -108,10 +107,10 @@ def _packs(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
                 pool=tier.pool or f"gddl_{like.size}",
                 slots=tier.slots,
                 weight=WEIGHTS[like.priority],
-                owner=PACK_OWNER,
-                tags=_tags(like),
+                owner=owner_of(own),
+                tags=tags_of(own),
                 tables=names,
-                freshness=_tightest(by_name[name] for name in names),
+                freshness=_tightest(own),
                 run_timeout=durations.seconds(tier.run_timeout),
             )
 
@@ -120,13 +119,9 @@ def _tightest(tables: Iterable[TableSpec]) -> int | None:
     return min((durations.seconds(table.freshness) for table in tables if table.freshness is not None), default=None)
 
 
-def _group(table: TableSpec) -> str:
-    return f"{table.source}.{table.size}.{slug(table.cadence)}.{table.priority}"
-
-
-def _tags(table: TableSpec, *labels: str) -> tuple[str, ...]:
-    own = ("gddl", table.source, table.size, f"priority:{table.priority}", *labels)
-    return tuple(sorted({tag[:_LONGEST_TAG] for tag in own}))
+def _group(table: TableSpec, tier: TierSpec) -> str:
+    like = f"{table.source}.{table.size}.{slug(table.cadence)}.{table.priority}"
+    return f"{like}.{table.owner}" if tier.split_by_owner and table.owner else like
 
 
 def _legal(name: str) -> str:
