@@ -13,6 +13,7 @@ from airflow.sdk import DAG, Asset, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
+from airflow_gddl.assets import table_asset
 from airflow_gddl.dags.forms import documentation, params
 from airflow_gddl.dags.limits import POLL, of_pipeline
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
@@ -73,12 +74,15 @@ class Shared:
     Attributes:
         form: their params; DAGs may share them, since a process that gives them values runs one DAG.
         owner_links: URL by owner.
+        declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
+            runs names none, since Airflow fails one whose asset has the name of another asset.
         connection: of the webhook that is told of failures and late runs; null: nobody is.
         each_task: arguments of every task.
     """
 
     form: dict[str, Param]
     owner_links: Mapping[str, str]
+    declares_assets: bool
     connection: str | None
     paused: bool
     sensor_pool: str
@@ -100,6 +104,7 @@ class Shared:
         return cls(
             form=params(),
             owner_links=configuration.owner_links(),
+            declares_assets=get_parsing_context().dag_id is None,
             connection=connection,
             paused=configuration.is_on("paused_upon_creation"),
             sensor_pool=configuration.text("sensor_pool"),
@@ -135,7 +140,8 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         own["execution_timeout"] = limits.task
         common = {**shared.each_task, **own}
         if goes_on:
-            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **{**common, **_again()})
+            loads = {**common, **_again(), "outlets": _assets(pipeline, shared)}
+            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
         else:
             _loads(pipeline, shared, common)
     # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
@@ -166,15 +172,21 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
         task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
     )
     mapped = pipeline.view == "mapped"
-    loads = {**common, "pool": pipeline.pool}
+    loads = {**common, "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
     initial = GddlInitialLoadOperator(task_id="initial_load", by_table=mapped, **loads)
     increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, trigger_rule=_AFTER, **loads)
     landed >> initial >> increments
     landed >> increments
     if mapped:  # in the pool of loads, since one that is cleared is a load
         GddlTableOperator.partial(
-            task_id="table", map_index_template="{{ task.outcome['table'] }}", do_xcom_push=False, outlets=[], **loads
+            task_id="table", map_index_template="{{ task.outcome['table'] }}", do_xcom_push=False, **loads
         ).expand(outcome=increments.output)
+
+
+def _assets(pipeline: Pipeline, shared: Shared) -> list[Asset]:
+    """Those that are known before a run; which tables of a pack change, is not."""
+    declared = pipeline.view == "table" and shared.declares_assets
+    return [table_asset(table) for table in pipeline.tables] if declared else []
 
 
 def schedule_of(timing: Timing) -> Any:

@@ -19,7 +19,8 @@ class JobOperator(BaseOperator):
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
         runner: name of the runner; null: the one that the metadata names.
-        outlets: assets beside the alias of the pipeline.
+        outlets: assets that Airflow shows as produced by this task. Events come by the pipeline's alias alone, of
+            tables that changed.
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
@@ -73,6 +74,8 @@ class JobOperator(BaseOperator):
         return self._execute(context, event["begun"])
 
     def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> Any:
+        # Airflow makes an event of each asset that a task names, whether it changed or not.
+        self.outlets = [alias_of(self.pipeline)]
         # Every parse and every task of a DAG imports this module; only a load that runs needs the rest.
         return importlib.import_module(self.execution).execute(self, context, begun)
 
