@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_gddl.runtime.landing.queue_polling import Following
 
 SECTION = "gddl"
+_LINK = re.compile(r"https?://[^/\s]+|mailto:\S+")
 
 
 def text(option: str) -> str:
@@ -59,6 +61,22 @@ def job_command() -> tuple[str, ...]:
     if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
         raise _wrong("job_command", "not a JSON list of texts", 'write e.g. ["/opt/spark-venv/bin/gddl-job"]')
     return tuple(command)
+
+
+def owner_links() -> dict[str, str]:
+    """URL by owner.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    try:
+        links = json.loads(text("owner_links") or "{}")
+    except ValueError:
+        links = None
+    if not isinstance(links, dict) or not all(isinstance(link, str) and _LINK.match(link) for link in links.values()):
+        remedy = 'write e.g. {"team-sales": "https://wiki/sales", "team-a": "mailto:a@example.org"}'
+        raise _wrong("owner_links", "not a JSON object of http, https or mailto URLs", remedy)
+    return links
 
 
 def metadata_place(given: str | Path | None = None, beside: str | Path | None = None) -> str:

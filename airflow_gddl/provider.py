@@ -43,6 +43,8 @@ retries (integer) = 2
   Tries of a failed task after the first.
 retry_delay_seconds (float) = 60
   Time between two tries.
+owner_links (string) =
+  Where the owners of tables are to be found: a JSON object of http, https or mailto URLs by owner.
 paused_upon_creation (boolean) = False
   Whether new DAGs start paused.
 alert_notifiers (string) =
@@ -76,7 +78,7 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_OPERATORS = ("load", "continuous", "maintenance", "watch", "find")
+_OPERATORS = ("load", "continuous", "maintenance", "watch", "find", "table")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 

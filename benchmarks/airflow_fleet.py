@@ -9,9 +9,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_gddl.contract.spec import AirflowView
+
 _SOURCES = 5
 _OWN_DAG = 10  # of each source's tables one of ten is `medium`, which has a DAG to itself
-_SETTINGS = "landing: {root}/landing\nlake: {root}/lake\n"
+_SETTINGS = "landing: {root}/landing\nlake: {root}/lake\ndefaults: {{airflow: {view}}}\n"
 _DAG_FILE = """\
 from airflow_gddl.dags.factory import build_dags
 
@@ -59,9 +61,10 @@ with DAG("empty", schedule=None):
 
 @dataclass(frozen=True)
 class Fleet:
-    """`tables` tables, one of ten of them `medium`, from five sources, hourly."""
+    """`tables` tables, one of ten of them `medium`, from five sources, hourly; `view`: what Airflow shows of them."""
 
     tables: int
+    view: AirflowView = "pack"
 
     @property
     def names(self) -> list[str]:
@@ -71,7 +74,7 @@ class Fleet:
         """A metadata folder; `extra`: more lines of `gddl.yaml`."""
         folder = root / "metadata"
         (folder / "tables").mkdir(parents=True)
-        (folder / "gddl.yaml").write_text(_SETTINGS.format(root=root) + extra)
+        (folder / "gddl.yaml").write_text(_SETTINGS.format(root=root, view=self.view) + extra)
         for source in range(_SOURCES):
             rows = [self._row(n) for n in range(source, self.tables, _SOURCES)]
             lines = [f"source: s{source}", "tables:" if rows else "tables: []", *(f"  - {row}" for row in rows)]

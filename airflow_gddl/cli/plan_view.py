@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, counted, duration
 from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.planning import Plan
 from airflow_gddl.planning.figures import Figure
 from airflow_gddl.planning.pools import PoolUse
@@ -44,7 +45,7 @@ def show(screen: Screen, plan: Plan) -> None:
 
 
 def _tiers(screen: Screen, plan: Plan) -> None:
-    heads = ("tier", "tables", "DAGs", "runs", "a table", "a full run", "engine", "seconds from")
+    heads = ("tier", "tables", "DAGs", "runs", "a table", "a full run", "engine", "seconds from", "Airflow shows")
     rows = [
         (
             tier.tier,
@@ -55,12 +56,18 @@ def _tiers(screen: Screen, plan: Plan) -> None:
             duration(tier.run_seconds),
             tier.engine,
             tier.basis,
+            _views(tier.views),
         )
         for tier in plan.tiers
     ]
     columns = [ScreenColumn(head, "right" if 1 <= number <= 5 else "left") for number, head in enumerate(heads)]
     screen.say("")
     screen.table(columns, rows)
+
+
+def _views(views: Mapping[AirflowView, int]) -> str:
+    """The view of all tables, or how many have which."""
+    return next(iter(views)) if len(views) == 1 else ", ".join(f"{many:,} {view}" for view, many in views.items())
 
 
 def _table(screen: Screen, heads: Sequence[str], rows: list[list[Cell | str]]) -> None:

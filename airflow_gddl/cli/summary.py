@@ -40,7 +40,7 @@ def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
 
 def totals(results: Sequence[JobResult]) -> str:
     """`3 tables: 1 succeeded, 2 skipped; 1,234 rows read, 5 quarantined`."""
-    numbers = Counter(result.status for result in results)
+    numbers: Counter[str] = Counter(result.status for result in results)
     by_status = ", ".join(f"{count(numbers[status])} {status}" for status in _STATUSES if numbers[status])
     read, bad = sum(result.rows_read for result in results), sum(result.quarantined for result in results)
     quarantined = f", {count(bad)} quarantined" if bad else ""

@@ -27,6 +27,7 @@ MaskMethod = Literal["hash", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 EngineName = Literal["spark", "delta_rs"]
 SpreadName = Literal["spark", "processes"]
+AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
 Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase", "sweep_release"]
 
@@ -107,6 +108,8 @@ class TableSpec:
     """Free labels."""
     owner: str | None = None
     """Team or person to tell."""
+    airflow: AirflowView | None = None
+    """What Airflow shows: a DAG of the `table`, a `mapped` task in its pack's DAG, or the `pack`; null: as its tier."""
     depends_on: tuple[str, ...] = ()
     """Tables (`schema.name`) to be loaded first."""
     enabled: bool = True
@@ -159,6 +162,10 @@ class TierSpec:
     """What applies a batch: `spark`, or for small tables `delta_rs`, which needs none."""
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""
+    airflow: AirflowView | None = None
+    """What Airflow shows of its tables, see the row's `airflow`; null: `mapped` in small fleets, else `pack`."""
+    split_by_owner: bool = False
+    """Packs hold tables of one owner each, so that access to their DAGs can be given by team."""
     max_files_per_batch: int = 1000
     """A batch holds at most so many files."""
     max_bytes_per_batch: int = 4 * 1024**3

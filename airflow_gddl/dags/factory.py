@@ -13,14 +13,16 @@ from airflow.sdk import DAG, Asset, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
+from airflow_gddl.assets import table_asset
 from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.forms import documentation, params
 from airflow_gddl.dags.limits import POLL, of_pipeline
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
-from airflow_gddl.metadata.topology.pipelines import PACK_OWNER
+from airflow_gddl.metadata.topology.labels import NO_OWNER
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.continuous import GddlContinuousOperator
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
+from airflow_gddl.operators.table import GddlTableOperator
 from airflow_gddl.plugins.timetables import GddlCronTimetable
 from airflow_gddl.runtime.snapshot import MetadataSnapshot
 from airflow_gddl.sensors.tables import GddlTablesSensor
@@ -81,12 +83,17 @@ class Shared:
 
     Attributes:
         form: their params; DAGs may share them, since a process that gives them values runs one DAG.
+        owner_links: URL by owner.
+        declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
+            runs names none, since Airflow fails one whose asset has the name of another asset.
         connection: of the webhook that is told of failures and late runs; null: nobody is.
         each_task: arguments of every task.
         custom: what the DAG file says.
     """
 
     form: dict[str, Param]
+    owner_links: Mapping[str, str]
+    declares_assets: bool
     connection: str | None
     paused: bool
     sensor_pool: str
@@ -99,6 +106,8 @@ class Shared:
     def read(cls, metadata: str, custom: Customization) -> Shared:
         return cls(
             form=params(),
+            owner_links=configuration.owner_links(),
+            declares_assets=get_parsing_context().dag_id is None,
             connection=configuration.text("notify_connection") or None,
             paused=configuration.is_on("paused_upon_creation"),
             sensor_pool=configuration.text("sensor_pool"),
@@ -110,8 +119,9 @@ class Shared:
 
 
 def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
-    """One pipeline's DAG: landed ► initial_load ► incremental_load, or one task that keeps a job alive. It doesn't
-    hold the list of a pack's tables.
+    """One pipeline's DAG: landed ► initial_load ► incremental_load (► table), or one task that keeps a job alive.
+
+    It doesn't hold the list of a pack's tables.
     """
     goes_on = pipeline.timing.kind == "continuous"
     late = None if goes_on else pipeline.freshness  # of a run, which is to be long where it goes on
@@ -125,19 +135,20 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         dagrun_timeout=limits.run,
         is_paused_upon_creation=shared.paused,
         tags=list(pipeline.tags),
+        owner_links=_links(pipeline, shared),
         doc_md=documentation(pipeline),
         **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
         **shared.custom.of_dag(),
     ) as dag:
         # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
         own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
-        if pipeline.owner != PACK_OWNER or "owner" not in shared.custom.default_args:
+        if pipeline.owner != NO_OWNER or "owner" not in shared.custom.default_args:
             own["owner"] = pipeline.owner
         own["execution_timeout"] = limits.task
         common = {**shared.each_task, **own}
         if goes_on:
-            arguments = {**common, **_again(), **workers(pipeline)}
-            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **arguments)
+            loads = {**common, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
+            GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
         else:
             _loads(pipeline, shared, common)
     # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
@@ -152,6 +163,11 @@ def workers(pipeline: Pipeline) -> dict[str, Any]:
     return {**found, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else found
 
 
+def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
+    """Of the DAG's own owners: others would be stored with each DAG."""
+    return {owner: link for owner, link in shared.owner_links.items() if owner in pipeline.owner.split(", ")}
+
+
 def _again() -> dict[str, Any]:
     """How a job that goes on is started again: soon, then ever later; at last the run fails, whoever is to know is
     told, and the next run does the same."""
@@ -164,15 +180,26 @@ def _again() -> dict[str, Any]:
 
 
 def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
-    """landed ► initial_load ► incremental_load."""
+    """landed ► initial_load ► incremental_load; in the view `mapped` also a task mapped over the tables with work."""
     landed = GddlTablesSensor(
         task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
     )
-    of_loads = {**common, **workers(pipeline), "pool": pipeline.pool}
-    initial = GddlInitialLoadOperator(task_id="initial_load", **of_loads)
-    increments = GddlIncrementalLoadOperator(task_id="incremental_load", trigger_rule=_AFTER, **of_loads)
+    mapped = pipeline.view == "mapped"
+    loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
+    initial = GddlInitialLoadOperator(task_id="initial_load", by_table=mapped, **loads)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, trigger_rule=_AFTER, **loads)
     landed >> initial >> increments
     landed >> increments
+    if mapped:  # in the pool of loads, since one that is cleared is a load
+        GddlTableOperator.partial(
+            task_id="table", map_index_template="{{ task.outcome['table'] }}", do_xcom_push=False, **loads
+        ).expand(outcome=increments.output)
+
+
+def _assets(pipeline: Pipeline, shared: Shared) -> list[Asset]:
+    """Those that are known before a run; which tables of a pack change, is not."""
+    declared = pipeline.view == "table" and shared.declares_assets
+    return [table_asset(table) for table in pipeline.tables] if declared else []
 
 
 def schedule_of(timing: Timing, timezone: str, **of_cron: Any) -> Any:

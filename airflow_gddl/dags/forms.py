@@ -60,6 +60,7 @@ def documentation(pipeline: Pipeline) -> str:
         "- **landed** looks which tables have new files, or changed rows. Where none has, the rest is skipped.",
         "- **initial_load** loads those that have no replica yet.",
         "- **incremental_load** brings the others up to date.",
+        *(_MAPPED if pipeline.view == "mapped" else ()),
         "",
         "**Rerun**: trigger it; *Tables* names some alone, *Full refresh* rebuilds them from their files.",
         "",
@@ -71,6 +72,9 @@ def documentation(pipeline: Pipeline) -> str:
     return "\n".join(lines)
 
 
+_MAPPED = (
+    "- **table** shows each table that had work: red with the reason, or green. Clear one to load that table alone.",
+)
 _CONTINUOUS = (
     "- **continuous_load** keeps one job alive that takes files as they land. It is started again when its hours are",
     "  over or when it fails, ever later. Rows that change reach it while it runs.",

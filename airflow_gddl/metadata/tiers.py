@@ -38,7 +38,7 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
         built = _tier(name, {} if changes is None else changes)
         if isinstance(built, TierSpec):
             tiers[name] = built
-            problems += _amounts(name, built)
+            problems += [*_amounts(name, built), *_view(name, built)]
         else:
             problems += built
     return tiers, tuple(problems)
@@ -75,3 +75,10 @@ def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
             path, remedy = ("tiers", name, field), durations.remedy(value)
             problems.append(spec_problem("DURATION_INVALID", path, value, "not a length of time", remedy))
     return problems
+
+
+def _view(name: str, tier: TierSpec) -> list[SpecProblem]:
+    if tier.tables_per_job > 1 or tier.airflow in (None, "table"):
+        return []
+    what = "a tier of one table a job has no packs: each table has its own DAG"
+    return [spec_problem("FIELD_VALUE", ("tiers", name, "airflow"), tier.airflow, what, "set tables_per_job above 1")]

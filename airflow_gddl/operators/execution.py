@@ -14,12 +14,13 @@ from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableErro
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.job_ids import job_id
+from airflow_gddl.operators.outcomes import is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import tell
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import Reporter, explained, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
+from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.runners.attempts import TaskKey
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from airflow_gddl.operators.load import LoadOperator
 
 
+Summary = dict[str, Any] | list[dict[str, Any]]
+"""What a load task leaves as its result."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Begun:
     """What a try remembers while it waits in the triggerer.
@@ -52,7 +57,7 @@ class Begun:
     of_try: int
 
 
-def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> Summary:
     """See `LoadOperator.execute`.
 
     Args:
@@ -63,21 +68,22 @@ def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any]
     """
     begun = begun_of(context, resumed)
     try:
-        document, work = document_of(operator.metadata, operator.pipeline), _decided(operator, context)
+        document, work = document_of(operator.metadata, operator.pipeline), decided(operator.sensor, context)
         if begun is None:  # else its job has its rows already
             document, work = agreed(operator.metadata, document, work, operator.log)
-        return _Execution(operator, context, document, configuration.environ_of(document), begun, work).run()
+        environ = configuration.environ_of(document)
+        return _StageLoad(operator, context, document, environ, begun, work, operator.stage).run()
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:
         raise AirflowFailException(str(error)) from error
 
 
-def _decided(operator: LoadOperator, context: Context) -> PipelineWork:
+def decided(sensor: str, context: Context) -> PipelineWork:
     """What the sensor found."""
-    answer = context["ti"].xcom_pull(task_ids=operator.sensor)
+    answer = context["ti"].xcom_pull(task_ids=sensor)
     if not answer:
-        raise AirflowFailException(f"{operator.sensor} gave no answer; clear it to look again")
+        raise AirflowFailException(f"{sensor} gave no answer; clear it to look again")
     return decode(PipelineWork, answer)
 
 
@@ -119,7 +125,7 @@ class Task:
             tick: see `RunnerSettings`.
         """
         operator, context = self.operator, self.context
-        key = TaskKey(pipeline=operator.pipeline, run=context["run_id"], task=operator.task_id)
+        key = TaskKey(pipeline=operator.pipeline, run=context["run_id"], task=operator.job_key)
         since = self.begun.since if self.begun else None
         settings = RunnerSettings(
             command=configuration.job_command(),
@@ -163,34 +169,42 @@ class Task:
 
 
 @dataclass(frozen=True)
-class _Execution(Task):
-    operator: LoadOperator
-    work: PipelineWork
+class Load(Task):
+    """A task that loads tables.
 
-    def run(self) -> dict[str, Any]:
-        operator, context = self.operator, self.context
+    Attributes:
+        work: what it is to do, as the sensor found it.
+        stage: which part of the work is its own.
+    """
+
+    work: PipelineWork
+    stage: Stage
+
+    def loaded(self, book: HintBook, begun: tuple[str, ...] | None) -> Loading:
+        """The load, done.
+
+        Args:
+            begun: see `LoadRequest.begun`.
+
+        Raises:
+            TaskDeferred: its job runs elsewhere.
+            AirflowException: its job was told to stop.
+        """
+        operator = self.operator
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
-        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
-        loading = Loading(self._order(), book, reporter, task=operator.task_id, environ=self.environ)
+        loading = Loading(self._order(begun), book, reporter, task=operator.task_id, environ=self.environ)
         runner = self.runner(tick=reporter.tick)
-        begun = self._load(loading, runner)
+        tables = self._load(loading, runner)
         operator.job_log = loading.log
         if loading.waiting is not None:
-            self.wait(begun, runner, loading.waiting)
+            self.wait(tables, runner, loading.waiting)
         if isinstance(runner, RemoteRunner):
             runner.settle()
-        tell(context, self.document, operator.log, self.environ)
+        tell(self.context, self.document, operator.log, self.environ)
         operator.loaded = tuple(result.table for result in loading.results)
-        counts = summary(loading.results)
         if loading.stopped:
             raise AirflowException("the job was stopped; the next try resumes where it stopped")
-        if loading.failed:
-            raise AirflowException(explained(loading.failed, len(loading.results)))
-        if not loading.results and not loading.order.marks:
-            loading.book.pass_by(operator.stage, context["run_id"])
-            raise AirflowSkipException(f"nothing for {operator.task_id}")
-        add_events(context, operator.pipeline, loading.book.finish(operator.stage, context["run_id"]))
-        return counts
+        return loading
 
     def _load(self, loading: Loading, runner: Runner) -> Begun:
         """Load what is to be loaded; what to remember of it if that has to be waited for."""
@@ -198,7 +212,7 @@ class _Execution(Task):
         if specs:
             loading.load(runner, specs, loading.order.marks)
         ready = not loading.stopped and loading.waiting is None
-        if self.operator.stage == "increments" and loading.order.work.held and ready:
+        if self.stage == "increments" and loading.order.work.held and ready:
             self._load_held(loading, runner)
         return self.begun_with([spec.table for spec in specs], runner)
 
@@ -215,13 +229,38 @@ class _Execution(Task):
         if late:
             loading.load(runner, late, marks)
 
-    def _order(self) -> LoadRequest:
+    def _order(self, begun: tuple[str, ...] | None) -> LoadRequest:
         return LoadRequest(
             document=self.document,
             work=self.work,
-            stage=self.operator.stage,
+            stage=self.stage,
             run=self.context["run_id"],
-            job_id=self.job_id(self.operator.task_id),
+            job_id=self.job_id(self.operator.job_key),
             wait_seconds=configuration.number("claim_wait_seconds"),
-            begun=self.begun.tables if self.begun else None,
+            begun=begun,
         )
+
+
+@dataclass(frozen=True)
+class _StageLoad(Load):
+    operator: LoadOperator
+
+    def run(self) -> Summary:
+        operator, context = self.operator, self.context
+        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
+        loading = self.loaded(book, self.begun.tables if self.begun else None)
+        shown = self._outcomes(loading) if operator.by_table else None
+        if loading.failed and (shown is None or not is_last_try(context)):
+            raise AirflowException(explained(loading.failed, len(loading.results)))
+        if loading.results or loading.order.marks:
+            add_events(context, operator.pipeline, book.finish(self.stage, context["run_id"]))
+        else:
+            book.pass_by(self.stage, context["run_id"])
+            if not shown:
+                raise AirflowSkipException(f"nothing for {operator.task_id}")
+        return summary(loading.results) if shown is None else shown
+
+    def _outcomes(self, loading: Loading) -> list[dict[str, Any]]:
+        """Of this task's tables, and of those of the task before it: the mapped task follows the last one."""
+        before = self.context["ti"].xcom_pull(task_ids=self.operator.initial) if self.stage == "increments" else None
+        return outcomes(before or (), loading, round_of(self.context, self.operator))

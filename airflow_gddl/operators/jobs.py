@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Asset, BaseOperator, Context
 
 from airflow_gddl.assets import alias_of
 from airflow_gddl.links.jobs import AssetsLink, JobLogLink
@@ -19,6 +19,8 @@ class JobOperator(BaseOperator):
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
         runner: name of the runner; null: the one that the metadata names.
+        outlets: assets that Airflow shows as produced by this task. Events come by the pipeline's alias alone, of
+            tables that changed.
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
@@ -29,8 +31,16 @@ class JobOperator(BaseOperator):
     execution: ClassVar[str]
     operator_extra_links = (JobLogLink(), AssetsLink())
 
-    def __init__(self, *, metadata: str, pipeline: str, runner: str | None = None, **kwargs: Any) -> None:
-        super().__init__(outlets=[alias_of(pipeline)], **kwargs)
+    def __init__(
+        self,
+        *,
+        metadata: str,
+        pipeline: str,
+        runner: str | None = None,
+        outlets: Sequence[Asset] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(outlets=[alias_of(pipeline), *outlets], **kwargs)
         self.metadata = metadata
         self.pipeline = pipeline
         self.runner = runner
@@ -38,7 +48,12 @@ class JobOperator(BaseOperator):
         self.loaded: tuple[str, ...] = ()
         self.stop: Callable[[], None] | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    @property
+    def job_key(self) -> str:
+        """Tells the jobs of this task apart from those of other tasks of the run, tries and defers alike."""
+        return str(self.task_id)
+
+    def execute(self, context: Context) -> Any:
         """A summary of the load: counts, and the first tables that failed.
 
         Raises:
@@ -48,7 +63,7 @@ class JobOperator(BaseOperator):
         """
         return self._execute(context)
 
-    def resumed(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+    def resumed(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Back from the triggerer: the run that it watched has ended, or it could not tell.
 
         Args:
@@ -58,10 +73,11 @@ class JobOperator(BaseOperator):
             self.log.warning("the triggerer could not follow the run: %s", event["error"])
         return self._execute(context, event["begun"])
 
-    def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> Any:
+        # Airflow makes an event of each asset that a task names, whether it changed or not.
+        self.outlets = [alias_of(self.pipeline)]
         # Every parse and every task of a DAG imports this module; only a load that runs needs the rest.
-        done: dict[str, Any] = importlib.import_module(self.execution).execute(self, context, begun)
-        return done
+        return importlib.import_module(self.execution).execute(self, context, begun)
 
     def on_kill(self) -> None:
         """The task was stopped while it was in this process; what the triggerer watches, it cancels itself."""

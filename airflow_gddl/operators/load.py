@@ -15,14 +15,21 @@ class LoadOperator(JobOperator):
 
     Args:
         sensor: task id of the pipeline's `GddlTablesSensor`.
+        by_table: a mapped task shows each table: the last try succeeds though tables failed, and the result is a
+            `TableOutcome` in plain data for each table, instead of counts.
+        initial: task id of the pipeline's `GddlInitialLoadOperator`, whose outcomes the other load adds to its own.
     """
 
     stage: ClassVar[Literal["initial", "increments"]]
     execution = "airflow_gddl.operators.execution"
 
-    def __init__(self, *, sensor: str = "landed", **kwargs: Any) -> None:
+    def __init__(
+        self, *, sensor: str = "landed", initial: str = "initial_load", by_table: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
+        self.initial = initial
         self.sensor = sensor
+        self.by_table = by_table
 
 
 class GddlInitialLoadOperator(LoadOperator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from airflow_gddl.planning.day import Day
@@ -48,12 +49,15 @@ def figures_of(day: Day, limits: PlatformLimits, dags: int) -> tuple[Figure, ...
         dags: those of upkeep too.
     """
     peak = max(day.starts.per_minute)
+    shown = _mapped_per_minute(day)
     remote = day.metadata.runner in REMOTE
     at_once = sum(pool.at_once for pool in day.pools) + len(day.continuous)
-    cpu = peak * TASK_CPU_SECONDS * (2 if remote else 1)
+    loads = 2 if remote else 1
+    tasks = (loads * runs + shown[minute] for minute, runs in enumerate(day.starts.per_minute))
+    cpu = max(tasks) * TASK_CPU_SECONDS
     made = [
         _figure("dags", dags, limits.dags, f"DAGs ({limits.name})"),
-        _figure("tasks_per_day", 3 * day.starts.runs, None, "task instances of the day"),
+        _figure("tasks_per_day", 3 * day.starts.runs + sum(shown.values()), None, "task instances of the day"),
         _figure("starts", peak, RUNS_PER_LOOP * limits.schedulers, "runs that start in the fullest minute"),
         _figure("triggers", peak + (at_once if remote else 0), limits.triggers, "triggers at once"),
         _figure("worker_cpu", cpu, None if limits.cpus is None else 60 * limits.cpus, "CPU seconds of that minute"),
@@ -61,6 +65,16 @@ def figures_of(day: Day, limits: PlatformLimits, dags: int) -> tuple[Figure, ...
     if not remote:
         made.append(_figure("worker_tasks", at_once, limits.tasks, "loads on workers at once"))
     return (*made, *_of_platform(day, limits))
+
+
+def _mapped_per_minute(day: Day) -> Counter[int]:
+    """Task instances of tables by the minute of the day, where all tables have news."""
+    shown: Counter[int] = Counter()
+    for pipeline in day.metadata.pipelines:
+        if pipeline.view == "mapped":
+            for minute in day.starts.of.get(pipeline.dag_id, ()):
+                shown[minute] += len(pipeline.tables)
+    return shown
 
 
 def _of_platform(day: Day, limits: PlatformLimits) -> list[Figure]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from airflow_gddl.contract.spec import AirflowView
+from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.planning.advice import Advice
 from airflow_gddl.planning.day import Day, Metadata, day_of
 from airflow_gddl.planning.figures import Figure, figures_of
@@ -25,6 +27,7 @@ class TierCost:
 
     Attributes:
         tables: enabled ones.
+        views: tables by what Airflow shows of them; see `TableSpec.airflow`.
         run_seconds: of its longest run, when all its tables have news.
         table_seconds: of one table, and `basis` where that comes from: `records`, `benchmarks` or `given`.
     """
@@ -33,6 +36,7 @@ class TierCost:
     engine: str
     tables: int
     dags: int
+    views: Mapping[AirflowView, int]
     runs: int
     run_seconds: float
     table_seconds: float
@@ -60,6 +64,7 @@ class Plan:
         runs: that start on the day by the clock.
         runs_per_minute: of each of its 1,440 minutes; they sum to `runs`.
         peaks: the fullest minutes, fullest first.
+        views: DAG id to what Airflow shows of its tables.
         fits: no limit is exceeded.
     """
 
@@ -69,6 +74,7 @@ class Plan:
     tables: int
     dags: int
     started_by: Mapping[str, int]
+    views: Mapping[str, AirflowView]
     runs: int
     runs_per_minute: tuple[int, ...]
     peaks: tuple[Peak, ...]
@@ -99,6 +105,7 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: d
         tables=sum(len(pipeline.tables) for pipeline in metadata.pipelines),
         dags=len(metadata.pipelines) + UPKEEP_DAGS,
         started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in metadata.pipelines).items())),
+        views={pipeline.dag_id: pipeline.view for pipeline in metadata.pipelines},
         runs=day.starts.runs,
         runs_per_minute=day.starts.per_minute,
         peaks=_peaks(day),
@@ -117,11 +124,19 @@ def _tier_cost(day: Day, tier: str) -> TierCost:
         engine=day.metadata.tiers[tier].engine,
         tables=sum(len(pipeline.tables) for pipeline in own),
         dags=len(own),
+        views=_views(own),
         runs=sum(len(day.starts.of.get(pipeline.dag_id, ())) for pipeline in own),
         run_seconds=round(max(day.seconds_of(pipeline) for pipeline in own), 1),
         table_seconds=pace.table_seconds,
         basis=pace.basis,
     )
+
+
+def _views(pipelines: Iterable[Pipeline]) -> dict[AirflowView, int]:
+    tables: Counter[AirflowView] = Counter()
+    for pipeline in pipelines:
+        tables[pipeline.view] += len(pipeline.tables)
+    return dict(sorted(tables.items()))
 
 
 def _peaks(day: Day) -> tuple[Peak, ...]:

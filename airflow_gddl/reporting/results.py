@@ -57,7 +57,7 @@ class Reporter:
     def on_result(self, result: JobResult) -> None:
         self._heartbeat.ended(result.table)
         if result.status == "failed":
-            self._log.error("%s failed: %s", result.table, _why(result))
+            self._log.error("%s failed: %s", result.table, reason(result))
             return
         counts = f"{result.files} files, {result.rows_read} rows read, {result.changes_written} changes"
         counts += f", {result.quarantined} quarantined" if result.quarantined else ""
@@ -98,7 +98,7 @@ def explained(failed: Sequence[JobResult], total: int) -> str:
     """Why a load failed: tables with code and remedy, those of one reason together; the first few reasons in full."""
     by_reason: dict[str, list[str]] = {}
     for result in failed:
-        by_reason.setdefault(_why(result), []).append(result.table)
+        by_reason.setdefault(reason(result), []).append(result.table)
     told = list(by_reason.items())
     lines = [f"{len(failed)} of {total} tables failed; the others are done, and a retry takes only these:"]
     lines += [f"- {', '.join(tables)}: {why}" for why, tables in told[:SHOWN]]
@@ -126,7 +126,8 @@ def _files(warning: RunWarning) -> str:
     return f": {', '.join(map(str, warning.sample))}{f' and {more} more' if more > 0 else ''}"
 
 
-def _why(result: JobResult) -> str:
+def reason(result: JobResult) -> str:
+    """Code, message and remedy of a table that failed."""
     if result.error is None:
         return "the job gave no reason; see its log"
     text = result.error.message

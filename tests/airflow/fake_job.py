@@ -1,7 +1,8 @@
 """A job for tests of the Airflow side: obeys FAKE_JOB, a JSON file's path, instead of starting Spark.
 
 `record`: a file that gets a JSON line for each job: its run id, tables, options and roots. `fail`: table to [code,
-message]; `fail_jobs`: only in the first so many jobs. `skip`: tables that have nothing new. `sleep`: seconds before
+message]; `fail_jobs`: only in the first so many jobs. `die_at`: a table before which the process kills itself.
+`skip`: tables that have nothing new. `sleep`: seconds before
 each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
 to text. A job that goes on answers for tables as its standing order names them, for `lasts` seconds or until it is
 told to stop, and then ends with `status`.
@@ -36,6 +37,10 @@ def main() -> int:
         orders["fail"] = {}
     if spec["options"].get("continuous"):
         return keep(orders, spec)
+    if orders.get("die_at") in names:
+        for name in names[: names.index(orders["die_at"])]:
+            work(orders, spec["run_id"], name)
+        os.kill(os.getpid(), signal.SIGKILL)
     bad = [name for name in names if not work(orders, spec["run_id"], name)]
     return 1 if bad else 0
 

@@ -32,6 +32,8 @@ class Stage:
         self.monkeypatch.setenv("GDDL_METADATA", str(self.metadata))
         self.monkeypatch.setenv("FAKE_JOB", str(self.root / "orders.json"))
         self.monkeypatch.setenv("AIRFLOW__GDDL__CACHE_DIR", str(self.root / "cache"))
+        # What jobs and pipelines do is seen best in the fewest tasks; the other views have tests of their own.
+        self.monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", "pack")
 
     def order(self, **orders: Any) -> None:
         """What the next jobs are to do."""

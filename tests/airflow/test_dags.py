@@ -15,7 +15,7 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.problems import MetadataProblems, metadata_state, tell
-from tests.airflow.bag import parse, serialised
+from tests.airflow.bag import ROOT, kept, parse, serialised
 from tests.airflow.stage import Stage
 
 GOOD = 1000
@@ -134,8 +134,8 @@ def test_a01_three_tasks_and_no_list_of_tables(stage: Stage) -> None:
 
 
 def test_a01_a_changed_row_makes_no_new_dag_version(stage: Stage) -> None:
-    """But for the one figure of its rows that a pack's DAG holds: the tightest freshness, its deadline."""
-    stage.rows("{table: shop.a, keys: [id], freshness: 5m}")
+    """But for what a pack's DAG holds of its rows: owners, tags, and the tightest freshness, its deadline."""
+    stage.rows("{table: shop.a, keys: [id], freshness: 5m, owner: me, tags: {a: b}}")
     before = serialised(build_dags()[PACK])
     stage.rows(
         "{table: shop.a, keys: [id, n], history: true, freshness: 5m, owner: me, tags: {a: b}}",
@@ -261,3 +261,29 @@ def test_the_example_dags_load() -> None:
     bag = parse(Path(__file__).parents[2] / "airflow_gddl" / "example_dags")
     assert bag.import_errors == {}
     assert sorted(bag.dags) == ["example_gddl_consumer", "example_gddl_watcher"]
+
+
+def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the code of docs/airflow.md, as Airflow stores it."""
+    stage.rows(
+        "{table: shop.a, keys: [id], owner: team-a}",
+        "{table: shop.b, keys: [id], owner: team-b}",
+        "{table: shop.c, keys: [id]}",
+    )
+    monkeypatch.setenv("GDDL_TIERS__SMALL__SPLIT_BY_OWNER", "true")
+    monkeypatch.setenv("AIRFLOW__GDDL__OWNER_LINKS", '{"team-a": "mailto:a@example.org"}')
+    text = (ROOT / "docs" / "airflow.md").read_text().partition("## Owners and access")[2]
+    code = text.partition("```python\n")[2].partition("```")[0]
+    folder = stage.root / "dags"
+    folder.mkdir()
+    (folder / "gddl.py").write_text(code)
+    bag = parse(folder)
+    assert bag.import_errors == {}
+    access = {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_create"}}
+    pack = "gddl_pack.shop.small.hourly.normal"
+    found = {dag_id: (kept(dag).owner, dag.owner_links, dag.access_control) for dag_id, dag in bag.dags.items()}
+    assert found == {
+        f"{pack}.team-a.all": ("team-a", {"team-a": "mailto:a@example.org"}, {"team-a": access}),
+        f"{pack}.team-b.all": ("team-b", {}, {"team-b": access}),
+        f"{pack}.all": ("gddl", {}, None),
+    }

@@ -76,12 +76,20 @@ def test_every_option_is_read_and_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("refresh_seconds", "soon"), ("job_command", "rm -rf"), ("job_command", "[]")]
+    ("option", "value"),
+    [
+        ("refresh_seconds", "soon"),
+        ("job_command", "rm -rf"),
+        ("job_command", "[]"),
+        ("owner_links", "team-a"),
+        ("owner_links", '{"team-a": "javascript:alert(1)"}'),
+    ],
 )
 def test_options_that_can_t_be_used_say_so(option: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"AIRFLOW__GDDL__{option.upper()}", value)
+    read = {"job_command": configuration.job_command, "owner_links": configuration.owner_links}
     with pytest.raises(MetadataError, match=rf"OPTION_INVALID.*\[gddl\] {option}.*Remedy: write"):
-        configuration.number(option) if option != "job_command" else configuration.job_command()
+        read.get(option, lambda: configuration.number(option))()
 
 
 def test_metadata_is_found_beside_the_dag_file_or_beside_its_folder(

@@ -45,6 +45,7 @@ from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
+from tests.airflow.clearing import clear
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
 
@@ -123,6 +124,20 @@ def test_a_run_that_the_cloud_broke_is_repaired_while_the_load_waits(stage: Stag
     assert run()["initial_load"] == "success"
     (made,) = fake.workspace.runs.values()
     assert (len(made.repairs), made.attempts, len(stage.jobs)) == (1, 1, 1)
+
+
+def test_mapped_instances_that_are_cleared_have_runs_of_their_own(stage: Stage, fake: FakeServer) -> None:
+    stage.monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", "mapped")
+    tables(stage, "a", "b", "c")
+    stage.order(fail={f"shop.{name}": ["SCHEMA_REFUSED", "a column is text now"] for name in "ab"})
+    dag = build_dags()[PACK]
+    done = dag.test(logical_date=next(DATES))
+    assert str(done.state) == "failed"
+    stage.order()
+    assert clear(dag, done, lambda one: one.rendered_map_index in ("shop.a", "shop.b")) == "success"
+    assert stage.loaded == [["shop.a", "shop.b", "shop.c"], ["shop.a"], ["shop.b"]]
+    assert len(fake.workspace.tokens) == 3, "instances of a task never take up each other's runs"
+    assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b", "shop.c"]
 
 
 def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airflow.models.asset import AssetEvent, AssetModel
+from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import delete, select
 
+from airflow_gddl.assets import alias_of
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.hints import Hints, TableHint, place
@@ -143,6 +144,32 @@ def test_a11_a_table_that_keeps_failing_holds_nobody_up(stage: Stage) -> None:
     assert run() == {**BROUGHT, "incremental_load": "failed", "run": "failed"}
     assert stage.loaded == [["shop.a", "shop.b", "shop.c"], ["shop.a", "shop.b"]]
     assert sorted(events()) == ["shop.a", "shop.c"], "what the first run did is told by the second one's sensor"
+
+
+def test_the_asset_of_a_table_is_known_at_once_and_has_events_only_of_changes(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], size: large}", "{table: shop.b, keys: [id]}")
+    stage.land("shop.a")
+    stage.order(skip=["shop.a"])
+    events()
+    assert run("gddl.shop.a") == DONE
+    with create_session() as session:
+        query = select(TaskOutletAssetReference.task_id).join(AssetModel).where(AssetModel.name == "shop.a")
+        producers = session.execute(query.where(TaskOutletAssetReference.dag_id == "gddl.shop.a"))
+        assert sorted(row[0] for row in producers) == ["incremental_load", "initial_load"]
+    assert events() == {}, "the job found nothing"
+    stage.order()
+    stage.land("shop.a", "20240102-000000000.parquet")
+    assert run("gddl.shop.a") == BROUGHT
+    assert {name: len(extras) for name, extras in events().items()} == {"shop.a": 1}
+
+
+def test_a_task_that_runs_names_no_asset_that_another_one_may_shadow(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.rows("{table: shop.a, keys: [id], size: large}")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "gddl.shop.a")
+    outlets = build_dags()["gddl.shop.a"].get_task("initial_load").outlets
+    assert outlets == [alias_of("gddl.shop.a")]
 
 
 def test_a10_what_is_loaded_does_not_depend_on_the_run_s_date(stage: Stage) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, AirflowView, TableSpec, TierSpec
 from airflow_gddl.metadata.topology import Pipeline, pipelines, pools
 from airflow_gddl.metadata.topology.packing import pack
 
@@ -155,7 +155,75 @@ def test_names_that_a_dag_id_can_t_carry_stay_apart(name: str) -> None:
 def test_a_table_of_its_own_has_its_row_s_owner_tags_and_freshness() -> None:
     pipeline = only(table(size="large", owner="team-a", tags={"pii": "yes", "gold": ""}, freshness="30m"))
     assert (pipeline.owner, pipeline.freshness, pipeline.dag_id) == ("team-a", 1800, "gddl.shop.orders")
-    assert pipeline.tags == ("gddl", "gold", "large", "pii:yes", "priority:normal", "shop")
+    assert pipeline.tags == ("gddl", "gold", "large", "owner:team-a", "pii:yes", "priority:normal", "shop")
+
+
+@pytest.mark.parametrize(
+    ("row", "tier", "fields", "view"),
+    [
+        (None, None, {}, "mapped"),
+        (None, "pack", {}, "pack"),
+        ("mapped", "pack", {}, "mapped"),
+        ("pack", None, {}, "pack"),
+        ("table", "mapped", {}, "table"),
+        (None, "table", {}, "table"),
+        ("mapped", None, {"size": "medium"}, "table"),
+        ("mapped", None, {"schedule": "continuous"}, "pack"),
+        ("table", None, {"schedule": "continuous"}, "table"),
+    ],
+)
+def test_the_row_s_view_comes_before_the_tier_s(
+    row: AirflowView | None, tier: AirflowView | None, fields: dict[str, str], view: str
+) -> None:
+    tiers = {**DEFAULT_TIERS, "small": TierSpec(airflow=tier)}
+    (made,) = pipelines([table(airflow=row, **fields)], tiers)
+    assert (made.view, made.kind) == (view, "table" if view == "table" else "pack")
+
+
+def test_the_view_changes_no_id_of_a_pack() -> None:
+    """`mapped` in one row shows all tables of its pack."""
+    few, some = table("shop.a", airflow="mapped"), table("shop.b", airflow="pack")
+    made = [only(table("shop.a", airflow="pack"), some), only(few, some)]
+    assert [pipeline.view for pipeline in made] == ["pack", "mapped"]
+    assert len({pipeline.dag_id for pipeline in made}) == 1
+    many = pipelines([table(f"shop.t{n}") for n in range(501)], DEFAULT_TIERS)
+    assert {pipeline.view for pipeline in many} == {"pack"}
+
+
+def test_a_mapped_pack_is_no_larger_than_airflow_maps_over() -> None:
+    tiers = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=5000, airflow="mapped")}
+    made = pipelines([table(f"shop.t{n}") for n in range(1001)], tiers)
+    assert (len(made), max(len(pipeline.tables) for pipeline in made) <= 1000) == (2, True)
+
+
+def test_a_pack_has_the_owners_and_tags_of_its_rows() -> None:
+    pipeline = only(
+        table("shop.a", owner="team-b", tags={"pii": "yes"}),
+        table("shop.b", owner="team-a", tags={"gold": ""}),
+        table("shop.c"),
+    )
+    assert pipeline.owner == "team-a, team-b"
+    assert set(pipeline.tags) == {
+        "gddl", "shop", "small", "priority:normal", "owner:team-a", "owner:team-b", "pii:yes", "gold",
+    }  # fmt: skip
+
+
+def test_the_owners_and_tags_of_a_large_pack_are_bounded_to_the_most_frequent() -> None:
+    rows = [table(f"shop.t{n}", owner=f"team-{n:02d}", tags={f"k{n:02d}": ""}) for n in range(40)]
+    pipeline = only(*rows, table("shop.z", owner="team-39", tags={"k39": ""}))
+    assert (pipeline.owner, len(pipeline.tags)) == ("gddl", 4 + 10 + 20)
+    assert {"owner:team-39", "k39", "owner:team-00", "k00"} <= set(pipeline.tags)
+    assert "owner:team-38" not in pipeline.tags
+
+
+def test_packs_are_split_by_owner_on_request() -> None:
+    rows = [table("shop.a", owner="team-a"), table("shop.b", owner="Team B"), table("shop.c"), table("shop.d")]
+    tiers = {**DEFAULT_TIERS, "small": TierSpec(split_by_owner=True)}
+    made = {pipeline.tables: pipeline for pipeline in pipelines(rows, tiers)}
+    assert made["shop.a",].dag_id == "gddl_pack.shop.small.hourly.normal.team-a.all"
+    assert made["shop.b",].dag_id.startswith("gddl_pack.shop.small.hourly.normal.Team-B.all-")
+    assert made["shop.c", "shop.d"].dag_id == "gddl_pack.shop.small.hourly.normal.all"
+    assert [made[one].owner for one in sorted(made)] == ["team-a", "Team B", "gddl"]
 
 
 def test_pools_are_those_of_the_tiers_and_count_deferred_tasks() -> None:

@@ -232,3 +232,8 @@ def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, me
         load(folder, {variable: value})
     (problem,) = error.value.problems
     assert (problem.place, message in problem.message) == (f"environment variable {variable}", True)
+
+
+def test_a_tier_of_one_table_a_job_has_no_packs_to_show(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"tiers\.medium\.airflow: .*one table a job.*set tables_per_job above 1"):
+        loaded(tmp_path, {"gddl.yaml": SETTINGS + "tiers:\n  medium: {airflow: mapped}\n"})

@@ -54,11 +54,27 @@ def test_a_small_folder_fits_and_needs_no_change() -> None:
     assert (plan.tables, plan.dags, plan.started_by) == (301, 5, {"cron": 3})
     assert (plan.runs, sum(plan.runs_per_minute), len(plan.runs_per_minute)) == (72, 72, 1440)
     assert (plan.advice, plan.fits) == ((), True)
-    assert figure(plan, "tasks_per_day") == (216, None)
+    assert figure(plan, "tasks_per_day") == (216 + 300 * 24, None), "mapped tables have an instance in each run"
+    assert plan.views == {
+        "gddl.shop.t00900": "table",
+        "gddl_pack.default.small.hourly.normal.0": "mapped",
+        "gddl_pack.default.small.hourly.normal.1": "mapped",
+    }
+    assert [tier.views for tier in plan.tiers] == [{"table": 1}, {"mapped": 300}]
     assert [(tier.tier, tier.tables, tier.dags, tier.engine) for tier in plan.tiers] == [
         ("medium", 1, 1, "delta_rs"),
         ("small", 300, 2, "delta_rs"),
     ]
+
+
+def test_views_cost_tasks_and_large_fleets_have_none_for_each_table() -> None:
+    tasks = {view: figure(planned(tables(200, airflow=view)), "tasks_per_day")[0] for view in ("pack", "mapped")}
+    assert tasks == {"pack": 3 * 24, "mapped": 3 * 24 + 200 * 24}
+    assert {view: figure(planned(tables(200, airflow=view)), "dags")[0] for view in ("table", "mapped")} == {
+        "table": 202,
+        "mapped": 3,
+    }
+    assert [tier.views for tier in planned(tables(501)).tiers] == [{"pack": 501}]
 
 
 def test_the_busiest_day_is_shown_unless_another_is_asked_for() -> None:

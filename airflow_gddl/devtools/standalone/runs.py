@@ -98,9 +98,9 @@ class Runs:
         return states
 
     def tasks(self, run: RunRef) -> dict[str, str]:
-        """Task to state; a task that was not scheduled yet is `none`."""
+        """Task to state, mapped ones with their index; a task that was not scheduled yet is `none`."""
         found = self.airflow.rest.get(f"{run.path}/taskInstances")["task_instances"]
-        return {task["task_id"]: task["state"] or "none" for task in found}
+        return {_name(task): task["state"] or "none" for task in found}
 
     def said(self, run: RunRef) -> str:
         """The last lines that its failed tasks logged."""
@@ -108,8 +108,8 @@ class Runs:
         for task in self.airflow.rest.get(f"{run.path}/taskInstances")["task_instances"]:
             if task["state"] == "failed":
                 path = f"{run.path}/taskInstances/{task['task_id']}/logs/{task['try_number']}"
-                content = self.airflow.rest.get(path)["content"]
-                lines += [f"{task['task_id']}:", *_texts(content)[-_LOG_LINES:]]
+                content = self.airflow.rest.get(path, map_index=task["map_index"])["content"]
+                lines += [f"{_name(task)}:", *_texts(content)[-_LOG_LINES:]]
         return "\n".join(lines)
 
     def _follow(self, run: RunRef) -> None:
@@ -117,6 +117,12 @@ class Runs:
             if self._seen.get((run, task), "none") != state:
                 self._seen[run, task] = state
                 self.tell(f"{run.dag_id}: {task} {state.replace('_', ' ')}")
+
+
+def _name(task: Mapping[str, Any]) -> str:
+    if task["map_index"] < 0:
+        return str(task["task_id"])
+    return f"{task['task_id']} {task['rendered_map_index'] or task['map_index']}"
 
 
 def _texts(content: Any) -> list[str]:

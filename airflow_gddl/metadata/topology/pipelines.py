@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.spec import Priority, TableSpec, TierSpec
+from airflow_gddl.contract.spec import AirflowView, Priority, TableSpec, TierSpec
+from airflow_gddl.metadata.topology.labels import owner_of, tags_of
 from airflow_gddl.metadata.topology.packing import pack
 from airflow_gddl.metadata.topology.schedules import Timing, slug, timing
+from airflow_gddl.metadata.topology.views import MOST_MAPPED, default_view, has_own_dag, view_of_pack
 
 WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
-PACK_OWNER = "gddl"
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
-_LONGEST_ID, _LONGEST_TAG = 200, 100
+_LONGEST_ID = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class Pipeline:
     """One DAG's worth of tables.
 
     Attributes:
+        view: what Airflow shows of its tables; see `TableSpec.airflow`.
         tables: sorted; never empty.
         pool: Airflow pool of its loads; the tier gives it `slots` slots.
         weight: Airflow's absolute priority weight.
@@ -49,6 +51,7 @@ class Pipeline:
     tables: tuple[str, ...]
     freshness: int | None = None
     run_timeout: int = 6 * 3600
+    view: AirflowView = "pack"
     prefix: str = ""
     queue: str | None = None
     executor_config: Mapping[str, Any] = field(default_factory=dict)
@@ -62,8 +65,8 @@ def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix
         prefix: begins DAG ids, and names of pools that no tier names.
     """
     enabled = sorted((table for table in tables if table.enabled), key=lambda table: table.table)
-    single = [table for table in enabled if tiers[table.size].tables_per_job == 1]
-    shared = [table for table in enabled if tiers[table.size].tables_per_job > 1]
+    single = [table for table in enabled if has_own_dag(table, tiers[table.size])]
+    shared = [table for table in enabled if not has_own_dag(table, tiers[table.size])]
     made = [*(_of_table(table, tiers[table.size]) for table in single), *_packs(shared, tiers)]
     finished = (_finished(pipeline, tiers[pipeline.tier], prefix) for pipeline in made)
     return tuple(sorted(finished, key=lambda pipeline: pipeline.dag_id))
@@ -83,10 +86,10 @@ def _finished(pipeline: Pipeline, tier: TierSpec, prefix: str) -> Pipeline:
 
 def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
     dag_id = _legal(f"gddl.{table.table}")
-    labels = (f"{key}:{value}" if value else key for key, value in table.tags.items())
     return Pipeline(
         dag_id=dag_id,
         kind="table",
+        view="table",
         source=table.source,
         tier=table.size,
         priority=table.priority,
@@ -94,25 +97,29 @@ def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
         pool=tier.pool or f"gddl_{table.size}",
         slots=tier.slots,
         weight=WEIGHTS[table.priority],
-        owner=table.owner or PACK_OWNER,
-        tags=_tags(table, *labels),
+        owner=owner_of([table]),
+        tags=tags_of([table]),
         tables=(table.table,),
         freshness=_tightest([table]),
         run_timeout=durations.seconds(tier.run_timeout),
     )
 
 
-def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterator[Pipeline]:
+def _packs(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterator[Pipeline]:
     groups: defaultdict[str, list[TableSpec]] = defaultdict(list)
+    usual = default_view(len(tables))
     for table in tables:
-        groups[_group(table)].append(table)
+        groups[_group(table, tiers[table.size])].append(table)
     for group, members in groups.items():
         like, tier, by_name = members[0], tiers[members[0].size], {table.table: table for table in members}
-        for leaf, names in pack((table.table for table in members), tier.tables_per_job).items():
-            dag_id = _legal(f"gddl_pack.{group}.{leaf or 'all'}")
+        view = view_of_pack(members, tier, usual)
+        limit = min(tier.tables_per_job, MOST_MAPPED) if view == "mapped" else tier.tables_per_job
+        for leaf, names in pack((table.table for table in members), limit).items():
+            dag_id, own = _legal(f"gddl_pack.{group}.{leaf or 'all'}"), [by_name[name] for name in names]
             yield Pipeline(
                 dag_id=dag_id,
                 kind="pack",
+                view=view,
                 source=like.source,
                 tier=like.size,
                 priority=like.priority,
@@ -120,10 +127,10 @@ def _packs(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterat
                 pool=tier.pool or f"gddl_{like.size}",
                 slots=tier.slots,
                 weight=WEIGHTS[like.priority],
-                owner=PACK_OWNER,
-                tags=_tags(like),
+                owner=owner_of(own),
+                tags=tags_of(own),
                 tables=names,
-                freshness=_tightest(by_name[name] for name in names),
+                freshness=_tightest(own),
                 run_timeout=durations.seconds(tier.run_timeout),
             )
 
@@ -132,13 +139,9 @@ def _tightest(tables: Iterable[TableSpec]) -> int | None:
     return min((durations.seconds(table.freshness) for table in tables if table.freshness is not None), default=None)
 
 
-def _group(table: TableSpec) -> str:
-    return f"{table.source}.{table.size}.{slug(table.cadence)}.{table.priority}"
-
-
-def _tags(table: TableSpec, *labels: str) -> tuple[str, ...]:
-    own = ("gddl", table.source, table.size, f"priority:{table.priority}", *labels)
-    return tuple(sorted({tag[:_LONGEST_TAG] for tag in own}))
+def _group(table: TableSpec, tier: TierSpec) -> str:
+    like = f"{table.source}.{table.size}.{slug(table.cadence)}.{table.priority}"
+    return f"{like}.{table.owner}" if tier.split_by_owner and table.owner else like
 
 
 def _legal(name: str) -> str:

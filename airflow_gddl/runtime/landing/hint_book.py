@@ -58,25 +58,19 @@ class HintBook:
 
         What a later look found is never forgotten for what an earlier one did: a task of an older run was cleared.
         """
-        before = self._hints.tables.get(table)
-        if before is not None and before.looked_at > hint.looked_at:
-            hint = replace(hint, mark=before.mark, looked_at=before.looked_at)
-        if hint.announce is None and before is not None:
-            hint = replace(hint, announce=before.announce)
-        self._change(self._hints.taken(table, hint))
+        self._change(lambda known: _with_taken(known, table, hint))
 
     def announce(self, table: str, extra: Mapping[str, Any] | None) -> None:
         """An event of a table that changed though no file of it was taken."""
-        hint = self._hints.tables.get(table)
-        if hint is not None and extra is not None:
-            self._change(self._hints.taken(table, replace(hint, announce=extra)))
+        if extra is not None:
+            self._change(lambda known: _with_event(known, table, extra))
 
     def fail(self, table: str, run: str) -> None:
         """Remember a table that could not be loaded."""
-        self._change(self._hints.not_taken(table, run))
+        self._change(lambda known: known.not_taken(table, run))
 
-    def _change(self, changed: Hints) -> None:
-        self._hints, self._dirty = changed, True
+    def _change(self, change: Callable[[Hints], Hints]) -> None:
+        self._hints, self._dirty = change(self._hints), True
         if self._clock() - self._written >= WRITE_EVERY:
             self.write()
 
@@ -100,3 +94,37 @@ class HintBook:
         """Write what is not written yet."""
         if self._dirty:
             self.write()
+
+
+class SharedHintBook(HintBook):
+    """The hints for a task that loads one table while others of its run load theirs: every change is written at once,
+    on top of what the others wrote.
+
+    Raises (every method):
+        RetriableError: `LANDING_UNREACHABLE`, or `STATE_CONTENDED`.
+    """
+
+    def _change(self, change: Callable[[Hints], Hints]) -> None:
+        self._hints = hints.update(self._store, self._lake, self._dag_id, change)
+
+    def finish_table(self, table: str) -> dict[str, Mapping[str, Any]]:
+        """The table's event that is to be sent, by table; it no longer waits."""
+        hint = self._hints.tables.get(table)
+        if hint is None or hint.announce is None:
+            return {}
+        self._change(lambda known: known.taken(table, replace(known.tables[table], announce=None)))
+        return {table: hint.announce}
+
+
+def _with_taken(known: Hints, table: str, hint: TableHint) -> Hints:
+    before = known.tables.get(table)
+    if before is not None and before.looked_at > hint.looked_at:
+        hint = replace(hint, mark=before.mark, looked_at=before.looked_at)
+    if hint.announce is None and before is not None:
+        hint = replace(hint, announce=before.announce)
+    return known.taken(table, hint)
+
+
+def _with_event(known: Hints, table: str, extra: Mapping[str, Any]) -> Hints:
+    hint = known.tables.get(table)
+    return known if hint is None else known.taken(table, replace(hint, announce=extra))

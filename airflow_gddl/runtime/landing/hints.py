@@ -7,14 +7,16 @@ out that there is none. A pipeline's runs never overlap (`max_active_runs=1`), s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_gddl.contract.codec import decode, to_json
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.stores import Store
+
+_TRIES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +83,15 @@ def read(store: Store, lake: str, dag_id: str) -> Hints:
         RetriableError: the store does not answer.
     """
     try:
-        return decode(Hints, json.loads(store.read(place(lake, dag_id))))
+        return _decoded(store.read(place(lake, dag_id)))
     except FileNotFoundError:
         return Hints()
+
+
+def _decoded(data: bytes) -> Hints:
+    """Empty when they are damaged."""
+    try:
+        return decode(Hints, json.loads(data))
     except (GddlError, ValueError) as error:
         if isinstance(error, GddlError) and error.code != "SPEC_INVALID":
             raise
@@ -92,3 +100,23 @@ def read(store: Store, lake: str, dag_id: str) -> Hints:
 
 def write(store: Store, lake: str, dag_id: str, hints: Hints) -> None:
     store.write(place(lake, dag_id), to_json(hints).encode())
+
+
+def update(store: Store, lake: str, dag_id: str, change: Callable[[Hints], Hints]) -> Hints:
+    """Change the hints while other tasks of the same run do; what they are then.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`, or `STATE_CONTENDED`.
+    """
+    path = place(lake, dag_id)
+    for _ in range(_TRIES):
+        try:
+            data, tag = store.read_tagged(path)
+            before, found = _decoded(data), tag
+        except FileNotFoundError:
+            before, found = Hints(), None
+        after = change(before)
+        if store.swap(path, to_json(after).encode(), found):
+            return after
+    what = f"other tasks kept changing it, {_TRIES} times"
+    raise RetriableError("STATE_CONTENDED", what, where=path, remedy="nothing is lost; the next try writes it")

@@ -114,6 +114,16 @@ def by_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> PipelineWork:
     return replace(work, initial=marks(work.initial), increments=marks(work.increments))
 
 
+def of_table(work: PipelineWork, spec: TableSpec) -> PipelineWork:
+    """The work of one of its tables alone; one that was held back has a mark that no listing gives, so that the next
+    run lists its folder again.
+    """
+    if spec.table in work.initial:
+        return replace(work, initial={spec.table: work.initial[spec.table]}, increments={}, held={}, unmet={})
+    mark_ = work.increments.get(spec.table, f".{row_digest(spec)}")
+    return replace(work, initial={}, increments={spec.table: mark_}, held={}, unmet={})
+
+
 def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
     """What the run with this id is to do.
 

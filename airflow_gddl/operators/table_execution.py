@@ -1,0 +1,98 @@
+"""What the mapped task of a table does when it runs; imported only then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.operators.agreement import agreed
+from airflow_gddl.operators.execution import Load, begun_of, decided, document_of
+from airflow_gddl.operators.outcomes import TableOutcome, round_of
+from airflow_gddl.reporting.asset_events import add_events
+from airflow_gddl.reporting.results import explained, summary
+from airflow_gddl.runtime.landing.hint_book import SharedHintBook
+from airflow_gddl.runtime.landing.loading import Stage
+from airflow_gddl.runtime.landing.work import of_table
+from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.version_compat import AirflowException, AirflowFailException
+
+if TYPE_CHECKING:
+    from airflow_gddl.operators.table import GddlTableOperator
+
+
+def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """See `GddlTableOperator`.
+
+    Args:
+        resumed: a `Begun` in plain data: it goes on after a wait.
+
+    Raises:
+        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+        AirflowFailException: the table failed in the shared job, which has tried it again already.
+        AirflowException: the table failed in a job of its own, or a passing fault.
+    """
+    outcome = decode(TableOutcome, operator.outcome)
+    if resumed is None and outcome.is_new_to(context["ti"].try_number, round_of(context, operator)):
+        return _shown(operator, outcome)
+    try:
+        return _again(operator, context, outcome.table, resumed)
+    except RetriableError as error:
+        raise AirflowException(str(error)) from error
+    except GddlError as error:
+        raise AirflowFailException(str(error)) from error
+
+
+def _shown(operator: GddlTableOperator, outcome: TableOutcome) -> dict[str, Any]:
+    operator.job_log = outcome.log
+    operator.loaded = (outcome.table,)
+    if outcome.status == "failed":
+        raise AirflowFailException(f"{outcome.table} failed: {outcome.why}\nClear this task to load the table alone.")
+    operator.log.info("%s %s: %d changes", outcome.table, outcome.status, outcome.changes)
+    return {"status": outcome.status, "changes": outcome.changes}
+
+
+def _again(
+    operator: GddlTableOperator, context: Context, table: str, resumed: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Load the table alone."""
+    document, begun = document_of(operator.metadata, operator.pipeline), begun_of(context, resumed)
+    work = of_table(decided(operator.sensor, context), _row(document, table))
+    if begun is None:
+        document, work = agreed(operator.metadata, document, work, operator.log)
+        _row(document, table)
+    environ = configuration.environ_of(document)
+    stage: Stage = "initial" if work.initial else "increments"
+    return _TableLoad(operator, context, document, environ, begun, work, stage).run()
+
+
+def _row(document: PipelineDocument, table: str) -> TableSpec:
+    """
+    Raises:
+        MetadataError: `TABLE_UNKNOWN`.
+    """
+    found = next((spec for spec in document.specs if spec.table == table), None)
+    if found is None:
+        what = f"{document.pipeline.dag_id} no longer loads {table}"
+        raise MetadataError("TABLE_UNKNOWN", what, remedy="trigger gddl_rerun with it: another DAG may load it now")
+    return found
+
+
+@dataclass(frozen=True)
+class _TableLoad(Load):
+    operator: GddlTableOperator
+
+    def run(self) -> dict[str, Any]:
+        operator, table = self.operator, self.operator.outcome["table"]
+        book = SharedHintBook(self.document.roots, operator.pipeline, environ=self.environ)
+        loading = self.loaded(book, (table,))
+        if loading.failed:
+            raise AirflowException(explained(loading.failed, len(loading.results)))
+        add_events(self.context, operator.pipeline, book.finish_table(table))
+        return summary(loading.results)

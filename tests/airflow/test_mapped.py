@@ -1,0 +1,184 @@
+"""The view `mapped`: a task instance for each table with work, over jobs that tables share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.operators.outcomes import Round, TableOutcome
+from airflow_gddl.runtime.landing.hint_book import SharedHintBook
+from airflow_gddl.runtime.landing.hints import TableHint
+from tests.airflow.clearing import clear, instances
+from tests.airflow.stage import Stage
+from tests.airflow.test_run import DATES, PACK, events
+
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
+]
+NAMES = ("shop.a", "shop.b", "shop.c")
+REFUSED = ["SCHEMA_REFUSED", "[SCHEMA_REFUSED] n is text now. Remedy: widen it."]
+
+
+@pytest.fixture(autouse=True)
+def view(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
+    monkeypatch.delenv("GDDL_DEFAULTS__AIRFLOW")
+    stage.rows(*(f"{{table: {name}, keys: [id]}}" for name in NAMES))
+
+
+def run(date: datetime | None = None) -> Any:
+    return build_dags()[PACK].test(logical_date=date or next(DATES))
+
+
+def states(done: Any) -> dict[str, str]:
+    """Task, or table of a mapped instance, to state."""
+    with create_session() as session:
+        return {(one.rendered_map_index or one.task_id): str(one.state) for one in instances(done, session)}
+
+
+def test_a_table_that_fails_is_red_alone(stage: Stage) -> None:
+    for name in NAMES:
+        stage.land(name)
+    stage.order(fail={"shop.b": REFUSED})
+    events()
+    done = run()
+    assert states(done) == {
+        "landed": "success",
+        "initial_load": "success",
+        "incremental_load": "success",
+        "shop.a": "success",
+        "shop.b": "failed",
+        "shop.c": "success",
+    }
+    assert str(done.state) == "failed"
+    assert stage.loaded == [list(NAMES)]
+    assert sorted(events()) == ["shop.a", "shop.c"], "those of the tables beside the failed one wait for no other run"
+
+
+def test_only_tables_with_work_have_instances_and_none_where_nothing_is_new(stage: Stage) -> None:
+    stage.land("shop.a")
+    assert states(run()).keys() == {"landed", "initial_load", "incremental_load", "shop.a"}
+    assert set(states(run()).values()) == {"skipped"}
+    stage.land("shop.a", "20240102-000000000.parquet")
+    stage.land("shop.c")
+    found = states(run())
+    assert (found["shop.a"], found["shop.c"], "shop.b" in found) == ("success", "success", False)
+    assert stage.loaded == [["shop.a"], ["shop.c"], ["shop.a"]]
+
+
+def test_clearing_one_instance_loads_that_table_alone(stage: Stage) -> None:
+    for name in NAMES:
+        stage.land(name)
+    stage.order(fail={"shop.b": REFUSED})
+    done = run()
+    events()
+    dag = build_dags()[PACK]
+    assert clear(dag, done, lambda one: one.rendered_map_index == "shop.b") == "failed", "it still can't be loaded"
+    stage.order()
+    assert clear(dag, done, lambda one: one.rendered_map_index == "shop.b") == "success"
+    assert clear(dag, done, lambda one: one.rendered_map_index == "shop.a") == "success", "one that had succeeded"
+    assert stage.loaded == [list(NAMES), ["shop.b"], ["shop.b"], ["shop.a"]]
+    assert set(states(done).values()) == {"success"}
+    assert {name: len(extras) for name, extras in events().items()} == {"shop.a": 1, "shop.b": 1}
+    known = stage.hints(PACK)
+    assert (sorted(known.tables), dict(known.failed), known.pending) == (sorted(NAMES), {}, {})
+    assert set(states(run()).values()) == {"skipped"}
+
+
+def test_clearing_a_whole_run_loads_its_tables_in_one_job(stage: Stage) -> None:
+    for name in NAMES:
+        stage.land(name)
+    done = run()
+    dag = build_dags()[PACK]
+    assert clear(dag, done, lambda _one: True) == "success"
+    assert stage.loaded == [list(NAMES), list(NAMES)]
+    assert clear(dag, done, lambda one: one.task_id == "table") == "success", "all tables, each alone"
+    assert sorted(stage.loaded[2:]) == [["shop.a"], ["shop.b"], ["shop.c"]]
+
+
+def test_a_retry_of_the_shared_job_takes_what_is_left_and_all_tables_are_shown(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__GDDL__RETRIES", "1")
+    for name in NAMES:
+        stage.land(name)
+    stage.order(fail={"shop.b": REFUSED}, fail_jobs=1)
+    found = states(run())
+    assert stage.loaded == [list(NAMES), ["shop.b"]]
+    assert [found[name] for name in NAMES] == ["success"] * 3
+
+
+def test_a_job_that_dies_fails_the_tables_without_a_result(stage: Stage) -> None:
+    for name in NAMES:
+        stage.land(name)
+    stage.order(die_at="shop.b")
+    found = states(run())
+    assert [found[name] for name in NAMES] == ["success", "failed", "failed"]
+
+
+def test_views_and_dag_ids(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view changes tasks, never the id of a pack."""
+    assert "table" in build_dags()[PACK].task_dict
+    monkeypatch.setenv("GDDL_TIERS__SMALL__AIRFLOW", "pack")
+    assert sorted(build_dags()[PACK].task_dict) == ["incremental_load", "initial_load", "landed"]
+    stage.rows(*(f"{{table: {name}, keys: [id], airflow: table}}" for name in NAMES))
+    assert sorted(build_dags()) == [f"gddl.{name}" for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("try_number", "own", "of_load", "shown"),
+    [
+        (1, Round(), Round(), True),
+        (2, Round(number=1, cleared=True), Round(), False),
+        (2, Round(number=1, cleared=True), Round(number=1, cleared=True), True),
+        (3, Round(number=2, cleared=True), Round(number=1, cleared=True), False),
+        (1, Round(number=1), Round(), True),
+        (2, Round(cleared=True), Round(), False),
+        (2, Round(), Round(), False),
+    ],
+    ids=[
+        "first try",
+        "cleared alone",
+        "cleared with the load",
+        "cleared alone after the whole run was",
+        "first try, while another instance was cleared",
+        "cleared alone in a run that goes on, where Airflow counts only ended ones",
+        "tried again after its worker was lost",
+    ],
+)
+def test_an_instance_shows_what_its_round_brought_and_else_loads(
+    try_number: int, own: Round, of_load: Round, *, shown: bool
+) -> None:
+    outcome = TableOutcome(table="shop.a", status="succeeded", of_round=of_load)
+    assert outcome.is_new_to(try_number, own) is shown
+
+
+def test_instances_that_load_at_once_keep_each_other_s_hints(stage: Stage) -> None:
+    roots = Roots(landing=str(stage.landing), lake=str(stage.lake))
+    books = {name: SharedHintBook(roots, PACK) for name in NAMES}
+    for name, book in books.items():
+        book.take(
+            name, TableHint(mark="m", looked_at="2026-01-01T00:00:00.000000+00:00", run="r", announce={"rows": 1})
+        )
+    for name, book in books.items():
+        assert book.finish_table(name) == {name: {"rows": 1}}
+        assert book.finish_table(name) == {}
+    assert sorted(stage.hints(PACK).tables) == list(NAMES)
+
+
+def test_the_outcomes_of_a_pack_are_a_small_xcom(stage: Stage) -> None:
+    stage.rows(*(f"{{table: shop.t{n}, keys: [id]}}" for n in range(150)))
+    for n in range(150):
+        stage.land(f"shop.t{n}")
+    build_dags()[PACK].test(logical_date=next(DATES), mark_success_pattern="table")
+    with create_session() as session:
+        rows = session.scalars(select(XComModel).where(XComModel.key == "return_value").order_by(XComModel.timestamp))
+        newest = {row.task_id: len(str(row.value)) for row in rows}
+    assert newest["incremental_load"] < 15_000
