@@ -27,9 +27,13 @@ def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Listener]
 
 
 class Lines:
-    """A line for each table that is done; progress would be too much for a log."""
+    """A line for each table that is done; progress would be too much for a log.
 
-    def __init__(self, screen: Screen, tables: int) -> None:
+    Args:
+        tables: how many there are; null where tables are done again and again.
+    """
+
+    def __init__(self, screen: Screen, tables: int | None = None) -> None:
         self._screen = screen
         self._tables = tables
         self._done = 0
@@ -40,7 +44,8 @@ class Lines:
         self._done += 1
         read = f" ({result.mode}), {count(result.rows_read)} rows read" if result.batches else ""
         told = f"{result.table}: {result.status}{read} in {duration(result.seconds)}"
-        self._screen.warn(f"{self._done} of {self._tables}  {told}", STYLES.get(result.status, ""))
+        place = "" if self._tables is None else f"{self._done} of {self._tables}  "
+        self._screen.warn(f"{place}{told}", STYLES.get(result.status, ""))
 
 
 class ProgressBars:
