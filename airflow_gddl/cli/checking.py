@@ -83,7 +83,7 @@ def _rows(catalog: Catalog) -> Checked:
 def _airflow() -> Checked:
     found = _version("apache-airflow")
     if found is None:
-        return Checked(subject="Airflow", status="skipped", message="not installed here; commands do without it")
+        return Checked(subject="Airflow", status="skipped", message="not installed here; commands work without it")
     return _tried("Airflow", lambda: _supported(found))
 
 

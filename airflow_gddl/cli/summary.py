@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, counted, duration
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import JobResult, Status
 from airflow_gddl.runtime.runners.base import JobOutcome
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red"}
-_STATUSES = ("succeeded", "skipped", "failed")
+_STATUSES: tuple[Status, ...] = ("succeeded", "skipped", "failed")
 _NAMED = 5
 _NUMBERS = {
     "batches": 6,

@@ -114,7 +114,7 @@ def unreachable(url: Any, error: Any) -> RetriableError:
     first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
     port = f":{url.port}" if url.port else ""
     where = f"{url.drivername} at {url.host}{port}" if url.host else url.drivername
-    remedy = "check host and port of the connection, the database, and the way there from this machine; then try again"
+    remedy = "check host and port of the connection, that the database runs, and the network; then try again"
     return RetriableError("SOURCE_UNREACHABLE", f"the source can't be read: {first}", where=where, remedy=remedy)
 
 

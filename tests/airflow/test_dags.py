@@ -25,7 +25,7 @@ CONTEXT = "_AIRFLOW_PARSING_CONTEXT_DAG_ID"
 
 BAD_ROWS = {
     "wrong type": ("{table: bad.a1, keys: [id], history: 'yes'}", "bad.a1 history", "'yes'"),
-    "wrong type in a list": ("{table: bad.a2, keys: id}", "bad.a2 keys", "'id'"),
+    "wrong type in a list": ("{table: bad.a2, keys: [id, 2]}", "bad.a2 keys[1]", "2"),
     "unknown field": ("{table: bad.b1, keys: [id], sizes: small}", "bad.b1 sizes", "did you mean size?"),
     "unknown nested field": ("{table: bad.b2, keys: [id], schema_evolution: {new: add}}", "bad.b2", "new"),
     "duplicate": ("{table: good.t7, keys: [id]}", "good.t7", "TABLE_DUPLICATE"),

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from airflow_gddl.contract.connections import no_driver, unreachable
 
 URL = "postgresql+psycopg2://me:hunter2@db.internal:5433/shop?sslpassword=x"
-REMEDY = "check host and port of the connection, the database, and the way there from this machine; then try again"
+REMEDY = "check host and port of the connection, that the database runs, and the network; then try again"
 
 
 @pytest.mark.parametrize(
