@@ -11,6 +11,7 @@ from airflow_gddl.planning.limits import (
     DATABRICKS_RUN_NOW_PER_SECOND,
     DATABRICKS_RUNS_PER_HOUR,
     DATABRICKS_TASKS,
+    LIST_DOLLARS,
     RUNS_PER_LOOP,
     TASK_CPU_SECONDS,
     PlatformLimits,
@@ -64,7 +65,19 @@ def figures_of(day: Day, limits: PlatformLimits, dags: int) -> tuple[Figure, ...
     ]
     if not remote:
         made.append(_figure("worker_tasks", at_once, limits.tasks, "loads on workers at once"))
-    return (*made, *_of_platform(day, limits))
+    return (*made, *_of_listings(day), *_of_platform(day, limits))
+
+
+def _of_listings(day: Day) -> list[Figure]:
+    """By tier: polls of landing folders, as if each took one request; see the benchmark `landing_polls.py`."""
+    requests: Counter[str] = Counter()
+    for pipeline in day.metadata.pipelines:
+        requests[pipeline.tier] += len(day.starts.of.get(pipeline.dag_id, ())) * len(pipeline.tables)
+    return [
+        _figure(f"listings_{tier}", count, None, f"landing folders polled, {tier}: ${count * LIST_DOLLARS:.2f} on S3")
+        for tier, count in sorted(requests.items())
+        if count
+    ]
 
 
 def _mapped_per_minute(day: Day) -> Counter[int]:

@@ -12,6 +12,8 @@ TASK_CPU_SECONDS = 1.5
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
 DATABRICKS_RUNS_PER_HOUR, DATABRICKS_RUN_NOW_PER_SECOND = 10_000, 20
 """Of a workspace: Databricks' page of resource limits."""
+LIST_DOLLARS = 0.005 / 1000
+"""Of a LIST request: prices of S3 Standard in us-east-1."""
 EMR_VCPUS = 16
 """At once, of a new AWS account: quotas of EMR Serverless."""
 

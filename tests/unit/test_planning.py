@@ -49,6 +49,17 @@ def figure(plan: Plan, name: str) -> tuple[float, float | None]:
     return found.planned, found.limit
 
 
+def test_polls_of_landing_folders_are_told_by_tier_with_their_cost() -> None:
+    plan = planned(
+        [*tables(300), table(900, size="medium", schedule="@daily"), table(901, size="large", schedule=None)]
+    )
+    found = {one.name: (one.planned, one.text) for one in plan.figures if one.name.startswith("listings")}
+    assert found == {
+        "listings_medium": (1, "landing folders polled, medium: $0.00 on S3"),
+        "listings_small": (7200, "landing folders polled, small: $0.04 on S3"),
+    }
+
+
 def test_a_small_folder_fits_and_needs_no_change() -> None:
     plan = planned([*tables(300), table(900, size="medium"), table(901, enabled=False)])
     assert (plan.tables, plan.dags, plan.started_by) == (301, 5, {"cron": 3})

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.polling import Poll, PollWindow, look
+from airflow_gddl.runtime.landing import hints, watermarks
+from airflow_gddl.runtime.landing.polling import Poll, Scope, Tally, look_from
 from airflow_gddl.runtime.landing.queue_polling import Following
-from airflow_gddl.runtime.landing.run_request import RunRequestForm
+from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
+from airflow_gddl.runtime.landing.watermarks import Watermarks, watermark_of
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state import polls as looks
@@ -73,7 +76,7 @@ def observe(
     tables = (*document.pipeline.tables, *others)
     seen = ListingSnapshot(
         looked_at=question.now,
-        looks=_looks(document, tables, question.asked.window, source),
+        looks=_looks(document, tables, question, source, lake),
         hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
         others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
         exists=lambda spec: has_replica(lake, document, spec),
@@ -119,12 +122,37 @@ def _keep(lake: Store, document: PipelineDocument, seen: ListingSnapshot, work: 
 
 
 def _looks(
-    document: PipelineDocument, tables: Iterable[str], window: PollWindow | None, source: Source
+    document: PipelineDocument, tables: Collection[str], question: Question, source: Source, lake: Store
 ) -> dict[str, Poll]:
-    roots = document.roots
+    roots, dag_id = document.roots, document.pipeline.dag_id
     if isinstance(source, Following):
-        return source.looks(roots, document.pipeline.dag_id, tables)
-    return look(source, roots.landing, tables, window)
+        return source.looks(roots, dag_id, tables)
+    window, now = question.asked.window, datetime.fromisoformat(question.now)
+    known = watermarks.read(lake, roots.lake, dag_id)
+    in_full = window is not None or question.again or is_by_person(question.run)
+    used = {} if in_full else watermarks.held(known, tables, now)
+    tallies = look_from(source, roots.landing, tables, Scope(window, used))
+    _keep_watermarks(document, known, tallies, question.now, lake)
+    return {table: tally.look() for table, tally in tallies.items()}
+
+
+def _keep_watermarks(
+    document: PipelineDocument, known: Watermarks, tallies: Mapping[str, Tally], now: str, lake: Store
+) -> None:
+    """Remember how far the tables are known that were listed in full; without it, the next poll lists them so again."""
+    specs = {spec.table: spec for spec in document.specs}
+    specs |= {other.table: other.spec for other in document.dependencies if other.spec is not None}
+    found = dict(known.tables)
+    for table, tally in tallies.items():
+        if tally.known is None and not tally.refused:
+            back = timedelta(seconds=seconds(str(specs[table].options.get("lookback") or "7d")))
+            made = watermark_of(tally.digests, back, now)
+            found = {name: mark for name, mark in found.items() if name != table} | ({table: made} if made else {})
+    if found != known.tables:
+        try:
+            watermarks.write(lake, document.roots.lake, document.pipeline.dag_id, Watermarks(tables=found))
+        except RetriableError as error:
+            _LOG.warning("the watermarks of %s could not be kept: %s", document.pipeline.dag_id, error)
 
 
 def has_replica(lake: Store, document: PipelineDocument, spec: TableSpec) -> bool:

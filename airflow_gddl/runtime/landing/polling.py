@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.layout import join
+from airflow_gddl.runtime.landing.watermarks import Watermark
 from airflow_gddl.stores import ListedFile, Store
 
 _PAGE = 1000
+_BYTES = 8
+"""Of a digest."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,25 @@ class Poll:
 _REFUSED = Poll(files=1, digest="refused", in_window=True, refused=True)
 
 
+@dataclass(frozen=True)
+class Scope:
+    """How much is listed.
+
+    Attributes:
+        window: of last modification; a listing for it is always full.
+        watermarks: by table; the others are listed in full.
+    """
+
+    window: PollWindow | None = None
+    watermarks: Mapping[str, Watermark] = field(default_factory=dict)
+
+
 def look(store: Store, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
+    """`look_from` in full."""
+    return {table: tally.look() for table, tally in look_from(store, landing, tables, Scope(window)).items()}
+
+
+def look_from(store: Store, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, Tally]:
     """A look for each of the tables (`schema.name`).
 
     Where it is cheaper, one listing of a schema's folder serves all its tables; when that turns out to hold far more
@@ -60,47 +81,61 @@ def look(store: Store, landing: str, tables: Iterable[str], window: PollWindow |
     for table in tables:
         schema, _, name = table.partition(".")
         wanted[schema].append(name)
-    looks = {
-        f"{schema}.{name}": tally.look()
-        for schema, names in sorted(wanted.items())
-        for name, tally in _schema(store, join(landing, schema), names, window).items()
-    }
-    if looks and all(seen.refused for seen in looks.values()):
+    tallies: dict[str, Tally] = {}
+    for schema, names in sorted(wanted.items()):
+        known = {name: mark for name in names if (mark := scope.watermarks.get(f"{schema}.{name}")) is not None}
+        found = _schema(store, join(landing, schema), names, Scope(scope.window, known))
+        tallies |= {f"{schema}.{name}": tally for name, tally in found.items()}
+    if tallies and all(tally.refused for tally in tallies.values()):
         remedy = "grant the role the right to list and read it"
         raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=landing, remedy=remedy)
-    return looks
+    return tallies
 
 
 @dataclass
-class _Tally:
+class Tally:
+    """What was listed of a table.
+
+    Attributes:
+        known: stands for the files that were not listed; null: all were.
+        digests: of the files that were listed, by name. Their sum doesn't depend on how much was listed.
+    """
+
     window: PollWindow | None
-    lines: list[str] = field(default_factory=list)
+    known: Watermark | None = None
+    digests: dict[str, int] = field(default_factory=dict)
     in_window: bool = False
     refused: bool = False
 
     def take(self, found: ListedFile, name: str) -> None:
         if _is_data(name):
-            self.lines.append(f"{name}\0{found.size}\0{found.tag}")
+            line = f"{name}\0{found.size}\0{found.tag}".encode(errors="surrogateescape")
+            self.digests[name] = int.from_bytes(hashlib.blake2b(line, digest_size=_BYTES).digest())
             self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
 
     def look(self) -> Poll:
         if self.refused:
             return _REFUSED
-        text = "\n".join(sorted(self.lines))
-        digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).hexdigest() if self.lines else ""
-        return Poll(len(self.lines), digest, self.in_window)
+        known = self.known
+        files = len(self.digests) + (known.files if known is not None else 0)
+        total = sum(self.digests.values()) + (known.total if known is not None else 0)
+        digest = (total % 2 ** (8 * _BYTES)).to_bytes(_BYTES).hex() if files else ""
+        return Poll(files, digest, self.in_window)
 
 
-def _schema(store: Store, folder: str, names: list[str], window: PollWindow | None) -> dict[str, _Tally]:
-    tallies = {name: _Tally(window) for name in sorted(names)}
+def _schema(store: Store, folder: str, names: list[str], scope: Scope) -> dict[str, Tally]:
+    tallies = {name: Tally(scope.window, scope.watermarks.get(name)) for name in sorted(names)}
     rest = list(tallies)
-    if store.listing_spans_folders and len(names) > 1:
+    whole = {name: tally for name, tally in tallies.items() if tally.known is None}
+    if store.listing_spans_folders and len(whole) > 1:
         with _refusal_borne():  # the right to list may be given folder by folder
-            rest = _span(store, folder, tallies)
+            left = _span(store, folder, whole)
+            rest = [name for name in tallies if name in left or name not in whole]
     for name in rest:
-        tallies[name] = _Tally(window, refused=True)
+        known = scope.watermarks.get(name)
+        tallies[name] = Tally(scope.window, known, refused=True)
         with _refusal_borne():
-            for found in store.list(join(folder, name)):
+            for found in store.list(join(folder, name), known.after if known is not None else ""):
                 tallies[name].take(found, found.name)
             tallies[name].refused = False
     return tallies
@@ -115,7 +150,7 @@ def _refusal_borne() -> Iterator[None]:
             raise
 
 
-def _span(store: Store, folder: str, tallies: dict[str, _Tally]) -> list[str]:
+def _span(store: Store, folder: str, tallies: dict[str, Tally]) -> list[str]:
     """List the folder until it has cost a page for each table; the names that it was not done with by then."""
     ends = sorted(f"{name}/" for name in tallies)
     budget = _PAGE * len(tallies)

@@ -11,10 +11,8 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.runtime.landing.polling import Poll
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
+from airflow_gddl.runtime.landing.watermarks import LISTED_IN_PART
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
-
-LISTED_IN_PART = 10_000
-"""Files above which a job lists only a part of a folder; see `spark_jobs.discovery.listing`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,116 @@
+"""How much of a large landing folder is known, so that a poll lists only what can be new.
+
+A watermark stands for all files up to a name. Names of change files that tell their time sort by it, so that new files
+come after the watermark, but for those that are later than `lookback`: a full listing, once a day and whenever a person
+starts a run, finds them. A job lists by the same rule. Folders with other names, or with few files, have no watermark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from airflow_gddl.contract.codec import decode, to_json
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.name_times import change_time, digits_of, moment
+from airflow_gddl.stores import Store
+
+LISTED_IN_PART = 10_000
+"""Files above which only a part of a folder is listed; a job does the same, see `spark_jobs.discovery.listing`."""
+SWEPT_EVERY = timedelta(days=1)
+LOOKBACK = timedelta(days=7)
+"""Default of the dialects' `lookback`; a row may set a longer one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermark:
+    """Of one table.
+
+    Attributes:
+        after: name of the last file that it stands for, below the table's folder.
+        files, total: number and sum of the digests of the files up to it.
+        swept: when the folder was listed in full, ISO 8601.
+    """
+
+    after: str
+    files: int
+    total: int
+    swept: str
+
+    def holds(self, now: datetime) -> bool:
+        """Whether the next full listing is not due; a time in the future, after a clock was set back, is due."""
+        return timedelta(0) <= now - datetime.fromisoformat(self.swept) < SWEPT_EVERY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermarks:
+    """Of the tables of a pipeline, by name."""
+
+    tables: Mapping[str, Watermark] = field(default_factory=dict)
+    format: int = 1
+
+
+def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) -> Watermark | None:
+    """The watermark after a full listing; null where the next poll has to list everything, too.
+
+    Args:
+        digests: of all files, by name.
+        lookback: how far behind the newest change file others may still come.
+    """
+    if len(digests) <= LISTED_IN_PART:
+        return None
+    newest = max((time for name in digests if (time := _sorting_time(name)) is not None), default="")
+    moment_ = moment(newest)
+    if moment_ is None:
+        return None
+    limit, last, count, total = digits_of(moment_ - max(lookback, LOOKBACK)), "", 0, 0
+    for name in sorted(digests):
+        time = _sorting_time(name)
+        if time is None or time >= limit:
+            break
+        last, count, total = name, count + 1, total + digests[name]
+    return Watermark(after=last, files=count, total=total, swept=swept) if last else None
+
+
+def read(store: Store, lake: str, dag_id: str) -> Watermarks:
+    """Empty when nothing is remembered, or when it is damaged.
+
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+    """
+    try:
+        return decode(Watermarks, json.loads(store.read(_place(lake, dag_id))))
+    except (FileNotFoundError, ValueError):
+        return Watermarks()
+    except GddlError as error:
+        if error.code != "SPEC_INVALID":
+            raise
+        return Watermarks()
+
+
+def write(store: Store, lake: str, dag_id: str, watermarks: Watermarks) -> None:
+    """
+    Raises:
+        RetriableError: `LANDING_UNREACHABLE`.
+    """
+    store.write(_place(lake, dag_id), to_json(watermarks).encode())
+
+
+def held(watermarks: Watermarks, tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
+    """Those by which the tables are listed now."""
+    return {name: found for name in tables if (found := watermarks.tables.get(name)) is not None and found.holds(now)}
+
+
+def _sorting_time(name: str) -> str | None:
+    """The time in a name if names like it sort by their times: flat, or in folders of year, month, day and the like."""
+    time = change_time(name)
+    folders = re.sub(r"\D", "", name.rpartition("/")[0])
+    return time if time is not None and name[0].isdigit() and time.startswith(folders) else None
+
+
+def _place(lake: str, dag_id: str) -> str:
+    return join(lake, STATE, "airflow", "watermarks", f"{dag_id}.json")
