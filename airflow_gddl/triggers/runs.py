@@ -152,7 +152,7 @@ class GddlRunTrigger(BaseTrigger):
 
     def _cancel(self) -> None:
         watch = self._watch
-        store = open_store(watch.lake, self._environ())
+        store = open_store(self._environ())
         attempts = Attempts(store, watch.lake, watch.task)
         if watch.kept is None:
             cancel(self._platform(), attempts, watch.run)

@@ -176,7 +176,7 @@ def going(
     path, arguments = GddlRunTrigger(watch=plain(watch)).serialize()
     module, _, name = path.rpartition(".")
     made = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
-    return made, started, Attempts(open_store(lake), lake, task)
+    return made, started, Attempts(open_store(), lake, task)
 
 
 async def watched(trigger: GddlRunTrigger, seconds: float, stop: str | None = None) -> Any:

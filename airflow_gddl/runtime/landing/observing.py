@@ -19,10 +19,10 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state import polls as looks
 from airflow_gddl.runtime.state.moments import seconds_of
 from airflow_gddl.runtime.state.reading import read_pipeline
-from airflow_gddl.stores import Store, open_store
+from airflow_gddl.stores import Storage, open_store
 
 _LOG = logging.getLogger(__name__)
-Source = Store | Following
+Source = Storage | Following
 _BACKFILL = "backfill__"
 """How Airflow begins the ids of a backfill's runs."""
 
@@ -65,8 +65,8 @@ def observe(
         what = "a backfill loads nothing: what is loaded is told by the ledger, never by a run's date"
         remedy = "trigger the DAG with from and to, or with tables"
         raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
-    lake = open_store(document.roots.lake, environ)
-    source: Source = open_store(document.roots.landing, environ)
+    lake = open_store(environ)
+    source: Source = open_store(environ)
     if following is not None and question.asked.window is None:
         source = following
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
@@ -102,7 +102,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
     return found
 
 
-def _keep(lake: Store, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
+def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
     """Remember what was seen, for people: no run may fail because this could not be written."""
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
     sighting = looks.PollRecord(
@@ -127,6 +127,6 @@ def _looks(
     return look(source, roots.landing, tables, window)
 
 
-def has_replica(lake: Store, document: PipelineDocument, spec: TableSpec) -> bool:
+def has_replica(lake: Storage, document: PipelineDocument, spec: TableSpec) -> bool:
     log = join(Layout.of(document.roots, spec).replica, "_delta_log")
     return next(iter(lake.list(log)), None) is not None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import ListedFile, Store
+from airflow_gddl.stores import Storage, StoredObject
 
 _PAGE = 1000
 
@@ -47,7 +47,7 @@ class Poll:
 _REFUSED = Poll(files=1, digest="refused", in_window=True, refused=True)
 
 
-def look(store: Store, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
+def look(store: Storage, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
     """A look for each of the tables (`schema.name`).
 
     Where it is cheaper, one listing of a schema's folder serves all its tables; when that turns out to hold far more
@@ -63,7 +63,7 @@ def look(store: Store, landing: str, tables: Iterable[str], window: PollWindow |
     looks = {
         f"{schema}.{name}": tally.look()
         for schema, names in sorted(wanted.items())
-        for name, tally in _schema(store, join(landing, schema), names, window).items()
+        for name, tally in _schema(store, landing, schema, names, window).items()
     }
     if looks and all(seen.refused for seen in looks.values()):
         remedy = "grant the role the right to list and read it"
@@ -78,9 +78,9 @@ class _Tally:
     in_window: bool = False
     refused: bool = False
 
-    def take(self, found: ListedFile, name: str) -> None:
+    def take(self, found: StoredObject, name: str) -> None:
         if _is_data(name):
-            self.lines.append(f"{name}\0{found.size}\0{found.tag}")
+            self.lines.append(f"{name}\0{found.size}\0{found.etag}")
             self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
 
     def look(self) -> Poll:
@@ -91,16 +91,19 @@ class _Tally:
         return Poll(len(self.lines), digest, self.in_window)
 
 
-def _schema(store: Store, folder: str, names: list[str], window: PollWindow | None) -> dict[str, _Tally]:
+def _schema(
+    store: Storage, landing: str, schema: str, names: list[str], window: PollWindow | None
+) -> dict[str, _Tally]:
+    folder = join(landing, schema)
     tallies = {name: _Tally(window) for name in sorted(names)}
     rest = list(tallies)
-    if store.listing_spans_folders and len(names) > 1:
+    if store.listing_spans_folders(folder) and len(names) > 1:
         with _refusal_borne():  # the right to list may be given folder by folder
             rest = _span(store, folder, tallies)
     for name in rest:
         tallies[name] = _Tally(window, refused=True)
         with _refusal_borne():
-            for found in store.list(join(folder, name)):
+            for found in store.list(join(folder, name), within=landing):
                 tallies[name].take(found, found.name)
             tallies[name].refused = False
     return tallies
@@ -115,7 +118,7 @@ def _refusal_borne() -> Iterator[None]:
             raise
 
 
-def _span(store: Store, folder: str, tallies: dict[str, _Tally]) -> list[str]:
+def _span(store: Storage, folder: str, tallies: dict[str, _Tally]) -> list[str]:
     """List the folder until it has cost a page for each table; the names that it was not done with by then."""
     ends = sorted(f"{name}/" for name in tallies)
     budget = _PAGE * len(tallies)

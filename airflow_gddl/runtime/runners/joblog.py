@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Self
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.stores.s3 import make_client
+from airflow_gddl.stores.clients import client
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -43,7 +43,7 @@ def keep(log: Path, roots: Roots, environ: Mapping[str, str]) -> str:
         return str(log)
     bucket, folder = split(join(roots.lake, STATE, "logs"))
     try:
-        _put(make_client(bucket, environ), folder, log)
+        _put(client(bucket, environ), folder, log)
     except Exception as error:  # noqa: BLE001 - whatever the store raises, the job is done
         _LOG.warning("the job's log stays at %s: %s", log, str(error).partition("\n")[0])
         return str(log)
