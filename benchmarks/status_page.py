@@ -69,7 +69,7 @@ class Lake:
             self._write(catalog.roots.lake, pipeline, now)
 
     def _write(self, lake: str, pipeline: Pipeline, now: float) -> None:
-        store = open_store(lake)
+        store = open_store()
         records = {table: _record(table, number_of(table), now) for table in pipeline.tables}
         store.write(place(lake, pipeline.dag_id, "runs"), encode_runs(RunsDocument(tables=records, written=now)))
         looks = {table: _look(number_of(table), now) for table in pipeline.tables}

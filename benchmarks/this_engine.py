@@ -13,9 +13,9 @@ from workload import KEY, SCHEMA, TABLE, Folders
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.job.tables import run_job
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import LazySpark, Runtime, Step
 
 SIDE = "engine"

@@ -19,6 +19,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.continuous.desired_state import Stop
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery.file_stream import SOURCES
@@ -32,7 +33,6 @@ from spark_jobs.job.tables import Show, exit_status, run_job
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.observability.metrics_publish import MetricsPublisher, publish
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import LazySpark, Observer, Runtime, Spread, silent
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from deltalake.exceptions import DeltaError
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.job.tables import run_job
 from spark_jobs.spark.session_settings import SessionSettings
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import LazySpark, Runtime
 from tests.engine_port import EnginePort
 from tests.lanes import group_of, is_deep

@@ -12,6 +12,8 @@ import pytest
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import Storage
+from airflow_gddl.stores import local as storage_local
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.discovery.listing import LandingLocation, discover
@@ -19,8 +21,6 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits, next_batch
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import PlannedFile
-from spark_jobs.storage import local as storage_local
-from spark_jobs.storage.objects import Storage
 from tests.landed import committed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

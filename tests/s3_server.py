@@ -15,12 +15,17 @@ from xml.sax.saxutils import escape, unescape
 
 @dataclass
 class Bucket:
-    """What is stored, and what was asked for. `fail` is answered to every request; `etags` overrides single ETags."""
+    """What is stored, and what was asked for, with which session token.
+
+    `fail` is answered to every request; `etags` overrides single ETags.
+    """
 
     name: str = "bucket"
+    url: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
     etags: dict[str, str] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    tokens: list[str | None] = field(default_factory=list)
     fail: int | None = None
     page: int = 1000
     lock: Lock = field(default_factory=Lock)
@@ -65,6 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         with self.bucket.lock:
             self.bucket.requests.append(f"{self.command} {self._key()}")
+            self.bucket.tokens.append(self.headers.get("X-Amz-Security-Token"))
             if self.bucket.fail is not None:
                 self._answer(self.bucket.fail, b"<Error><Code>Told</Code></Error>")
             elif self.command == "PUT":

@@ -1,4 +1,4 @@
-"""The job's code as one archive that Python imports from: the contract and `spark_jobs`."""
+"""The job's code as one archive that Python imports from: `spark_jobs`, and what both sides share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 import airflow_gddl
 from airflow_gddl.bundle.archives import write_zip
 from airflow_gddl.contract.errors import FatalError
+
+SHARED = ("contract", "stores")
+"""Packages of `airflow_gddl` that jobs import."""
 
 
 def code_files() -> dict[str, Path]:
@@ -24,7 +27,8 @@ def code_files() -> dict[str, Path]:
     if job is None or job.origin is None or not ours.joinpath("__init__.py").is_file():
         remedy = "install the whole wheel of airflow-gddl, unpacked, where jobs are started"
         raise FatalError("CODE_MISSING", "the job's code lies in no folder of this Python", remedy=remedy)
-    for name, folder in {"airflow_gddl/contract": ours / "contract", "spark_jobs": Path(job.origin).parent}.items():
+    shared = {f"airflow_gddl/{name}": ours / name for name in SHARED}
+    for name, folder in {**shared, "spark_jobs": Path(job.origin).parent}.items():
         found |= {f"{name}/{inner}": path for inner, path in _modules(folder)}
     return found
 

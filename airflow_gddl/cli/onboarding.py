@@ -144,7 +144,7 @@ def _confirmed(around: CliContext, wish: OnboardingOptions) -> bool:
 def write_files(around: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
     """The memory of what was proposed comes last: if it is lost, values count as a person's, and nothing is undone."""
     root = _absolute(metadata)
-    store = open_store(root, around.environ)
+    store = open_store(around.environ)
     for change in files:
         store.write(join(root, change.name), change.new.encode())
 

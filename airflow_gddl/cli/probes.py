@@ -25,7 +25,7 @@ def probe_landing(root: str, environ: Mapping[str, str]) -> str:
     if not is_s3(root):
         _require_folder(root, "landing")
         _require_access(root, os.R_OK | os.X_OK, "read")
-    first = next(iter(open_store(root, environ).list(root)), None)
+    first = next(iter(open_store(environ).list(root)), None)
     return f"{root} can be listed" + ("" if first else "; there are no files yet")
 
 
@@ -40,12 +40,12 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
         RetriableError: `S3_UNREACHABLE`.
     """
     if is_s3(root):
-        store, path = open_store(root, environ), join(root, "_gddl", "check", name)
+        store, path = open_store(environ), join(root, "_gddl", "check", name)
         store.create(path, _CONTENT)
         try:
             store.read(path)
         finally:
-            store.delete([path])
+            store.delete(path)
         return f"{root} can be written, read and cleaned"
     if not Path(root).exists():
         parent = next(folder for folder in Path(root).parents if folder.exists())

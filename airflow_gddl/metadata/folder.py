@@ -5,18 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import obstore
-from obstore.store import ObjectStore
-
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.s3 import is_s3, split
-from airflow_gddl.contract.s3_errors import s3_error
-from airflow_gddl.stores.s3 import make_client
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.stores import Storage, open_store
 
 MAX_BYTES = 16 * 1024**2
 """Larger files are not metadata."""
@@ -84,40 +82,25 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class StoreFolder:
-    """A folder in an object store; `store` is rooted at the folder that `base` names."""
+    """A folder in S3."""
 
-    store: ObjectStore
+    store: Storage
     base: str
 
     def names(self, below: str) -> list[str]:
-        try:
-            paths = [item["path"] for page in obstore.list(self.store, prefix=below) for item in page]
-        except (OSError, obstore.exceptions.BaseError) as error:
-            raise _unreachable(self.base, error) from error
+        with reached(self.base):
+            paths = [f"{below}/{found.name}" for found in self.store.list(join(self.base, below))]
         return sorted(path for path in paths if not _hidden(path.split("/")))
 
     def read(self, name: str) -> bytes:
-        try:
-            answer = obstore.get(self.store, name)
-            if answer.meta["size"] > MAX_BYTES:
-                return bytes(obstore.get_range(self.store, name, start=0, end=MAX_BYTES + 1))
-            return bytes(answer.bytes())
-        except FileNotFoundError as error:
-            told = s3_error(str(error), self.base)
-            raise told or error from error
-        except obstore.exceptions.BaseError as error:
-            raise _unreachable(self.base, error) from error
+        with reached(self.base):
+            return self.store.read(join(self.base, name), MAX_BYTES + 1)
 
 
 def open_folder(place: str | Path, environ: Mapping[str, str] = os.environ) -> Folder:
-    """A local path, or an `s3://` URL reached as the environment tells.
-
-    Raises:
-        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`.
-    """
+    """A local path, or an `s3://` URL reached as the environment tells."""
     if isinstance(place, str) and is_s3(place):
-        bucket, prefix = split(place)
-        return StoreFolder(make_client(bucket, environ, prefix or None), place.rstrip("/"))
+        return StoreFolder(open_store(environ), place.rstrip("/"))
     return LocalFolder(Path(place))
 
 
@@ -130,11 +113,10 @@ def _hidden(parts: Sequence[str]) -> bool:
     return any(part.startswith(".") for part in parts)
 
 
-def _unreachable(base: str, error: Exception) -> GddlError:
-    told = s3_error(str(error), base)
-    if isinstance(told, FatalError):
-        return told
-    remedy = "check the network, the bucket's region and the role's right to list and read the folder"
-    return RetriableError(
-        "METADATA_UNREACHABLE", f"the metadata can't be read: {type(error).__name__}", where=base, remedy=remedy
-    )
+@contextmanager
+def reached(base: str) -> Iterator[None]:
+    """Faults of the store that may pass as `METADATA_UNREACHABLE`; others, such as `STORAGE_DENIED`, as they are."""
+    try:
+        yield
+    except RetriableError as error:
+        raise RetriableError("METADATA_UNREACHABLE", error.what, where=base, remedy=error.remedy) from error

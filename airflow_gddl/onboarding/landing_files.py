@@ -15,14 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.dms_names import classify
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.file_names import FileFormat, FileKind, is_temporary
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import ListedFile, Store, open_store
-from airflow_gddl.stores.streams import opened
+from airflow_gddl.stores import Storage, StoredObject, open_store
 
 MOST_FOOTERS = 25
 """Of each kind and table; more of them tell nothing new."""
 _THREADS = 16
+_UNREADABLE = (GddlError, OSError, EOFError, pa.ArrowException, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,8 @@ class Landing:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     @property
-    def store(self) -> Store:
-        return open_store(self.root, self.environ)
+    def store(self) -> Storage:
+        return open_store(self.environ)
 
     def folders(self, tables: frozenset[str] = frozenset()) -> tuple[TableFolder, ...]:
         """Every table folder (`<schema>/<table>/`) that holds data files, sorted; footers are read.
@@ -123,14 +124,14 @@ class Landing:
         for file in chosen(folder.files):
             try:
                 footers.append(self.footer(folder.table, file))
-            except (OSError, EOFError, pa.ArrowException, ValueError) as error:
+            except _UNREADABLE as error:
                 unreadable[file.name] = f"{type(error).__name__}: {error}"[:200]
         return TableFolder(table=folder.table, files=folder.files, footers=tuple(footers), unreadable=unreadable)
 
     def footer(self, table: str, file: LandedName) -> Footer:
         """
         Raises:
-            OSError, EOFError, ArrowException, ValueError: it can't be read.
+            GddlError, OSError, EOFError, ArrowException, ValueError: it can't be read.
         """
         with self.parquet(table, file) as parquet:
             meta = parquet.metadata
@@ -152,7 +153,7 @@ class Landing:
         Whoever reads rows of it does so without threads: Arrow's, having read from a file object of Python's, now and
         then abort the process as it ends (apache/arrow#34314), and the exit status with it.
         """
-        with opened(join(self.folder(table), file.name), self.environ) as stream:
+        with self.store.open_input(join(self.folder(table), file.name)) as stream:
             source = io.BytesIO(gzip.decompress(stream.read())) if _zipped(stream) else stream
             yield pq.ParquetFile(source, pre_buffer=False)
 
@@ -163,11 +164,11 @@ class Landing:
                 with self.parquet(table, file) as parquet:
                     there = [name for name in columns if name in parquet.schema_arrow.names]
                     yield parquet.read(columns=there, use_threads=False)
-            except (OSError, EOFError, pa.ArrowException, ValueError):
+            except _UNREADABLE:
                 continue
 
 
-def _data_file(table: str, below: str, found: ListedFile) -> Iterator[tuple[str, LandedName]]:
+def _data_file(table: str, below: str, found: StoredObject) -> Iterator[tuple[str, LandedName]]:
     known = None if not below or is_temporary(below) else classify(below)
     if known is not None:
         kind, form, order = known

@@ -40,7 +40,7 @@ class ProgressFile:
     """Where it is kept: one small object for each task, of its last run alone.
 
     Raises (every method):
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
 
     lake: str
@@ -51,7 +51,7 @@ class ProgressFile:
         """Of this run; as at its start where nothing is known of it."""
         fresh = Progress(run=self.key.run, cleared=cleared)
         try:
-            found = decode(Progress, json.loads(open_store(self.lake, self.environ).read(self._path)))
+            found = decode(Progress, json.loads(open_store(self.environ).read(self._path)))
         except (FileNotFoundError, ValueError):
             return fresh
         except GddlError as error:
@@ -61,7 +61,7 @@ class ProgressFile:
         return found if (found.run, found.cleared) == (fresh.run, fresh.cleared) else fresh
 
     def write(self, progress: Progress) -> None:
-        open_store(self.lake, self.environ).write(self._path, to_json(progress).encode())
+        open_store(self.environ).write(self._path, to_json(progress).encode())
 
     @property
     def _path(self) -> str:

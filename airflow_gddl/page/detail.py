@@ -47,7 +47,7 @@ def in_lake(board: Board, roots: Roots, one: BoardRow, *, data: bool) -> dict[st
     layout = Layout.of(roots, TableSpec(table=one.row.table, keys=()))
     parts: dict[str, Callable[[], Any]] = {
         "replica": lambda: delta.describe(layout.replica, board.environ),
-        "ledger": lambda: ledger.newest_files(open_store(roots.lake, board.environ), layout.state, _FILES),
+        "ledger": lambda: ledger.newest_files(open_store(board.environ), layout.state, _FILES),
     }
     if data:
         parts["quarantine"] = lambda: delta.quarantined(layout.errors, _SAMPLES, board.environ)

@@ -10,19 +10,19 @@ import json
 from typing import Any
 
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 _SHOWN = ("path", "kind", "state", "size", "modified", "rows", "quarantined", "batch", "generation", "max_commit_ts")
 
 
-def newest_files(store: Store, state: str, limit: int) -> dict[str, Any]:
+def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
     """The files of the newest batches, newest first, and how many batches there are; `batch` 0: none yet.
 
     Args:
         state: the table's ledger folder.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
         ValueError: it is not as expected.
     """
     commits = sorted(found.name for found in store.list(join(state, "commits")))

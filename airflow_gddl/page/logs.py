@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_gddl.contract.layout import join, log_folder
-from airflow_gddl.stores.streams import opened
+from airflow_gddl.stores import open_store
 
 SHOWN_BYTES = 1024 * 1024
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,249}$"
@@ -19,10 +19,10 @@ def newest_part(lake: str, dag_id: str, job: str, environ: Mapping[str, str] = o
 
     Raises:
         FileNotFoundError: there is none.
-        RetriableError, FatalError: as `streams.opened`.
+        RetriableError, FatalError: as `Storage`.
     """
     place = join(log_folder(lake, dag_id), f"{job}.log")
-    with opened(place, environ) as log:
+    with open_store(environ).open_input(place) as log:
         size = log.seek(0, os.SEEK_END)
         log.seek(max(0, size - SHOWN_BYTES))
         text = log.read(SHOWN_BYTES).decode(errors="replace")

@@ -165,7 +165,7 @@ def _change_told(
         return RunsDocument(tables=records_of(roots, tables, time.time(), environ))
 
     path = place(roots.lake, dag_id, "runs")
-    update_runs(open_store(roots.lake, environ), path, lambda one: replace(one, told=change(one.told)), lost)
+    update_runs(open_store(environ), path, lambda one: replace(one, told=change(one.told)), lost)
 
 
 def text_of(fresh: Sequence[Alert]) -> str:

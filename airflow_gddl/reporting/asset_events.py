@@ -49,12 +49,12 @@ def announce(context: Context, metadata: str, dag_id: str) -> None:
     """Send all events of the pipeline that wait.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
     document = configuration.snapshot(metadata).pipeline(dag_id)
     if document is None:
         return
-    lake = open_store(document.roots.lake, configuration.environ_of(document))
+    lake = open_store(configuration.environ_of(document))
     known: Hints = hints.read(lake, document.roots.lake, dag_id)
     add_events(context, dag_id, known.pending)
     hints.write(lake, document.roots.lake, dag_id, known.announced())

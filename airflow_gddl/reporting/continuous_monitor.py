@@ -130,4 +130,4 @@ class RemoteJobMonitor:
         reporter = Reporter(self.log, {spec.table: spec for spec in document.specs})
         alert = alert_of(kept, self.context, self.log, self.environ)
         keeping = keeping_of(kept, document, self.environ, reporter, alert)
-        return keeping, ResultReader(open_store(self.lake, self.environ), self.lake, kept.job)
+        return keeping, ResultReader(open_store(self.environ), self.lake, kept.job)

@@ -1,6 +1,6 @@
-"""Files and objects that the Airflow side looks at: landing folders, and small state objects in the lake."""
+"""Files on disks and objects in S3, for both sides: landing folders, the lake's state, metadata."""
 
-from airflow_gddl.stores.opening import open_store
-from airflow_gddl.stores.port import ListedFile, Store
+from airflow_gddl.stores.objects import StoredObject
+from airflow_gddl.stores.storage import Storage, open_store
 
-__all__ = ["ListedFile", "Store", "open_store"]
+__all__ = ["Storage", "StoredObject", "open_store"]

@@ -8,7 +8,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.s3_errors import CODES
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.stores.opening import open_store
+from airflow_gddl.stores import open_store
 
 
 def check_roots(roots: Roots, environ: Mapping[str, str]) -> None:
@@ -22,7 +22,7 @@ def check_roots(roots: Roots, environ: Mapping[str, str]) -> None:
     for root in (roots.landing, roots.lake):
         if is_s3(root):
             try:
-                next(iter(open_store(root, environ).list(root)), None)
+                open_store(environ).exists(root)
             except GddlError as error:
                 if error.code in CODES:
                     raise

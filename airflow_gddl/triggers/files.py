@@ -50,7 +50,7 @@ class GddlFilesTrigger(BaseEventTrigger):
 
     async def _look(self) -> dict[str, Poll] | None:
         try:
-            store = open_store(self.landing, configuration.environ_for(self.landing, aws_conn_id=self.aws_conn_id))
+            store = open_store(configuration.environ_for(self.landing, aws_conn_id=self.aws_conn_id))
             return await sync_to_async(look, thread_sensitive=False)(store, self.landing, self.tables)
         except RetriableError as error:
             self.log.warning("%s", error)

@@ -142,7 +142,7 @@ class GddlRunTrigger(BaseTrigger):
         if watch.kept is not None:
             return ""
         try:
-            store = open_store(watch.lake, self._environ())
+            store = open_store(self._environ())
             attempts = {attempt.number: attempt.submission for attempt in Attempts(store, watch.lake, watch.task).all()}
             submission = attempts[watch.run.number]
             answers = sum(1 for _ in store.list(answers_folder(watch.lake, submission.run_id)))
@@ -182,7 +182,7 @@ class GddlRunTrigger(BaseTrigger):
 
     def _cancel(self) -> None:
         watch = self._watch
-        store = open_store(watch.lake, self._environ())
+        store = open_store(self._environ())
         attempts = Attempts(store, watch.lake, watch.task)
         if watch.kept is None:
             cancel(self._platform(), attempts, watch.run)

@@ -15,7 +15,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.desired_state import ORDER, DesiredState, stop_name
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 
 LOOK_SECONDS = 5.0
 _LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class DesiredStateReader:
             return False
         self._next = self.now() + LOOK_SECONDS
         try:
-            found = {item.path.rpartition("/")[2]: item for item in self.storage.list(folder)}
+            found = {item.name: item for item in self.storage.list(folder)}
             if stop_name(self.job.run_id) in found:
                 self.stop.ask("the word to stop")
             if ORDER not in found or found[ORDER].etag == self._read:

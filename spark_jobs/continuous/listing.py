@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery.listing import LandingLocation, glance, next_glance
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import Clock
 
 _AT_ONCE = 8

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.name_times import moment
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.discovery.neighbours import folders_like
@@ -23,7 +24,6 @@ from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery, NotListed, find
 from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
 from spark_jobs.plan.files import FileEntry, LandedFile
-from spark_jobs.storage.objects import Storage, StoredObject
 
 FULL_LISTING_EVERY = timedelta(days=1)
 GLANCE_BACK = timedelta(minutes=10)
@@ -201,9 +201,9 @@ class _Landed:
             return
         for window in self._scope.windows:
             folder = join(self._place.root, window.folder) if window.folder else self._place.root
-            after = join(self._place.root, window.start_after) if window.start_after else None
             end = join(self._place.root, window.end_before) if window.end_before else None
-            for found in self._place.storage.list(folder, after, self._place.bounds):
+            after = window.after
+            for found in () if after is None else self._place.storage.list(folder, after, self._place.bounds):
                 if end is not None and found.path >= end:
                     break
                 yield found
@@ -227,7 +227,7 @@ class _Landed:
             order=order,
             size=found.size,
             etag=found.etag,
-            modified=found.modified,
+            modified=found.modified_at,
         )
 
     def _refuse(self, relative: str, why: str) -> None:

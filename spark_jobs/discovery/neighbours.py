@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from airflow_gddl.contract.layout import landing_root
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 
 _SHOWN = 3
 _NEAR = 0.8

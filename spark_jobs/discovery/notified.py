@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.stores import StoredObject
 from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import LandingLocation, among, discover, keep
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, find
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage.objects import StoredObject
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*|/+", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,5 +90,5 @@ def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
 def _looked_at(place: LandingLocation, paths: list[str]) -> Iterator[StoredObject]:
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="notified") as pool:
         yield from (
-            found for found in pool.map(lambda path: place.storage.look(path, place.bounds), paths) if found is not None
+            found for found in pool.map(lambda path: place.storage.stat(path, place.bounds), paths) if found is not None
         )

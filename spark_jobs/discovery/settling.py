@@ -13,8 +13,8 @@ from typing import Literal
 
 from airflow_gddl.contract.durations import wait_seconds
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.plan.files import FileEntry, LandedFile
-from spark_jobs.storage.objects import Storage
 
 Wait = Literal["never", "idle", "always"]
 SETTLE_VARIABLE = "GDDL_SETTLE"
@@ -59,7 +59,7 @@ class Settling:
     def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
         newest = datetime.fromisoformat(max(file.modified for file in young))
         self.sleep(min(newest - now + self.after, self.after).total_seconds())
-        return [file for file in young if (found := storage.look(file.path)) is None or found.etag != file.etag]
+        return [file for file in young if (found := storage.stat(file.path)) is None or found.etag != file.etag]
 
 
 AT_ONCE = Settling()

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
@@ -20,7 +21,6 @@ from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Verdict
-from spark_jobs.storage.objects import Storage
 
 
 class DeclinedError(Exception):

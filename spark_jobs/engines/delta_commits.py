@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.layout import join
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _LOOK_BACK = 50
@@ -50,7 +50,7 @@ class DeltaCommits:
     def since(self, table: str, version: int) -> list[DeltaCommit] | None:
         """Commits after a version, oldest first; None where the log has neither that commit nor a later one."""
         log, found, met = join(table, "_delta_log"), [], False
-        for item in self.storage.list(log, join(log, f"{version:020d}")):
+        for item in self.storage.list(log, f"{version:020d}"):
             match = _COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
             met = met or match is not None
             if match and int(match[1]) > version:
@@ -74,7 +74,7 @@ class DeltaCommits:
         """
         log = join(table, "_delta_log")
         first = self._checkpoint(log) - _LOOK_BACK
-        after = join(log, f"{first:020d}") if first > 0 else None
+        after = f"{first:020d}" if first > 0 else ""
         for found in self.storage.list(log, after):
             match = _COMMIT.fullmatch(found.path.rsplit("/", 1)[-1])
             if match:

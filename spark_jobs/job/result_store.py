@@ -13,7 +13,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import answer_name, answers_folder, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 
 _READ_WITHIN = 90.0
 _LOG = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.discovery.lookback import LookingBack
 from spark_jobs.job.faults import translated
 from spark_jobs.job.progress import print_step
@@ -34,7 +35,6 @@ from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.rules.limits import LIMITS
 from spark_jobs.spark.cluster_check import check_executors
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Observer, Runtime, SparkSource, silent, spark_gone

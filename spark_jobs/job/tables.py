@@ -12,8 +12,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.s3_errors import CODES
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.job.table_job import not_begun, on_spark, run_guarded
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime
 

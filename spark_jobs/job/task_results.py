@@ -15,7 +15,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, answer_name, join
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 from spark_jobs.table.outcome import Declined, Outcome, TableOutcome
 
 Found = TableOutcome | Declined

@@ -10,11 +10,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.rules.limits import LIMITS
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime, Step

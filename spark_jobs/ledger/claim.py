@@ -22,8 +22,8 @@ from typing import Self
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.process_identity import ProcessIdentity
-from spark_jobs.storage.objects import Storage
 
 TTL_SECONDS = 60.0
 RENEWAL_SECONDS = 15.0
@@ -176,7 +176,7 @@ class _Claims:
         return join(self.folder, f"{number:020d}.json")
 
     def numbers(self, after: int = 0) -> list[int]:
-        found = self.storage.list(self.folder, self.path(after) if after else None)
+        found = self.storage.list(self.folder, self.path(after).rpartition("/")[2] if after else "")
         return [number for item in found if (number := _number_of(item.path)) is not None]
 
     def newer_than(self, number: int) -> list[int]:

@@ -12,9 +12,9 @@ from datetime import datetime
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import Bound, ErasedKeys
-from spark_jobs.storage.objects import Storage
 
 _SALT_BYTES = 32
 _KEYED_BY = "keyed-by"
@@ -159,7 +159,7 @@ class ErasureRegister:
         for found in self.storage.list(folder):
             name = found.path.rpartition("/")[2]
             if name.endswith(".json") and name != _KEYED_BY:
-                raise self._salt_gone(found.path.removeprefix(folder + "/").rpartition("/")[0].replace("/", "."))
+                raise self._salt_gone(found.name.rpartition("/")[0].replace("/", "."))
 
     def _salt_gone(self, table: str) -> FatalError:
         return FatalError(

@@ -21,13 +21,13 @@ from datetime import timedelta
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger import documents as files
 from spark_jobs.ledger.documents import CommitFile, Head, LedgerSnapshot, ListedVersion
 from spark_jobs.ledger.segments import ARCHIVE, RECENT, Rows, Segments, moved, names_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.file_times import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage.objects import Storage
 
 COMMITS_PER_SNAPSHOT = 20
 _ROWS_BEHIND_SNAPSHOT = 500
@@ -57,7 +57,7 @@ class Ledger:
     def open(cls, storage: Storage, root: str) -> Ledger:
         """Read the state; rows are read when asked for. A root that doesn't exist is an empty ledger."""
         folder = root.rstrip("/")
-        ledger = cls(storage, folder, {found.path[len(folder) + 1 :] for found in storage.list(folder)})
+        ledger = cls(storage, folder, {found.name for found in storage.list(folder)})
         ledger._newest = ledger._read_newest()
         ledger._seen = ledger._read_seen()
         return ledger

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger import documents as files
 from spark_jobs.ledger.documents import Archive, LedgerSnapshot
 from spark_jobs.plan.file_times import FileAging
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage.objects import Storage
 
 RECENT, ARCHIVE = "recent", "archive"
 _LARGEST_MERGE = 100_000

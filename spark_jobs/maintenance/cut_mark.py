@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,11 +47,11 @@ class Search:
     def _files(self) -> Iterator[PlannedFile]:
         root = self.context.layout.landing.rstrip("/")
         for found in self.context.storage.list(root, within=landing_root(root)):
-            names = self.context.dialect.classify(found.path[len(root) + 1 :])
+            names = self.context.dialect.classify(found.name)
             if names is not None and not found.refused:
                 yield PlannedFile(
                     path=found.path, kind=names[0], format=names[1], size=found.size, etag=found.etag,
-                    modified=found.modified, fingerprint="", generation=1,
+                    modified=found.modified_at, fingerprint="", generation=1,
                 )  # fmt: skip
 
     def _holds(self, file: PlannedFile) -> bool | None:

@@ -10,11 +10,11 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.engines.base import Maintenance
-from spark_jobs.storage.objects import Storage, StoredObject
 
 _SETTLED = timedelta(hours=12)
 """How old a checkpoint has to be before what it replaces goes: whoever opened the table before it has got on."""
@@ -91,7 +91,7 @@ def _last_version(found: StoredObject) -> int:
 
 
 def _modified(found: StoredObject) -> datetime:
-    return datetime.fromisoformat(found.modified)
+    return datetime.fromtimestamp(found.modified, UTC)
 
 
 def _checkpoints(files: Sequence[StoredObject]) -> list[StoredObject]:

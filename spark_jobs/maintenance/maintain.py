@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS, vacuum_seconds
 from airflow_gddl.contract.durations import seconds
@@ -167,8 +167,8 @@ class _Maintenance:
         working = ("refresh/", "unwrapped/") if begun is None else ()
         gone = []
         for found in self.run.runtime.storage.list(state):
-            name = found.path[len(state) + 1 :]
-            old = now - datetime.fromisoformat(found.modified) > _LEFTOVER
+            name = found.name
+            old = now - datetime.fromtimestamp(found.modified, UTC) > _LEFTOVER
             superseded = name.startswith(("commits/", "recent/", "archive/")) and name not in needed
             if name.startswith(working) or (superseded and old):
                 gone.append(found.path)
@@ -177,7 +177,7 @@ class _Maintenance:
     def _old_runs(self, now: datetime) -> int:
         runs = Layout.of(self.run.job.roots, self.run.spec).runs
         # Archives stand in folders of their own, and are bounded by whoever makes them.
-        names = sorted(f.path for f in self.run.runtime.storage.list(runs) if "/" not in f.path[len(runs) + 1 :])
+        names = sorted(f.path for f in self.run.runtime.storage.list(runs) if "/" not in f.name)
         least = join(runs, f"{now - timedelta(days=RUN_DAYS):%Y%m%dT%H%M%S}")
         return self._delete([path for path in names[:-RUNS_KEPT] if path < least])
 

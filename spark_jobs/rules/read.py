@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.errors import QuarantinableError
+from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import CsvForm, Probed, Unreadable
 from spark_jobs.plan.types import parse_type, unsupported_part
@@ -21,7 +22,6 @@ from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.errors_table import ROW_BITS
 from spark_jobs.rules.read_csv import read_csv
 from spark_jobs.rules.valid_text import with_valid_text
-from spark_jobs.storage.objects import Storage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import Engine, TableContext
 from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.plan.batch import ForeignCommit, TableState
-from spark_jobs.storage.objects import Storage
 
 _KEPT = 20
 _SAMPLE = 5

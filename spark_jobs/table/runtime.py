@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.stores import Storage
 from spark_jobs.discovery.file_stream import FileStreamSource
 from spark_jobs.discovery.lookback import LookingBack
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
-from spark_jobs.storage.objects import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

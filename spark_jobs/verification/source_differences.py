@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 
 LOOKS = "source-looks.json"
 

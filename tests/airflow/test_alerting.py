@@ -150,7 +150,7 @@ def test_a_table_that_goes_to_another_pipeline_is_not_told_of_again(document: Pi
 def test_a_table_whose_state_was_lost_is_not_taken_for_late(document: PipelineDocument, stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    store = open_store(str(stage.lake))
+    store = open_store()
     write_record(store, document.roots, JobResult(table="shop.a", status="succeeded", started_at=now))
     assert watched(stage) == {"began": 0, "over": 0}
     store.write(place(str(stage.lake), PACK, "runs"), b"damaged")

@@ -219,7 +219,7 @@ def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
         queue.bodies.append(record(land(bucket, "shop.a", str(day))))
         follow.looks(ROOTS, "one", TABLES)
         clock.now += timedelta(days=1)
-    kept = news.names_since(open_store(ROOTS.lake), ROOTS.lake, datetime(2000, 1, 1, tzinfo=UTC))
+    kept = news.names_since(open_store(), ROOTS.lake, datetime(2000, 1, 1, tzinfo=UTC))
     assert [name[:8] for name in kept] == ["20240103"]
 
 
@@ -269,7 +269,7 @@ def test_every_look_sees_what_a_listing_sees(bucket: Bucket, queue: Waiting, ste
                 clock.now += timedelta(seconds=what)
             case "look":
                 seen = follow.looks(ROOTS, what, TABLES)
-                assert seen == look(open_store(ROOTS.landing), ROOTS.landing, TABLES)
+                assert seen == look(open_store(), ROOTS.landing, TABLES)
 
 
 # SQS

@@ -22,7 +22,7 @@ from airflow_gddl.runtime.landing.polling import Poll, PollWindow, look
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
-from airflow_gddl.stores import ListedFile, Store, open_store
+from airflow_gddl.stores import Storage, StoredObject, open_store
 from tests.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))
@@ -36,17 +36,20 @@ class Shelf:
     """A store in memory that says how much was listed."""
 
     names: list[str]
-    listing_spans_folders: bool = True
+    spans_folders: bool = True
     listed: list[str] = field(default_factory=list)
     returned: int = 0
 
-    def list(self, folder: str, after: str = "") -> Iterator[ListedFile]:
+    def listing_spans_folders(self, _: str) -> bool:
+        return self.spans_folders
+
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:  # noqa: ARG002 - the port's
         self.listed.append(folder)
         for name in sorted(self.names):
             below = name.removeprefix(f"{folder}/")
             if below != name and below > after:
                 self.returned += 1
-                yield ListedFile(below, len(name), "t", 0.0)
+                yield StoredObject(folder, below, len(name), "t", 0.0)
 
     def read(self, path: str) -> bytes:
         raise FileNotFoundError(path)
@@ -82,7 +85,7 @@ def test_both_ways_of_listing_see_the_same(page: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(looking, "_PAGE", page)
     tables = ["s.a", "s.a b", "s.a-b", "s.a0", "s.A", "s.b", "s.b$", "s.zz"]
     names = list(itertools.chain.from_iterable(files(table, n) for n, table in enumerate(tables)))
-    spanning, single = Shelf([*names, *files("s.mm", 20)]), Shelf(names, listing_spans_folders=False)
+    spanning, single = Shelf([*names, *files("s.mm", 20)]), Shelf(names, spans_folders=False)
     assert look(spanning, "/l", tables) == look(single, "/l", reversed(tables))
 
 
@@ -101,7 +104,7 @@ def test_files_of_every_dialect_count() -> None:
 
 
 def test_local_files_that_change_change_the_digest(tmp_path: Path) -> None:
-    store, path = open_store(str(tmp_path)), tmp_path / "s" / "a" / "LOAD1.parquet"
+    store, path = open_store(), tmp_path / "s" / "a" / "LOAD1.parquet"
     assert look(store, str(tmp_path), ["s.a"]) == {"s.a": Poll()}
     seen = set()
     path.parent.mkdir(parents=True)
@@ -119,7 +122,7 @@ def test_a_link_upwards_does_not_make_a_listing_endless(tmp_path: Path) -> None:
     (tmp_path / "s" / "a").mkdir(parents=True)
     (tmp_path / "s" / "a" / "up").symlink_to(tmp_path / "s")
     (tmp_path / "s" / "a" / "LOAD1.parquet").write_text("x")
-    assert look(open_store(str(tmp_path)), str(tmp_path), ["s.a"])["s.a"].files == 1
+    assert look(open_store(), str(tmp_path), ["s.a"])["s.a"].files == 1
 
 
 def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> N
     path.parent.mkdir(parents=True)
     path.write_text("x")
     at = path.stat().st_mtime
-    store = open_store(str(tmp_path))
+    store = open_store()
     for window, expected in (
         (PollWindow(at, None), True),
         (PollWindow(None, at), False),
@@ -139,7 +142,7 @@ def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> N
 def test_a_bucket_is_looked_at_in_pages_by_one_client(bucket: Bucket) -> None:
     bucket.page = 3
     bucket.objects |= {f"land/s/t{n}/2024010{n}-000000000.parquet": b"x" for n in range(8)}
-    store = open_store("s3://bucket/land")
+    store = open_store()
     looks = look(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
     assert all(found.files == 1 for found in looks.values())
     assert len(bucket.requests) == 3
@@ -154,7 +157,7 @@ def test_a_bucket_is_looked_at_in_pages_by_one_client(bucket: Bucket) -> None:
 @pytest.mark.parametrize("root", ["local", "s3"])
 def test_hints_are_kept_in_both_sorts_of_store(root: str, tmp_path: Path, bucket: Bucket) -> None:
     lake = "s3://bucket/lake" if root == "s3" else str(tmp_path)
-    store = open_store(lake)
+    store = open_store()
     assert hints.read(store, lake, "d") == Hints()
     kept = Hints(tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})}, finished={"x": "r"})
     hints.write(store, lake, "d", kept)
@@ -168,7 +171,7 @@ def test_the_book_writes_now_and_then_and_at_the_end(tmp_path: Path) -> None:
     now = [0.0]
     roots, lake = Roots(landing="/l", lake=str(tmp_path)), str(tmp_path)
     book = HintBook(roots, "d", lambda: now[0])
-    store: Store = open_store(lake)
+    store: Storage = open_store()
     book.take("s.a", TableHint(mark="a", looked_at=T1, run="r"))
     assert hints.read(store, lake, "d").tables == {}
     now[0] += WRITE_EVERY

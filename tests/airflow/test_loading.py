@@ -125,7 +125,7 @@ def test_a_table_that_has_more_to_do_has_work_though_no_file_comes(tmp_path: Pat
     """Files may still be written, or a reload is not whole: no sensor sees that."""
     made = document(tmp_path)
     attempt(made, ListRunner(unfinished={"s.t05"}))
-    found = hints.read(open_store(str(tmp_path)), str(tmp_path), made.pipeline.dag_id)
+    found = hints.read(open_store(), str(tmp_path), made.pipeline.dag_id)
     assert {name for name, hint in found.tables.items() if hint.mark != "m"} == {"s.t05"}
 
 
@@ -268,4 +268,4 @@ def test_verifying_and_replaying_load_nothing_and_are_not_taken_for_it(tmp_path:
 
 
 def stored(made: PipelineDocument) -> Hints:
-    return hints.read(open_store(made.roots.lake), made.roots.lake, made.pipeline.dag_id)
+    return hints.read(open_store(), made.roots.lake, made.pipeline.dag_id)

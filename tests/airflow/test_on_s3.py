@@ -18,8 +18,7 @@ from sqlalchemy import select
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.polling import look
-from airflow_gddl.stores import open_store
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage, open_store
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import BROUGHT, DONE, IDLE, PACK, run
 from tests.s3 import delivery
@@ -100,7 +99,7 @@ def test_metadata_on_s3_outlives_its_bucket_and_is_read_again_when_it_is_back(pl
 
 def test_a_folder_that_may_not_be_listed_is_work_for_the_job_and_hinders_no_other(place: Place, way: Way) -> None:
     delivery.deliver(place, ["a", "b", "c"])
-    store = open_store(place.roots.landing, place.environ)
+    store = open_store(place.environ)
     tables = ["s.a", "s.b", "s.c"]
     before = look(store, place.roots.landing, tables)
     # The right to list may be given folder by folder: neither the folder of all, nor that of one.

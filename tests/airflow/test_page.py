@@ -189,7 +189,7 @@ def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: 
         origin=("gddl_maintenance", "scheduled__1", "maintain_small"),
         details={"compacted": {"changes": {}}, "files_removed": 3, "tombstones_removed": 0, "dry_run": False},
     )  # fmt: skip
-    write_record(open_store(str(site.stage.lake)), site.roots, done)
+    write_record(open_store(), site.roots, done)
     told = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()
     newest = told["runs"][0]
     assert (newest["action"], newest["did"]) == ("maintain", "1 tables with files joined, 3 files removed")

@@ -194,7 +194,7 @@ def going(
     path, arguments = GddlRunTrigger(watch=plain(watch)).serialize()
     module, _, name = path.rpartition(".")
     made = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
-    return made, started, Attempts(open_store(lake), lake, task)
+    return made, started, Attempts(open_store(), lake, task)
 
 
 async def watched(trigger: GddlRunTrigger, seconds: float, stop: str | None = None) -> Any:
@@ -322,7 +322,7 @@ def test_the_triggerer_logs_how_far_a_run_is(
     trigger, started, attempts = going(stage, fake)
     submission = Submission(run_id="j", size="small", tables=("shop.a", "shop.b", "shop.c"))
     attempts.begin(1, submission)
-    answers = open_store(str(stage.lake))
+    answers = open_store()
     answers.write(join(answers_folder(str(stage.lake), "j"), answer_name("shop.b")), b"{}")
     monkeypatch.setattr("airflow_gddl.triggers.runs.LOGGED_EVERY", 0.2)
     monkeypatch.setattr(GddlRunTrigger, "log", logging.getLogger("trigger"))

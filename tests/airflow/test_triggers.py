@@ -89,7 +89,7 @@ def test_a_store_that_does_not_answer_is_for_the_task_to_raise(stage: Stage) -> 
     (stage.landing / "shop").symlink_to(stage.landing / "shop")  # a loop: no listing ends well
     event = fired(trigger(stage))
     assert event.payload["passing"] is True
-    assert "LANDING_UNREACHABLE" in event.payload["error"]
+    assert "STORAGE_BUSY" in event.payload["error"]
 
 
 def test_a02_what_can_t_be_asked_is_not_tried_again(stage: Stage) -> None:
@@ -139,7 +139,7 @@ def back(stage: Stage, event: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("event", "error"),
     [
-        ({"error": "[LANDING_UNREACHABLE] x", "passing": True}, AirflowException),
+        ({"error": "[STORAGE_BUSY] x", "passing": True}, AirflowException),
         ({"error": "[REQUEST_INVALID] x", "passing": False}, AirflowFailException),
         ("skipped", AirflowSkipException),
     ],
@@ -193,7 +193,7 @@ def test_new_files_are_events_for_asset_watchers(tmp_path: Path) -> None:
 def test_records_of_runs_are_events_too_for_who_follows_a_continuous_table(tmp_path: Path) -> None:
     """As docs/streaming.md has it."""
     roots, moment = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake")), "2024-01-01T00:00:0{}+00:00"
-    store = open_store(roots.lake)
+    store = open_store()
     turns = [JobResult(table="shop.orders", status="succeeded", started_at=moment.format(n)) for n in range(3)]
     write_record(store, roots, turns[0])
     made = GddlFilesTrigger(landing=f"{roots.lake}/_gddl/runs", tables=["shop.orders"], poll_seconds=0.05)

@@ -189,7 +189,7 @@ def test_a_lake_that_can_not_be_written_costs_a_full_listing(
 def test_watermarks_are_those_of_full_listings_alone(made: PipelineDocument, tmp_path: Path) -> None:
     polled(made)
     lake = str(tmp_path / "lake")
-    kept = watermarks.read(open_store(lake), lake, made.pipeline.dag_id)
+    kept = watermarks.read(open_store(), lake, made.pipeline.dag_id)
     assert (list(kept.tables), kept.tables["s.a"].swept) == (["s.a"], NOON.isoformat(timespec="microseconds"))
     polled(made, now=NOON + timedelta(hours=2))
-    assert watermarks.read(open_store(lake), lake, made.pipeline.dag_id) == kept
+    assert watermarks.read(open_store(), lake, made.pipeline.dag_id) == kept

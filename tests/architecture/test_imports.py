@@ -114,6 +114,25 @@ def test_the_root_package_imports_nothing_heavy() -> None:
     assert set(done.stdout.split()) - sys.stdlib_module_names == {"airflow_gddl"}
 
 
+def test_no_client_of_s3_is_imported_before_a_path_on_s3_is_opened() -> None:
+    """What every parse of a DAG file and every trigger would pay for."""
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import airflow_gddl.metadata.loading, airflow_gddl.runtime.landing.polling, airflow_gddl.runtime.state.recording
+from airflow_gddl.stores import open_store
+found = list(open_store().list(sys.argv[1] + "/docs"))
+print(len(found) > 10, "obstore" in sys.modules)
+try:
+    open_store({"AWS_ENDPOINT_URL": "none"}).read("s3://bucket/x")
+except Exception as error:
+    print(error.code, "obstore" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.splitlines() == ["True False", "S3_ENDPOINT_INVALID True"], done.stdout + done.stderr
+
+
 def test_import_linter_keeps_every_contract() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)

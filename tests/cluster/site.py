@@ -22,8 +22,8 @@ from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target, here, link_python
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import utc_now
 from tests.cluster.standalone import Cluster, asked, until
 from tests.landing import write

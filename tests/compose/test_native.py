@@ -17,7 +17,7 @@ import pytest
 
 from airflow_gddl.devtools.simulate import differences
 from airflow_gddl.devtools.simulate.replica import read_replica
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 from tests.compose.native import Native, s3_program, server_programs, until
 
 BUCKET = "gddl"

@@ -24,7 +24,7 @@ from airflow_gddl.devtools.simulate import (
     prepare,
     simulate,
 )
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 from tests.engine_port import EnginePort
 from tests.scenarios import delta_log
 

@@ -20,12 +20,12 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
+from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import Runtime, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.keeping import Kept

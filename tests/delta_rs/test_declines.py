@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 from spark_jobs.table.outcome import Declined, TableOutcome
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.scenarios.delta_log import commits

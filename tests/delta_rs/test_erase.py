@@ -20,11 +20,11 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import answer_name, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.job.result_store import ResultStore
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.maintenance.maintain import tables_of
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime

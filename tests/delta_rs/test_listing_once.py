@@ -10,11 +10,11 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.storage.objects import Storage, StoredObject
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime, Step
@@ -28,9 +28,9 @@ class Watched(Storage):
 
     listings = 0
 
-    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
-        self.listings += "/landing/" in prefix
-        return super().list(prefix, start_after, within)
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        self.listings += "/landing/" in folder
+        return super().list(folder, after, within)
 
 
 @pytest.fixture

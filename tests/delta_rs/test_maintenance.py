@@ -16,13 +16,13 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.maintenance.maintain import RUNS_KEPT
 from spark_jobs.plan.retention import vacuum_hours
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Clock, Runtime, Step, utc_now

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, Roots
+from airflow_gddl.stores import Storage
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime

@@ -9,11 +9,11 @@ from pathlib import Path
 from airflow_gddl.contract.layout import answer_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_spark import once
 from spark_jobs.job.table_job import totals_of
 from spark_jobs.job.task_results import Found, TaskResultStore
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of

@@ -15,13 +15,13 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
+from airflow_gddl.stores.readers import buffered
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.engines import decoding
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
-from spark_jobs.storage.inputs import input_of
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import TableOutcome
 from tests.debezium.looking import event, look, rows_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -93,7 +93,7 @@ class Failing(io.RawIOBase):
 
 class FailingStorage(Storage):
     def open_input(self, path: str) -> BinaryIO:
-        return input_of(path, Failing(Path(path).read_bytes()))
+        return buffered(path, Failing(Path(path).read_bytes()))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -77,7 +77,7 @@ def test_no_name_stops_the_other_tables_of_the_job(tmp_path: Path) -> None:
 
 def test_airflow_polls_a_folder_with_such_names(tmp_path: Path) -> None:
     lay(tmp_path / "s" / "t", BAD_NAMES[0])
-    found = look(open_store(str(tmp_path)), str(tmp_path), ["s.t"])
+    found = look(open_store(), str(tmp_path), ["s.t"])
     assert found["s.t"].files == 1
 
 

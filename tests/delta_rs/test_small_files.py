@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs import small_files
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime, Step
 from tests.delta_rs.small_lake import SmallLake, spec_of

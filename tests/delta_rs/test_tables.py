@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs import checkpoints as log_upkeep
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.types import parse_type
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import utc_now
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})

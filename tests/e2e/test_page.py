@@ -57,7 +57,7 @@ def page(site: Site) -> Iterator[Page]:
     recorder = StateRecorder(roots, PACK, ())
     for number, name in enumerate(names[:6]):
         for result in runs_of(name, number):
-            write_record(open_store(roots.lake), roots, result)
+            write_record(open_store(), roots, result)
             recorder.take(result)
     recorder.flush()
     with browser.page(site.running.rest.url) as opened:

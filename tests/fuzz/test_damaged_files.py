@@ -10,12 +10,12 @@ import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots
+from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
-from spark_jobs.storage.objects import Storage
 from tests.engine_port import EnginePort
 from tests.fuzz.landed_forms import DMS, FORMS, damaged
 

@@ -15,10 +15,9 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.results import ResultReader as Read
-from airflow_gddl.stores import open_store
+from airflow_gddl.stores import Storage, open_store
 from spark_jobs.job.result_store import ResultStore as Put
 from spark_jobs.main import read_spec
-from spark_jobs.storage.objects import Storage
 from tests.s3_server import Bucket, serving
 
 
@@ -45,7 +44,7 @@ def result(status: Status, rows: int = 0, table: str = "s.a") -> JobResult:
 
 
 def test_an_order_is_put_once_and_read_by_the_job(lake: str) -> None:
-    store, spec = open_store(lake), spec_of(lake)
+    store, spec = open_store(), spec_of(lake)
     path = order_path(lake, spec.run_id)
     assert store.create(path, to_json(spec).encode()) is True
     assert store.create(path, b"another") is False
@@ -55,7 +54,7 @@ def test_an_order_is_put_once_and_read_by_the_job(lake: str) -> None:
 
 def test_an_order_of_another_contract_is_refused(lake: str) -> None:
     path = order_path(lake, "j-1")
-    open_store(lake).create(path, json.dumps({**json.loads(to_json(spec_of(lake))), "contract_version": 99}).encode())
+    open_store().create(path, json.dumps({**json.loads(to_json(spec_of(lake))), "contract_version": 99}).encode())
     with pytest.raises(FatalError, match=r"CONTRACT_VERSION.*version 99"):
         read_spec(path)
 
@@ -66,7 +65,7 @@ def test_an_order_that_is_not_there_is_told(lake: str) -> None:
 
 
 def test_results_are_given_once_as_they_come(lake: str) -> None:
-    put, read = Put.of(spec_of(lake), Storage()), Read(open_store(lake), lake, "j-1")
+    put, read = Put.of(spec_of(lake), Storage()), Read(open_store(), lake, "j-1")
     assert list(read.new()) == []
     put.put(result("succeeded", 3))
     assert [(r.table, r.rows_read) for r in read.new()] == [("s.a", 3)]
@@ -85,12 +84,12 @@ def test_a_job_that_is_started_again_does_not_hide_what_it_had_loaded(lake: str)
         put.storage.delete(join(put.folder, answer_name("s.a")))
         put.put(first)
         put.put(second)
-        (found,) = Read(open_store(lake), lake, "j-1").new()
+        (found,) = Read(open_store(), lake, "j-1").new()
         assert (found.status, found.rows_read) == kept
 
 
 def test_what_is_no_result_is_passed_over(lake: str) -> None:
-    store, folder = open_store(lake), answers_folder(lake, "j-1")
+    store, folder = open_store(), answers_folder(lake, "j-1")
     store.write(join(folder, "a.json"), b"{")
     store.write(join(folder, "b.json"), b'{"table": 5}')
     store.write(join(folder, "c.txt"), b"")

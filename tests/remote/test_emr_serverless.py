@@ -26,7 +26,7 @@ from airflow_gddl.runtime.runners.emr_serverless.platform import EmrPlatform, ma
 from airflow_gddl.runtime.runners.emr_serverless.submission import request_of
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
 from airflow_gddl.runtime.runners.remote import RemoteRunner
-from airflow_gddl.stores.local import LocalStore
+from airflow_gddl.stores import Storage
 from tests.remote.heard import Heard
 
 ROLE = "arn:aws:iam::123456789012:role/gddl"
@@ -201,7 +201,7 @@ def test_faults_pass_and_refusals_don_t(error: Exception, family: type[Exception
 
 
 def run_of(roots: Roots, application: str, sleep: Callable[[float], None]) -> RemoteRunner:
-    store = LocalStore()
+    store = Storage()
     attempts = Attempts(store, roots.lake, TaskKey(pipeline="p", run="r", task="t"))
     return RemoteRunner(open=lambda: platform(application), store=store, attempts=attempts, sleep=sleep)
 

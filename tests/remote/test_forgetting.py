@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,7 @@ from airflow_gddl.runtime.runners import expiry as forgetting
 from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.runners.expiry import DAY, Forgetting
 from airflow_gddl.runtime.runners.platform import Handle
-from airflow_gddl.stores.local import LocalStore
-from airflow_gddl.stores.port import ListedFile
+from airflow_gddl.stores import Storage, StoredObject
 
 NOW = time.time()
 
@@ -25,7 +24,7 @@ NOW = time.time()
 @dataclass
 class Lake:
     root: Path
-    store: LocalStore = field(default_factory=LocalStore)
+    store: Storage = field(default_factory=Storage)
 
     @property
     def path(self) -> str:
@@ -46,7 +45,7 @@ class Lake:
             if path.stat().st_mtime > NOW - DAY / 2:
                 os.utime(path, (NOW - days * DAY, NOW - days * DAY))
 
-    def forget(self, now: float = NOW, store: LocalStore | None = None) -> int:
+    def forget(self, now: float = NOW, store: Storage | None = None) -> int:
         return Forgetting(store=store or self.store, lake=self.path, pipeline="p", now=now).once_a_day()
 
     @property
@@ -104,7 +103,7 @@ def test_a_call_forgets_a_bounded_number_the_oldest_first(lake: Lake, monkeypatc
 
 
 @dataclass
-class Broken(LocalStore):
+class Broken(Storage):
     """A store that fails at its nth change of any kind, or at its listing."""
 
     left: int = 0
@@ -115,16 +114,16 @@ class Broken(LocalStore):
     def _burn(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise RetriableError("LANDING_UNREACHABLE", "broken off")
+            raise RetriableError("STORAGE_BUSY", "broken off")
 
-    def list(self, folder: str, after: str = "") -> Iterator[ListedFile]:
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
         self._burn()
-        yield from super().list(folder, after)
+        yield from super().list(folder, after, within)
 
-    def delete(self, paths: Iterable[str]) -> None:
+    def delete(self, *paths: str) -> None:
         for path in paths:
             self._burn()
-            super().delete([path])
+            super().delete(path)
 
 
 @pytest.mark.parametrize("step", range(26))

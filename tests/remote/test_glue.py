@@ -20,7 +20,7 @@ from airflow_gddl.runtime.runners.glue.platform import GluePlatform, make
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
 from airflow_gddl.runtime.runners.remote import RemoteRunner
-from airflow_gddl.stores.local import LocalStore
+from airflow_gddl.stores import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.glue_service import GlueService, Run
 from tests.remote.heard import Heard
@@ -243,7 +243,7 @@ def test_faults_pass_and_refusals_don_t(
 
 
 def runner(service: GlueService, spec: JobSpec, *, patient: bool = True) -> RemoteRunner:
-    store = LocalStore()
+    store = Storage()
     attempts = Attempts(store, spec.roots.lake, TaskKey(pipeline="p", run="r", task="t"))
     quick = PollInterval(first=0.05, longest=0.2)
     return RemoteRunner(open=lambda: platform(service), store=store, attempts=attempts, pace=quick, patient=patient)

@@ -14,7 +14,7 @@ from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest, RunStatus, State
 from airflow_gddl.runtime.runners.remote import RemoteRunner, cancel
-from airflow_gddl.stores.port import ListedFile
+from airflow_gddl.stores import StoredObject
 from tests.remote.heard import Heard
 
 LAKE = "s3://lake"
@@ -46,16 +46,17 @@ class Fuse:
 
 @dataclass
 class MemoryStore:
-    """See `Store`."""
+    """See `Storage`."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
     fuse: Fuse = field(default_factory=Fuse)
-    listing_spans_folders = True
 
-    def list(self, folder: str, after: str = "") -> Iterator[ListedFile]:
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:  # noqa: ARG002 - the port's
         self.fuse.burn()
-        names = [path.removeprefix(f"{folder}/") for path in sorted(self.objects) if path.startswith(f"{folder}/")]
-        yield from (ListedFile(n, 1, str(hash(self.objects[f"{folder}/{n}"])), 0.0) for n in names if n > after)
+        for path in sorted(self.objects):
+            name = path.removeprefix(f"{folder}/")
+            if name != path and name > after:
+                yield StoredObject(folder, name, 1, str(hash(self.objects[path])), 0.0)
 
     def read(self, path: str) -> bytes:
         if path not in self.objects:

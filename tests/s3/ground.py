@@ -10,7 +10,7 @@ import obstore
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.s3 import split
 from airflow_gddl.contract.spec import Roots
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 from tests.s3.conftest import Place
 from tests.scenarios.model import RunStep, Scenario
 from tests.scenarios.staging import land

@@ -14,8 +14,8 @@ import pytest
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.storage.objects import Storage
 from tests.s3 import delivery
 from tests.s3.conftest import Place
 
@@ -48,7 +48,7 @@ HOLDER = """
 import sys, time
 from datetime import UTC, datetime
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 Claim.acquire(Storage(), sys.argv[1], "killed", lambda: datetime.now(UTC))
 print("held", flush=True)
 time.sleep(600)

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way

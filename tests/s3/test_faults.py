@@ -17,9 +17,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
-from airflow_gddl.stores import open_store
+from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.reaching import check_roots
-from spark_jobs.storage.objects import Storage
 from tests.remote.world import Heard
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
@@ -144,7 +143,7 @@ def test_a_platform_is_asked_for_nothing(server: Server, way: Way, code: str) ->
     """Where the lake can't be reached, nothing can be remembered of a run, so that none is started."""
     place, family = unreachable(server, way)[code]
     way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
-    store = open_store(place.roots.lake, {**place.environ, "AWS_MAX_ATTEMPTS": "1"})
+    store = open_store({**place.environ, "AWS_MAX_ATTEMPTS": "1"})
     attempts = Attempts(store, place.roots.lake, TaskKey(pipeline="p", run="r", task="t"))
     asked: list[str] = []
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_gddl.contract.layout import join
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 
 _SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 

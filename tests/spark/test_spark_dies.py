@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.spec import Continuous, EngineName, JobOptions, TierSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.storage.objects import Storage
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
 from tests.spark.children import Child, job_child

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.task_results import TaskResultStore
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import Runtime
 from tests.conftest import SPARK
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of

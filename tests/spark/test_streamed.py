@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.discovery.file_stream import AUTO_LOADER, SPARK_FILES, FileStreamSource
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.storage.objects import Storage, StoredObject
 from spark_jobs.table.runtime import utc_now
 from tests.conftest import SPARK, LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -38,9 +38,9 @@ class Listings(Storage):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
-        self.count += "/landing/" in f"{prefix}/"
-        yield from super().list(prefix, start_after, within)
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        self.count += "/landing/" in f"{folder}/"
+        yield from super().list(folder, after, within)
 
 
 class Unread(NoSpark):

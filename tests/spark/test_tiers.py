@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.runtime import Runtime
 from tests.conftest import LocalPort
 from tests.engine_port import EnginePort

@@ -20,10 +20,10 @@ import pytest
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger import claim as claims
 from spark_jobs.ledger.claim import Claim, ClaimDocument
 from spark_jobs.ledger.process_identity import ProcessIdentity
-from spark_jobs.storage.objects import Storage
 
 ROUNDS = 200
 
@@ -267,7 +267,7 @@ HOLD = """
 import sys
 from datetime import UTC, datetime
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
 with Claim.acquire(Storage(), sys.argv[1], "victim", lambda: datetime.now(UTC), float(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()

@@ -112,7 +112,7 @@ def test_times_are_those_of_former_runs(tmp_path: Path, capsys: pytest.CaptureFi
     results = [JobResult(table=name, status="succeeded", started_at="2026-10-31", seconds=7.0) for name in names]
     records = {result.table: TableRecord().after(result, 0.0) for result in results}
     path = place(lake, "by-hand", "runs")
-    update_runs(open_store(lake), path, lambda before: replace(before, tables=records), RunsDocument)
+    update_runs(open_store(), path, lambda before: replace(before, tables=records), RunsDocument)
     assert gddl(folder, "--json") == 0
     (tier,) = json.loads(capsys.readouterr().out)["tiers"]
     assert (tier["table_seconds"], tier["basis"]) == (7.0, "records")

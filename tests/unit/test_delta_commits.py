@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.storage.objects import Storage
 
 
 def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> None:

@@ -4,16 +4,14 @@ import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 import pytest
-from obstore.store import MemoryStore, S3Store
+from obstore.store import MemoryStore
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
+from airflow_gddl.stores import Storage
 from spark_jobs.discovery.neighbours import folders_like
 from spark_jobs.plan.discover import Discovery, NotListed
-from spark_jobs.storage.objects import Storage
-from spark_jobs.storage.s3 import Bucket as StoredBucket
 from spark_jobs.table.notices import of_discovery
 from tests.landing_folder import START, Table, counted_stats
 from tests.s3_server import Bucket, serving
@@ -49,7 +47,9 @@ def test_no_folder_is_reported_and_changes_nothing(table: Table) -> None:
     assert not table.discover().folder_missing
 
 
-def test_folders_with_names_like_that_of_a_missing_one_are_named(tmp_path: Path) -> None:
+def test_folders_with_names_like_that_of_a_missing_one_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("shop/order", "shop/order_lines", "shop/customers", "shop/_hidden", "billing/bills"):
         (tmp_path / name).mkdir(parents=True)
     storage = Storage()
@@ -60,9 +60,9 @@ def test_folders_with_names_like_that_of_a_missing_one_are_named(tmp_path: Path)
     memory = MemoryStore()
     for path in ("landing/shop/order/f", "landing/shop/lines/2024/f", "landing/shop/f"):
         memory.put(path, b"")
-    on_s3 = Storage({"b": StoredBucket(cast("S3Store", memory))})
-    assert folders_like(on_s3, "s3://b/landing/shop/orders") == ("shop/order",)
-    assert on_s3.folders("s3://b/landing/shop") == ("lines", "order")
+    monkeypatch.setattr("airflow_gddl.stores.s3.client", lambda *_, **__: memory)
+    assert folders_like(storage, "s3://b/landing/shop/orders") == ("shop/order",)
+    assert storage.folders("s3://b/landing/shop") == ("lines", "order")
     missing = Discovery(folder_missing=True, folders_there=("shop/order",))
     (warning,) = of_discovery(missing, "/landing/shop/orders", "DMS")
     assert warning.message == (

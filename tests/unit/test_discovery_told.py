@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.notified import discover_notified
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.storage.objects import Storage, StoredObject
 from tests.landed import committed
 from tests.landing_folder import START, Table
 from tests.s3_server import Bucket, serving
@@ -31,23 +31,23 @@ class Watched(Storage):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def look(self, path: str, within: str | None = None) -> StoredObject | None:
+    def stat(self, path: str, within: str | None = None) -> StoredObject | None:
         self.looked.append(path)
-        return super().look(path, within)
+        return super().stat(path, within)
 
-    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
-        if prefix.rstrip("/").endswith("landing"):
-            self.listed.append(prefix)
-        yield from super().list(prefix, start_after, within)
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        if folder.rstrip("/").endswith("landing"):
+            self.listed.append(folder)
+        yield from super().list(folder, after, within)
 
 
 def told(table: Table, *names: str, scheme: str = "file:") -> list[NotifiedFile]:
     """As Spark's file source writes it."""
     found = []
     for name in names:
-        seen = Storage().look(f"{table.landing}/{name}")
+        seen = Storage().stat(f"{table.landing}/{name}")
         assert seen is not None
-        ago = datetime.fromisoformat(seen.modified) - datetime(1970, 1, 1, tzinfo=UTC)
+        ago = datetime.fromtimestamp(seen.modified, UTC) - datetime(1970, 1, 1, tzinfo=UTC)
         path = scheme + seen.path.removeprefix("s3:")
         found.append(NotifiedFile(path=path, size=seen.size, modified=ago // timedelta(milliseconds=1)))
     return found

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import Erasure, ErasureRegister
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.erased_keys import Bound, ErasedKeys, key_text, message_of
-from spark_jobs.storage.objects import Storage
 
 
 @pytest.mark.parametrize(

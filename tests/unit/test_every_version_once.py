@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger import ledger as ledgers
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage.objects import Storage, StoredObject
 from tests.landing_folder import START, Table
 
 LAYOUTS = [
@@ -185,7 +185,7 @@ class Ingestion(RuleBasedStateMachine):
 
     def _fingerprint(self, name: str) -> str:
         path = f"{self.table.landing}/{name}"
-        return self.table.storage.fingerprint(StoredObject(path=path, size=0, etag="", modified=""))
+        return self.table.storage.fingerprint(StoredObject(*path.rsplit("/", 1), 0, "", 0.0))
 
 
 TestIngestion = Ingestion.TestCase

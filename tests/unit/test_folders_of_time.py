@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.continuous.listing import ListedFiles
 from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import discover
@@ -27,7 +28,6 @@ from spark_jobs.discovery.notified import discover_notified
 from spark_jobs.ledger import ledger as ledgers
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.storage.objects import Storage
 from tests.landing_folder import START, counted_stats
 from tests.s3_server import Bucket, serving
 from tests.sunk_folder import FORMATS, HOURLY, Sunk

@@ -80,7 +80,7 @@ def told(status: Status, second: int, rows: int = 0) -> JobResult:
 
 
 def hint_of(context: Desk) -> hints.TableHint | None:
-    return hints.read(open_store(context.roots.lake), context.roots.lake, PIPELINE).tables.get("s.a")
+    return hints.read(open_store(), context.roots.lake, PIPELINE).tables.get("s.a")
 
 
 def test_idle_looks_are_kept_but_not_heard_and_the_event_of_before_waits(context: Desk) -> None:
@@ -100,7 +100,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: Desk) -> None
     context.keeping.on_result(told("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.later()
-    assert hints.read(open_store(context.roots.lake), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
+    assert hints.read(open_store(), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
     context.keeping.on_result(told("skipped", 2))
     assert context.keeping.failing == []
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]

@@ -12,11 +12,11 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.name_times import change_time
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger.documents import decode_files
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage.objects import Storage, StoredObject
 from tests.landed import LANDING, change, committed, grow, plan_of
 
 
@@ -203,9 +203,9 @@ class Counting(Storage):
         super().__init__()
         self.requests: list[str] = []
 
-    def list(self, prefix: str, start_after: str | None = None, within: str | None = None) -> Iterator[StoredObject]:
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
         self.requests.append("LIST")
-        return super().list(prefix, start_after, within)
+        return super().list(folder, after, within)
 
     def read(self, path: str) -> bytes:
         self.requests.append("GET")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
 from spark_jobs.plan.files import FileEntry
-from spark_jobs.storage.objects import Storage
 from tests.landed import LANDING, change, committed, entry_of, grow, plan_of
 
 

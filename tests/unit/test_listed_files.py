@@ -11,8 +11,8 @@ import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.continuous.listing import ListedFiles
-from spark_jobs.storage.objects import Storage
 
 SPEC = TableSpec(table="s.a", keys=("id",), trigger="2s")
 

@@ -15,6 +15,7 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.desired_state import DesiredState, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.continuous.desired_state import LOOK_SECONDS, Stop
 from spark_jobs.continuous.executor import Found
 from spark_jobs.continuous.executor_pools import ExecutorPools
@@ -22,7 +23,6 @@ from spark_jobs.continuous.loop import Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.file_names import FileKind
+from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.rules.figures import NOTHING, Figures, FileFigures, Overlap
-from spark_jobs.storage.objects import Storage
 from spark_jobs.table.decisions import overlap_of
 from tests.landed import entry, landed, planned_file
 

@@ -204,6 +204,11 @@ def test_a_master_that_does_not_answer_is_a_passing_fault(tmp_path: Path) -> Non
 
 def test_the_code_that_is_sent_holds_what_a_task_imports(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(write_code(tmp_path / "a.zip")).namelist())
-    assert {"airflow_gddl/__init__.py", "airflow_gddl/contract/spec.py", "spark_jobs/job/spread_spark.py"} <= names
+    assert {
+        "airflow_gddl/__init__.py",
+        "airflow_gddl/contract/spec.py",
+        "airflow_gddl/stores/s3.py",
+        "spark_jobs/job/spread_spark.py",
+    } <= names
     assert not any(name.startswith(("airflow_gddl/cli", "airflow_gddl/runtime/runners")) for name in names)
     assert (tmp_path / "a.zip").read_bytes() == write_code(tmp_path / "b.zip").read_bytes()

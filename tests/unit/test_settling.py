@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.discovery.settling import Settling, Wait, settle_of
 from spark_jobs.plan.files import LandedFile
-from spark_jobs.storage.objects import Storage
 from tests.landed import entry
 
 AFTER = timedelta(seconds=3)
@@ -27,11 +27,11 @@ def file_of(folder: Path, name: str, age: float) -> LandedFile:
     path.write_text(name)
     moment = (NOW - timedelta(seconds=age)).timestamp()
     os.utime(path, (moment, moment))
-    found = STORAGE.look(str(path))
+    found = STORAGE.stat(str(path))
     assert found is not None
     return LandedFile(
         path=found.path, kind="change", format="csv", order=(name,), size=found.size, etag=found.etag,
-        modified=found.modified,
+        modified=found.modified_at,
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from airflow_gddl.contract.desired_state import DesiredState, order_path
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.landing.desired_state import FRESH_SECONDS, DesiredStateKeeper
+from airflow_gddl.stores import Storage
 from spark_jobs.continuous.desired_state import LOOK_SECONDS, DesiredStateReader, Stop
-from spark_jobs.storage.objects import Storage
 
 A, B = (TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab")
 

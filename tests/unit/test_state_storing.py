@@ -46,7 +46,7 @@ def roots(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 def keep(roots: Roots, done: JobResult, name: str = "") -> None:
     started = moment_name(done.started_at)
-    open_store(roots.lake).write(f"{runs_folder(roots, done.table)}/{name or started}-x.json", to_json(done).encode())
+    open_store().write(f"{runs_folder(roots, done.table)}/{name or started}-x.json", to_json(done).encode())
 
 
 def moment_name(started: str) -> str:
@@ -58,7 +58,7 @@ def reader(roots: Roots, now: float = 5000.0) -> StateReader:
 
 
 def test_writers_that_meet_lose_nothing(roots: Roots) -> None:
-    path, store = place(roots.lake, "p", "runs"), open_store(roots.lake)
+    path, store = place(roots.lake, "p", "runs"), open_store()
 
     def add(number: int) -> None:
         def change(before: RunsDocument) -> RunsDocument:
@@ -91,7 +91,7 @@ def test_lost_state_is_made_again_from_the_runs(roots: Roots, damage: bytes | No
     for start in (1000, 1100, 1200):
         keep(roots, result("succeeded" if start < 1200 else "failed", start, start - 5 if start < 1200 else None))
     if damage is not None:
-        open_store(roots.lake).write(place(roots.lake, "p", "runs"), damage)
+        open_store().write(place(roots.lake, "p", "runs"), damage)
         (trouble,) = reader(roots).read().troubles
         assert "p.runs.json is damaged" in trouble.what
     recorder = StateRecorder(roots, "p", ("shop.a", "shop.never"), lambda: 2000.0)
@@ -158,12 +158,12 @@ def test_years_of_runs_are_put_together_and_read_the_same(roots: Roots) -> None:
     assert len(read_records(roots, "shop.a", 10_000).results) == many
     keep(roots, before[-1])  # as if the putting together had been cut off before it deleted
     assert len(read_records(roots, "shop.a", 10_000).results) == many
-    assert compact(open_store(roots.lake), roots, "shop.a") == LOOSE_LEFT
+    assert compact(open_store(), roots, "shop.a") == LOOSE_LEFT
 
 
 def test_a_damaged_record_is_named_and_hides_no_other(roots: Roots) -> None:
     keep(roots, result("succeeded", 1000, 990))
-    open_store(roots.lake).write(f"{runs_folder(roots, 'shop.a')}/2100-x.json", b'{"table": "shop.')
+    open_store().write(f"{runs_folder(roots, 'shop.a')}/2100-x.json", b'{"table": "shop.')
     found = read_records(roots, "shop.a", 10)
     assert (len(found.results), found.damaged) == (1, ("2100-x.json",))
 
@@ -172,14 +172,14 @@ def test_documents_are_plain_json(roots: Roots) -> None:
     recorder = StateRecorder(roots, "p", (), lambda: 2000.0)
     recorder.take(result("succeeded", 1000, 990))
     recorder.flush()
-    given = json.loads(open_store(roots.lake).read(place(roots.lake, "p", "runs")))
+    given = json.loads(open_store().read(place(roots.lake, "p", "runs")))
     assert given["format"] == 1
     assert set(given["tables"]) == {"shop.a"}
 
 
 def test_upkeep_is_among_the_runs_and_changes_no_state(roots: Roots) -> None:
     """However much of it there is: the state made again from the records is that of the loads."""
-    store = open_store(roots.lake)
+    store = open_store()
     for start in (1000, 1100):
         keep(roots, result("succeeded", start, start - 5))
     before = record_of(roots, "shop.a", 3000.0)

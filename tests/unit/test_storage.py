@@ -6,19 +6,17 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from spark_jobs.storage import s3 as storage_s3
-from spark_jobs.storage.faults import os_error
-from spark_jobs.storage.objects import Storage, StoredObject
+from airflow_gddl.stores import Storage, StoredObject, open_store
+from airflow_gddl.stores.faults import os_error
 from tests.s3_server import Bucket, serving
 
 
@@ -55,30 +53,26 @@ def test_listing_is_in_object_name_order_and_takes_any_name(root: str) -> None:
 
 
 @pytest.mark.parametrize("after", ["", "a", "a.", "a.b", "a/", "a/b", "a/b/", "a/ü", "a0", "a00", "zz"])
-def test_start_after_is_exclusive_and_need_not_exist(root: str, after: str) -> None:
+def test_after_is_exclusive_and_need_not_exist(root: str, after: str) -> None:
     storage = Storage()
     everything = ["a.b", "a/b", "a/b.c", "a/b/c", "a/ü/x", "a0", "aa/a"]
     # A local file system can't hold the file a/b beside the folder a/b.
     everything = everything if root.startswith("s3") else [name for name in everything if name != "a/b"]
     for name in everything:
         storage.write(f"{root}/{name}", b"")
-    assert names(storage.list(root, f"{root}/{after}"), root) == [name for name in everything if name > after]
-
-
-def test_start_after_outside_the_folder(root: str) -> None:
-    storage = Storage()
-    storage.write(f"{root}/m/x", b"")
-    assert names(storage.list(f"{root}/m", f"{root}/a"), root) == ["m/x"]
-    assert names(storage.list(f"{root}/m", f"{root}/n"), root) == []
+    assert names(storage.list(root, after), root) == [name for name in everything if name > after]
 
 
 def test_listing_tells_size_etag_and_time(root: str) -> None:
     storage = Storage()
     storage.write(f"{root}/x", b"four")
     (first,) = storage.list(root)
-    assert first.size == 4
-    assert first.modified.endswith("+00:00")
-    assert len(first.modified) == len("2024-01-31T10:20:30.000000+00:00")
+    assert (first.folder, first.name, first.path, first.size) == (root, "x", f"{root}/x", 4)
+    assert datetime.fromisoformat(first.modified_at) == datetime.fromtimestamp(first.modified, UTC)
+    assert len(first.modified_at) == len("2024-01-31T10:20:30.000000+00:00")
+    assert first == storage.stat(f"{root}/x")
+    assert storage.stat(f"{root}/x").path == f"{root}/x"
+    assert storage.stat(f"{root}/none") is None
     assert '"' not in first.etag
     storage.write(f"{root}/x", b"five")
     (second,) = storage.list(root)
@@ -129,6 +123,59 @@ def test_create_has_one_winner_among_threads(root: str) -> None:
     assert storage.read(f"{root}/one") == b"%d" % won[0]
 
 
+def test_swap_replaces_only_the_version_that_was_read(root: str) -> None:
+    storage = Storage()
+    assert storage.swap(f"{root}/deep/x", b"first", None)
+    assert not storage.swap(f"{root}/deep/x", b"absent", None)
+    data, tag = storage.read_tagged(f"{root}/deep/x")
+    assert data == b"first"
+    storage.write(f"{root}/deep/x", b"other")
+    assert not storage.swap(f"{root}/deep/x", b"late", tag)
+    assert storage.read(f"{root}/deep/x") == b"other"
+    assert storage.swap(f"{root}/deep/x", b"in time", storage.read_tagged(f"{root}/deep/x")[1])
+    assert storage.read(f"{root}/deep/x") == b"in time"
+    assert not storage.swap(f"{root}/deep/none", b"", tag)
+
+
+def test_the_start_of_an_object(root: str) -> None:
+    storage = Storage()
+    storage.write(f"{root}/x", b"0123456789" * 1_000_000)
+    storage.write(f"{root}/empty", b"")
+    assert storage.read(f"{root}/x", 12) == b"012345678901"
+    assert storage.read(f"{root}/x", 20_000_000) == b"0123456789" * 1_000_000
+    assert storage.read(f"{root}/empty", 12) == b""
+    with pytest.raises(FileNotFoundError):
+        storage.read(f"{root}/none", 12)
+
+
+def test_many_are_deleted_whether_they_are_there_or_not(root: str) -> None:
+    storage = Storage()
+    for name in ("a", "b/c", "d"):
+        storage.write(f"{root}/{name}", b"")
+    storage.delete(f"{root}/a", f"{root}/none", f"{root}/b/c")
+    storage.delete()
+    assert names(storage.list(root), root) == ["d"]
+
+
+def test_keys_are_not_mixed_with_those_of_the_process(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection laid over the environment of a worker that has a session of its own."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of the worker")
+    given = {name: value for name, value in os.environ.items() if name != "AWS_SESSION_TOKEN"}
+    bucket.objects["l/x"] = b"x"
+    for storage in (Storage(given), open_store(given)):
+        assert storage.read("s3://bucket/l/x") == b"x"
+    assert bucket.tokens == [None, None]
+    assert Storage().read("s3://bucket/l/x") == b"x"
+    assert bucket.tokens[2:] == ["of the worker"]
+
+
+def test_a_bucket_that_has_no_such_name_is_refused_without_its_text() -> None:
+    with pytest.raises(FatalError, match="STORAGE_UNUSABLE") as caught:
+        Storage().read("s3://AKIAKEY:secret@bucket/x")
+    assert "does not name a bucket" in caught.value.what
+    assert "secret" not in caught.value.what
+
+
 def test_parquet_reads_through_open_input(root: str) -> None:
     storage = Storage()
     sink = pa.BufferOutputStream()
@@ -152,7 +199,7 @@ def test_fingerprint_is_of_the_content(tmp_path: Path) -> None:
     digest = hashlib.blake2b(b"same" * 3_000_000, digest_size=32).hexdigest()
     assert storage.fingerprint(first) == f"blake2b:{digest}"
     with pytest.raises(FileNotFoundError):
-        storage.fingerprint(StoredObject(path=str(tmp_path / "gone"), size=1, etag="1", modified=""))
+        storage.fingerprint(StoredObject(str(tmp_path), "gone", 1, "1", 0.0))
 
 
 def test_fingerprint_on_s3_reads_only_what_has_no_digest(bucket: Bucket) -> None:
@@ -166,13 +213,13 @@ def test_fingerprint_on_s3_reads_only_what_has_no_digest(bucket: Bucket) -> None
     assert [request for request in bucket.requests if request.startswith("GET l/")] == ["GET l/odd"]
 
 
-def test_listing_on_s3_pages_and_begins_at_start_after(bucket: Bucket) -> None:
+def test_listing_on_s3_pages_and_begins_after_a_name(bucket: Bucket) -> None:
     bucket.objects = {f"l/{number:05d}": b"" for number in range(2500)}
     storage = Storage()
     assert len(list(storage.list("s3://bucket/l"))) == 2500
     assert len(bucket.requests) == 3
     bucket.requests.clear()
-    assert len(list(storage.list("s3://bucket/l", "s3://bucket/l/02400"))) == 99
+    assert len(list(storage.list("s3://bucket/l", "02400"))) == 99
     assert len(bucket.requests) == 1
     bucket.requests.clear()
     assert names(storage.list("s3://bucket"), "s3://bucket")[0] == "l/00000"
@@ -182,15 +229,20 @@ def test_listing_on_s3_pages_and_begins_at_start_after(bucket: Bucket) -> None:
     ("status", "family", "code"),
     [(503, RetriableError, "STORAGE_BUSY"), (500, RetriableError, "STORAGE_BUSY"), (403, FatalError, "STORAGE_DENIED")],
 )
-def test_s3_errors_by_family(bucket: Bucket, status: int, family: type[Exception], code: str) -> None:
-    quick = {"max_retries": 1, "backoff": {"init_backoff": timedelta(milliseconds=1)}}
-    storage = Storage({"bucket": storage_s3.Bucket(S3Store("bucket", retry_config=quick))})  # type: ignore[arg-type]  # a TypedDict only in stubs
+def test_s3_errors_by_family(
+    bucket: Bucket, status: int, family: type[Exception], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    storage = Storage()
     bucket.fail = status
     actions: list[Callable[[], object]] = [
         lambda: list(storage.list("s3://bucket/l")),
         lambda: storage.read("s3://bucket/l/x"),
         lambda: storage.write("s3://bucket/l/x", b""),
         lambda: storage.create("s3://bucket/l/x", b""),
+        lambda: storage.swap("s3://bucket/l/x", b"", "tag"),
+        lambda: storage.stat("s3://bucket/l/x"),
+        lambda: storage.delete("s3://bucket/l/x", "s3://bucket/l/y"),
         lambda: storage.open_input("s3://bucket/l/x"),
         lambda: storage.exists("s3://bucket/l"),
     ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from threading import Thread
 from typing import NoReturn
 
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from spark_jobs.storage import local as storage_local
-from spark_jobs.storage.objects import Storage
+from airflow_gddl.stores import Storage
+from airflow_gddl.stores import local as storage_local
 from tests.landing_folder import counted_stats
 
 
@@ -59,9 +60,9 @@ def test_local_listing_does_nothing_for_what_lies_before(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "scandir", counting_scandir)
     stated = counted_stats(monkeypatch)
-    found = list(storage.list(str(tmp_path), f"{tmp_path}/2024/01/28/20240128-05"))
+    found = list(storage.list(str(tmp_path), "2024/01/28/20240128-05"))
     assert len(found) == 4
-    assert [path.removeprefix(str(tmp_path)) for path in scanned] == ["", "/2024", "/2024/01", "/2024/01/28"]
+    assert [path.removeprefix(str(tmp_path)) for path in scanned] == ["/", "/2024/", "/2024/01/", "/2024/01/28/"]
     assert len(stated) == 4
 
 
@@ -87,5 +88,65 @@ def test_create_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "hardlink_to", refused)
     assert storage_local.create(f"{tmp_path}/x", b"first")
     assert not storage_local.create(f"{tmp_path}/x", b"second")
-    assert storage_local.read(f"{tmp_path}/x") == b"first"
+    assert storage_local.read(f"{tmp_path}/x")[0] == b"first"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_what_must_not_be_read_comes_as_refused_within_bounds(tmp_path: Path) -> None:
+    landing, outside = tmp_path / "landing", tmp_path / "outside"
+    (landing / "t").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "x").write_text("secret")
+    (landing / "t" / "a").write_text("fine")
+    (landing / "t" / "b").symlink_to(outside / "x")
+    (landing / "t" / "c").symlink_to(outside)
+    (landing / "linked").symlink_to(outside)
+    Path(os.fsdecode(os.fsencode(landing / "t") + b"/d\xff")).write_text("odd")
+    storage, out = Storage(), "a link that leaves the landing folder"
+    found = {item.name: item.refused for item in storage.list(f"{landing}/t", within=str(landing))}
+    assert found == {"a": "", "b": out, "c": out, "d\\xff": "its name is not UTF-8"}
+    assert [(item.path, item.refused) for item in storage.list(f"{landing}/linked", within=str(landing))] == [
+        (f"{landing}/linked", out)
+    ]
+    assert [item.name for item in storage.list(f"{landing}/t")] == ["a", "b", "c/x"]
+    found = [storage.stat(f"{landing}/t/{name}", str(landing)) for name in ("a", "b")]
+    assert [item is not None and item.refused for item in found] == ["", out]
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    assert Storage().stat(f"{tmp_path}/folder") is None
+    for path in ("folder", "file/below"):
+        with pytest.raises(FileNotFoundError):
+            Storage().read(f"{tmp_path}/{path}")
+    assert list(Storage().list(f"{tmp_path}/file")) == []
+
+
+def test_swap_has_one_winner_among_threads(tmp_path: Path) -> None:
+    storage, path = Storage(), f"{tmp_path}/x"
+
+    def count() -> None:
+        for _ in range(20):
+            while True:
+                data, tag = storage.read_tagged(path)
+                if storage.swap(path, b"%d" % (int(data) + 1), tag):
+                    break
+
+    storage.write(path, b"0")
+    threads = [Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert storage.read(path) == b"80"
+
+
+def test_a_link_to_itself_hides_no_file(tmp_path: Path) -> None:
+    files = [f"f{number:02d}" for number in range(40)]
+    for name in files:
+        (tmp_path / name).write_text("")
+        (tmp_path / f"loop-{name}").symlink_to(tmp_path / f"loop-{name}")
+    assert [item.name for item in Storage().list(str(tmp_path))] == files
+    with pytest.raises(RetriableError, match="STORAGE_BUSY"):
+        list(Storage().list(f"{tmp_path}/loop-f00"))

@@ -90,13 +90,13 @@ class BucketFolder(LandingFolder):
         return self.url
 
     def _write(self, name: str, data: bytes) -> None:
-        open_store(self.url).write(join(self.url, name), data)
+        open_store().write(join(self.url, name), data)
 
     def _remove(self, name: str) -> None:
-        open_store(self.url).delete([join(self.url, name)])
+        open_store().delete(join(self.url, name))
 
     def _holds_files(self) -> bool:
-        return any(True for _ in open_store(self.url).list(self.url))
+        return any(True for _ in open_store().list(self.url))
 
 
 def clutter(name: str, data: bytes) -> dict[str, bytes]:

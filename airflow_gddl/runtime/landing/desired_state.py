@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import join, standing_folder
+from airflow_gddl.contract.layout import standing_folder
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.stores import open_store
 
@@ -52,7 +52,7 @@ class DesiredStateKeeper:
         Raises:
             GddlError: as `Store`.
         """
-        open_store(self.roots.lake, self.environ).write(order_path(self.folder), to_json(order).encode())
+        open_store(self.environ).write(order_path(self.folder), to_json(order).encode())
         self._written, self._next = order, self.now() + FRESH_SECONDS
 
     def refresh(self) -> None:
@@ -73,13 +73,13 @@ class DesiredStateKeeper:
         Raises:
             GddlError: as `Store`.
         """
-        open_store(self.roots.lake, self.environ).write(stop_path(self.folder, run_id), b"")
+        open_store(self.environ).write(stop_path(self.folder, run_id), b"")
 
     def remove(self) -> None:
         """All of it: there will be no other job of this name. What can't be removed stays, and is logged."""
         try:
-            store = open_store(self.roots.lake, self.environ)
-            store.delete([join(self.folder, found.name) for found in store.list(self.folder)])
+            store = open_store(self.environ)
+            store.delete(*(found.path for found in store.list(self.folder)))
         except GddlError as error:
             _LOG.warning("%s could not be removed: %s", self.folder, error)
 
@@ -89,4 +89,4 @@ class DesiredStateKeeper:
         Raises:
             GddlError: as `Store`.
         """
-        open_store(self.roots.lake, self.environ).delete([stop_path(self.folder, run_id)])
+        open_store(self.environ).delete(stop_path(self.folder, run_id))

@@ -24,7 +24,7 @@ class HintBook:
         environ: tells how S3 is reached.
 
     Raises (every method):
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class HintBook:
         clock: Callable[[], float] = time.monotonic,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._store, self._lake, self._dag_id, self._clock = open_store(roots.lake, environ), roots.lake, dag_id, clock
+        self._store, self._lake, self._dag_id, self._clock = open_store(environ), roots.lake, dag_id, clock
         self._hints = hints.read(self._store, self._lake, dag_id)
         self._written, self._dirty = clock(), False
 

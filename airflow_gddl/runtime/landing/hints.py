@@ -14,7 +14,7 @@ from typing import Any
 from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 _TRIES = 50
 
@@ -76,7 +76,7 @@ def place(lake: str, dag_id: str) -> str:
     return join(lake, STATE, "airflow", f"{dag_id}.json")
 
 
-def read(store: Store, lake: str, dag_id: str) -> Hints:
+def read(store: Storage, lake: str, dag_id: str) -> Hints:
     """Empty when there are none, or when they are damaged.
 
     Raises:
@@ -98,11 +98,11 @@ def _decoded(data: bytes) -> Hints:
         return Hints()
 
 
-def write(store: Store, lake: str, dag_id: str, hints: Hints) -> None:
+def write(store: Storage, lake: str, dag_id: str, hints: Hints) -> None:
     store.write(place(lake, dag_id), to_json(hints).encode())
 
 
-def update(store: Store, lake: str, dag_id: str, change: Callable[[Hints], Hints]) -> Hints:
+def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hints]) -> Hints:
     """Change the hints while other tasks of the same run do; what they are then.
 
     Raises:

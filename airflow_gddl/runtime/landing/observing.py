@@ -22,10 +22,10 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state import polls as looks
 from airflow_gddl.runtime.state.moments import seconds_of
 from airflow_gddl.runtime.state.reading import read_pipeline
-from airflow_gddl.stores import Store, open_store
+from airflow_gddl.stores import Storage, open_store
 
 _LOG = logging.getLogger(__name__)
-Source = Store | Following
+Source = Storage | Following
 _BACKFILL = "backfill__"
 """How Airflow begins the ids of a backfill's runs."""
 
@@ -61,15 +61,15 @@ def observe(
         following: tells which folders to list; null: all of them.
 
     Raises:
-        RetriableError, FatalError: as `Store`.
+        RetriableError, FatalError: as `Storage`.
         MetadataError: `REQUEST_INVALID`.
     """
     if question.run.startswith(_BACKFILL):
         what = "a backfill loads nothing: what is loaded is told by the ledger, never by a run's date"
         remedy = "trigger the DAG with from and to, or with tables"
         raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
-    lake = open_store(document.roots.lake, environ)
-    source: Source = open_store(document.roots.landing, environ)
+    lake = open_store(environ)
+    source: Source = open_store(environ)
     if following is not None and question.asked.window is None:
         source = following
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
@@ -105,7 +105,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
     return found
 
 
-def _keep(lake: Store, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
+def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
     """Remember what was seen, for people: no run may fail because this could not be written."""
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
     sighting = looks.PollRecord(
@@ -122,7 +122,7 @@ def _keep(lake: Store, document: PipelineDocument, seen: ListingSnapshot, work: 
 
 
 def _looks(
-    document: PipelineDocument, tables: Collection[str], question: Question, source: Source, lake: Store
+    document: PipelineDocument, tables: Collection[str], question: Question, source: Source, lake: Storage
 ) -> dict[str, Poll]:
     roots, dag_id = document.roots, document.pipeline.dag_id
     if isinstance(source, Following):
@@ -137,7 +137,7 @@ def _looks(
 
 
 def _keep_watermarks(
-    document: PipelineDocument, known: Watermarks, tallies: Mapping[str, Tally], now: str, lake: Store
+    document: PipelineDocument, known: Watermarks, tallies: Mapping[str, Tally], now: str, lake: Storage
 ) -> None:
     """Remember how far the tables are known that were listed in full; without it, the next poll lists them so again."""
     specs = {spec.table: spec for spec in document.specs}
@@ -155,6 +155,6 @@ def _keep_watermarks(
             _LOG.warning("the watermarks of %s could not be kept: %s", document.pipeline.dag_id, error)
 
 
-def has_replica(lake: Store, document: PipelineDocument, spec: TableSpec) -> bool:
+def has_replica(lake: Storage, document: PipelineDocument, spec: TableSpec) -> bool:
     log = join(Layout.of(document.roots, spec).replica, "_delta_log")
     return next(iter(lake.list(log)), None) is not None

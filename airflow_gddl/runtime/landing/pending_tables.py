@@ -12,7 +12,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 OVERLAP = timedelta(minutes=10)
 """How far clocks of different machines may be apart."""
@@ -22,21 +22,21 @@ def folder(lake: str) -> str:
     return join(lake, STATE, "airflow", "news")
 
 
-def publish(store: Store, lake: str, tables: Collection[str], now: datetime) -> None:
+def publish(store: Storage, lake: str, tables: Collection[str], now: datetime) -> None:
     """
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
     name = f"{_stamp(now)}-{uuid.uuid4().hex[:8]}.json"
     store.write(join(folder(lake), name), json.dumps(sorted(tables)).encode())
 
 
-def names_since(store: Store, lake: str, moment: datetime) -> list[str]:
+def names_since(store: Storage, lake: str, moment: datetime) -> list[str]:
     """Names of what was written from this moment on, and somewhat before it."""
     return sorted(found.name for found in store.list(folder(lake), _stamp(moment - OVERLAP)))
 
 
-def tables_in(store: Store, lake: str, names: Collection[str]) -> set[str]:
+def tables_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
     """What they say; one that was removed meanwhile says nothing."""
     tables: set[str] = set()
     for name in names:
@@ -47,10 +47,10 @@ def tables_in(store: Store, lake: str, names: Collection[str]) -> set[str]:
     return tables
 
 
-def remove_before(store: Store, lake: str, moment: datetime) -> None:
+def remove_before(store: Storage, lake: str, moment: datetime) -> None:
     """Those that every pipeline has read or makes up for by a full listing."""
     last = _stamp(moment - OVERLAP)
-    store.delete([join(folder(lake), found.name) for found in store.list(folder(lake)) if found.name < last])
+    store.delete(*(found.path for found in store.list(folder(lake)) if found.name < last))
 
 
 def _stamp(moment: datetime) -> str:

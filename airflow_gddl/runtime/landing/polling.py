@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.layout import join
 from airflow_gddl.runtime.landing.watermarks import Watermark
-from airflow_gddl.stores import ListedFile, Store
+from airflow_gddl.stores import Storage, StoredObject
 
 _PAGE = 1000
 _BYTES = 8
@@ -63,19 +63,19 @@ class Scope:
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)
 
 
-def look(store: Store, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
+def look(store: Storage, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
     """`look_from` in full."""
     return {table: tally.look() for table, tally in look_from(store, landing, tables, Scope(window)).items()}
 
 
-def look_from(store: Store, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, Tally]:
+def look_from(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, Tally]:
     """A look for each of the tables (`schema.name`).
 
     Where it is cheaper, one listing of a schema's folder serves all its tables; when that turns out to hold far more
     than theirs, the rest of them are listed one by one.
 
     Raises:
-        RetriableError, FatalError: as `Store`; `STORAGE_DENIED` when none of the folders may be listed.
+        RetriableError, FatalError: as `Storage`; `STORAGE_DENIED` when none of the folders may be listed.
     """
     wanted: defaultdict[str, list[str]] = defaultdict(list)
     for table in tables:
@@ -84,7 +84,7 @@ def look_from(store: Store, landing: str, tables: Iterable[str], scope: Scope) -
     tallies: dict[str, Tally] = {}
     for schema, names in sorted(wanted.items()):
         known = {name: mark for name in names if (mark := scope.watermarks.get(f"{schema}.{name}")) is not None}
-        found = _schema(store, join(landing, schema), names, Scope(scope.window, known))
+        found = _schema(store, landing, schema, names, Scope(scope.window, known))
         tallies |= {f"{schema}.{name}": tally for name, tally in found.items()}
     if tallies and all(tally.refused for tally in tallies.values()):
         remedy = "grant the role the right to list and read it"
@@ -107,9 +107,9 @@ class Tally:
     in_window: bool = False
     refused: bool = False
 
-    def take(self, found: ListedFile, name: str) -> None:
+    def take(self, found: StoredObject, name: str) -> None:
         if _is_data(name):
-            line = f"{name}\0{found.size}\0{found.tag}".encode(errors="surrogateescape")
+            line = f"{name}\0{found.size}\0{found.etag}".encode(errors="surrogateescape")
             self.digests[name] = int.from_bytes(hashlib.blake2b(line, digest_size=_BYTES).digest())
             self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
 
@@ -123,11 +123,12 @@ class Tally:
         return Poll(files, digest, self.in_window)
 
 
-def _schema(store: Store, folder: str, names: list[str], scope: Scope) -> dict[str, Tally]:
+def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: Scope) -> dict[str, Tally]:
+    folder = join(landing, schema)
     tallies = {name: Tally(scope.window, scope.watermarks.get(name)) for name in sorted(names)}
     rest = list(tallies)
     whole = {name: tally for name, tally in tallies.items() if tally.known is None}
-    if store.listing_spans_folders and len(whole) > 1:
+    if store.listing_spans_folders(folder) and len(whole) > 1:
         with _refusal_borne():  # the right to list may be given folder by folder
             left = _span(store, folder, whole)
             rest = [name for name in tallies if name in left or name not in whole]
@@ -135,7 +136,8 @@ def _schema(store: Store, folder: str, names: list[str], scope: Scope) -> dict[s
         known = scope.watermarks.get(name)
         tallies[name] = Tally(scope.window, known, refused=True)
         with _refusal_borne():
-            for found in store.list(join(folder, name), known.after if known is not None else ""):
+            after = known.after if known is not None else ""
+            for found in store.list(join(folder, name), after, within=landing):
                 tallies[name].take(found, found.name)
             tallies[name].refused = False
     return tallies
@@ -150,7 +152,7 @@ def _refusal_borne() -> Iterator[None]:
             raise
 
 
-def _span(store: Store, folder: str, tallies: dict[str, Tally]) -> list[str]:
+def _span(store: Storage, folder: str, tallies: dict[str, Tally]) -> list[str]:
     """List the folder until it has cost a page for each table; the names that it was not done with by then."""
     ends = sorted(f"{name}/" for name in tallies)
     budget = _PAGE * len(tallies)

@@ -18,7 +18,7 @@ from airflow_gddl.runtime.landing import pending_tables as news
 from airflow_gddl.runtime.landing.events import NotAnEventError, objects_of, tables_of
 from airflow_gddl.runtime.landing.polling import Poll, look
 from airflow_gddl.runtime.landing.queue import Message, Queue
-from airflow_gddl.stores import Store, open_store
+from airflow_gddl.stores import Storage, open_store
 
 _LOG = logging.getLogger(__name__)
 _PUBLISH_SECONDS = 1.0
@@ -62,9 +62,9 @@ class Following:
         """A look for each table, most of them remembered. A queue that can't be read costs a listing, nothing else.
 
         Raises:
-            RetriableError: `LANDING_UNREACHABLE`.
+            RetriableError: `STORAGE_BUSY`.
         """
-        wanted, lake, now = sorted(set(tables)), self._store(roots.lake), self.clock()
+        wanted, lake, now = sorted(set(tables)), self._store(), self.clock()
         drained = self._drain(roots)
         known = _read(lake, _place(roots.lake, dag_id))
         fresh_until = now - timedelta(seconds=self.full_listing_seconds)
@@ -79,14 +79,14 @@ class Following:
         else:
             told = news.tables_in(lake, roots.lake, set(names) - set(known.read))
         stale = [table for table in wanted if table in told or table not in known.looks]
-        looks = {**known.looks, **look(self._store(roots.landing), roots.landing, stale)}
+        looks = {**known.looks, **look(self._store(), roots.landing, stale)}
         kept = {table: looks[table] for table in wanted}
         now_known = replace(known, looked_at=stamp, read=tuple(names), looks=kept)
         lake.write(_place(roots.lake, dag_id), to_json(now_known).encode())
         return kept
 
-    def _store(self, root: str) -> Store:
-        return open_store(root, self.environ)
+    def _store(self) -> Storage:
+        return open_store(self.environ)
 
     def _drain(self, roots: Roots) -> bool:
         """Whether all that waited in the queue is written down, by this one or by others."""
@@ -114,7 +114,7 @@ class Following:
         good = {message: objects for message in messages if (objects := _objects(message)) is not None}
         tables = tables_of((url for objects in good.values() for url in objects), roots.landing)
         if tables:
-            news.publish(self._store(roots.lake), roots.lake, tables, self.clock())
+            news.publish(self._store(), roots.lake, tables, self.clock())
         self.queue.delete(good)
         return bool(good)
 
@@ -132,7 +132,7 @@ def _place(lake: str, dag_id: str) -> str:
     return join(lake, STATE, "airflow", "looks", f"{dag_id}.json")
 
 
-def _read(store: Store, path: str) -> QueuePollState | None:
+def _read(store: Storage, path: str) -> QueuePollState | None:
     """Null when nothing is remembered, or when it is damaged."""
     try:
         return decode(QueuePollState, json.loads(store.read(path)))

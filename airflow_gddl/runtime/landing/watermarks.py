@@ -17,7 +17,7 @@ from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 LISTED_IN_PART = 10_000
 """Files above which only a part of a folder is listed; a job does the same, see `spark_jobs.discovery.listing`."""
@@ -76,7 +76,7 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
     return Watermark(after=last, files=count, total=total, swept=swept) if last else None
 
 
-def read(store: Store, lake: str, dag_id: str) -> Watermarks:
+def read(store: Storage, lake: str, dag_id: str) -> Watermarks:
     """Empty when nothing is remembered, or when it is damaged.
 
     Raises:
@@ -92,7 +92,7 @@ def read(store: Store, lake: str, dag_id: str) -> Watermarks:
         return Watermarks()
 
 
-def write(store: Store, lake: str, dag_id: str, watermarks: Watermarks) -> None:
+def write(store: Storage, lake: str, dag_id: str, watermarks: Watermarks) -> None:
     """
     Raises:
         RetriableError: `LANDING_UNREACHABLE`.

@@ -18,7 +18,7 @@ from airflow_gddl.contract.codec import decode, plain, to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.runners.platform import Handle
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 Part = Literal["order", "handle", "stop", "end"]
 
@@ -72,11 +72,11 @@ class Attempts:
     """Attempts of one task, oldest first.
 
     Raises (every method):
-        RetriableError: `LANDING_UNREACHABLE`: the lake does not answer.
+        RetriableError: `STORAGE_BUSY`: the lake does not answer.
         FatalError: `ATTEMPTS_DAMAGED`.
     """
 
-    def __init__(self, store: Store, lake: str, key: TaskKey) -> None:
+    def __init__(self, store: Storage, lake: str, key: TaskKey) -> None:
         self._store, self.lake, self.key = store, lake, key
         self._folder = join(submissions_folder(lake, key.pipeline), key.digest)
 

@@ -9,8 +9,7 @@ from airflow_gddl.contract.codec import from_json
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import answers_folder, join, order_path
 from airflow_gddl.runtime.runners.attempts import Submission, submissions_folder
-from airflow_gddl.stores import Store
-from airflow_gddl.stores.port import ListedFile
+from airflow_gddl.stores import Storage, StoredObject
 
 DAY = 86400.0
 KEPT_SECONDS = 30 * DAY
@@ -29,7 +28,7 @@ class Forgetting:
         now: seconds since the epoch.
     """
 
-    store: Store
+    store: Storage
     lake: str
     pipeline: str
     now: float
@@ -45,8 +44,8 @@ class Forgetting:
             # First, so that of the tasks that end together one lists.
             self.store.write(self._mark, str(int(self.now)).encode())
             old = self._old()
-            for digest, found in old:
-                self._forget([join(self._folder, digest, item) for item in found])
+            for paths in old:
+                self._forget(paths)
             return len(old)
         except GddlError as error:
             _LOG.warning("old submissions of %s could not be removed: %s", self.pipeline, error)
@@ -66,25 +65,25 @@ class Forgetting:
         except (FileNotFoundError, ValueError):
             return 0.0
 
-    def _old(self) -> list[tuple[str, list[str]]]:
-        """Tasks of whom no object is younger, each with its objects' names."""
-        tasks: dict[str, list[ListedFile]] = {}
+    def _old(self) -> list[list[str]]:
+        """Paths of the objects of each task that has no younger one."""
+        tasks: dict[str, list[StoredObject]] = {}
         for found in self.store.list(self._folder):
-            digest, slash, name = found.name.partition("/")
+            digest, slash, _ = found.name.partition("/")
             if slash:
-                tasks.setdefault(digest, []).append(ListedFile(name, found.size, found.tag, found.modified))
+                tasks.setdefault(digest, []).append(found)
         before = self.now - KEPT_SECONDS
         ages = {digest: max(item.modified for item in found) for digest, found in tasks.items()}
         old = sorted((digest for digest, age in ages.items() if age < before), key=lambda digest: ages[digest])
-        return [(digest, sorted(item.name for item in tasks[digest])) for digest in old[:MOST]]
+        return [sorted(item.path for item in tasks[digest]) for digest in old[:MOST]]
 
     def _forget(self, records: list[str]) -> None:
         """A task's jobs, then its records, the orders last: who is lost between leaves what tells of the rest."""
         orders = [path for path in records if path.endswith("-order.json")]
         for order in orders:
             self._forget_job(order)
-        self.store.delete([path for path in records if path not in orders])
-        self.store.delete(orders)
+        self.store.delete(*(path for path in records if path not in orders))
+        self.store.delete(*orders)
 
     def _forget_job(self, order: str) -> None:
         try:
@@ -96,5 +95,5 @@ class Forgetting:
                 raise
             return
         folder = answers_folder(self.lake, run_id)
-        self.store.delete([join(folder, found.name) for found in self.store.list(folder)])
-        self.store.delete([order_path(self.lake, run_id)])
+        self.store.delete(*(found.path for found in self.store.list(folder)))
+        self.store.delete(order_path(self.lake, run_id))

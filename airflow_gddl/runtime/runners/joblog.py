@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Self
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import JobSpec
-from airflow_gddl.stores.s3 import make_client
+from airflow_gddl.stores.clients import client
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -52,7 +52,7 @@ def keep(log: Path, spec: JobSpec, environ: Mapping[str, str]) -> str:
     place = log_folder(spec.roots.lake, spec.log_group)
     bucket, folder = split(place)
     try:
-        _put(make_client(bucket, environ), folder, log)
+        _put(client(bucket, environ), folder, log)
     except Exception as error:  # noqa: BLE001 - whatever the store raises, the job is done
         _LOG.warning("the job's log stays at %s: %s", log, str(error).partition("\n")[0])
         return str(log)

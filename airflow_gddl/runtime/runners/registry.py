@@ -82,7 +82,7 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     if errand is None:
         raise LookupError(f"runner {name} needs to know for whom it runs")
     _check_roots(name, settings.own, errand.roots)
-    store = open_store(errand.roots.lake, settings.environ)
+    store = open_store(settings.environ)
     return RemoteRunner(
         open=lambda: make_platform(name, settings.own, settings.environ, settings.connections),
         store=store,

@@ -27,7 +27,7 @@ from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus
 from airflow_gddl.runtime.runners.results import ResultReader
 from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 _OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", "SPEC_UNREADABLE", *sorted(CODES))
 _REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")
@@ -50,7 +50,7 @@ class RemoteRunner:
     """
 
     open: Callable[[], Platform]
-    store: Store
+    store: Storage
     attempts: Attempts
     patient: bool = True
     since: int | None = None
@@ -231,7 +231,7 @@ class _Passage:
         given = {result.table: result for result in answers.new()}
         if self.spec.options.key:
             # It has done its duty, and names what is to be forgotten.
-            self.runner.store.delete([order_path(self.spec.roots.lake, attempt.submission.run_id)])
+            self.runner.store.delete(order_path(self.spec.roots.lake, attempt.submission.run_id))
         # A run that was told to stop failed nobody: what it left over, another run takes.
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
         goes_on = self.spec.options.continuous is not None

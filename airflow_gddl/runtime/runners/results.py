@@ -9,26 +9,26 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import answers_folder, join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 
 class ResultReader:
     """Of one job; each is given once, unless it was replaced meanwhile.
 
     Raises (every method):
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
 
-    def __init__(self, store: Store, lake: str, run_id: str) -> None:
+    def __init__(self, store: Storage, lake: str, run_id: str) -> None:
         self._store, self._folder = store, answers_folder(lake, run_id)
         self._seen: set[tuple[str, str]] = set()
 
     def new(self) -> Iterator[JobResult]:
         """Those that were put down since the last look; what is no JobResult is passed over."""
         for found in sorted(self._store.list(self._folder), key=lambda found: found.name):
-            if (found.name, found.tag) in self._seen or not found.name.endswith(".json"):
+            if (found.name, found.etag) in self._seen or not found.name.endswith(".json"):
                 continue
-            self._seen.add((found.name, found.tag))
+            self._seen.add((found.name, found.etag))
             result = self._parse(found.name)
             if result is not None:
                 yield result

@@ -15,7 +15,7 @@ from airflow_gddl import __version__
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.snapshot.documents import FORMAT
-from airflow_gddl.stores import Store, open_store
+from airflow_gddl.stores import Storage, open_store
 
 _KEPT = 2
 _NAME = re.compile(r"(pipelines/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")
@@ -67,7 +67,7 @@ class Copies:
         files = {path.relative_to(generation).as_posix(): path.read_text(encoding="utf-8") for path in paths}
         text = json.dumps({"built_at": built_at, "files": files}, separators=(",", ":"))
         store.write(join(self.folder, name), gzip.compress(text.encode(), mtime=0))
-        store.delete(join(self.folder, item.name) for item in found[_KEPT - 1 :])
+        store.delete(*(item.path for item in found[_KEPT - 1 :]))
 
     def newest(self) -> MetadataCopy | None:
         """Null when there is none.
@@ -89,5 +89,5 @@ class Copies:
             ) from error
 
     @property
-    def _store(self) -> Store:
-        return open_store(self.root, self.environ)
+    def _store(self) -> Storage:
+        return open_store(self.environ)

@@ -11,6 +11,7 @@ from pathlib import Path
 from airflow_gddl import __version__
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
+from airflow_gddl.metadata.folder import reached
 from airflow_gddl.runtime.snapshot.documents import FORMAT
 from airflow_gddl.stores import open_store
 
@@ -64,8 +65,6 @@ def _local(metadata: str) -> Iterator[tuple[str, int, str, float]]:
 
 
 def _remote(metadata: str, environ: Mapping[str, str]) -> Iterator[tuple[str, int, str, float]]:
-    try:
-        for found in open_store(metadata, environ).list(metadata.rstrip("/")):
-            yield found.name, found.size, found.tag, found.modified
-    except RetriableError as error:
-        raise RetriableError("METADATA_UNREACHABLE", error.what, where=metadata, remedy=error.remedy) from error
+    with reached(metadata):
+        for found in open_store(environ).list(metadata.rstrip("/")):
+            yield found.name, found.size, found.etag, found.modified

@@ -19,7 +19,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 Kind = Literal["runs", "look"]
 BY_HAND = "by-hand"
@@ -101,7 +101,7 @@ def decode_look(data: bytes) -> LookDocument:
 
 
 def update_runs(
-    store: Store, path: str, change: Callable[[RunsDocument], RunsDocument], lost: Callable[[], RunsDocument]
+    store: Storage, path: str, change: Callable[[RunsDocument], RunsDocument], lost: Callable[[], RunsDocument]
 ) -> RunsDocument:
     """Change the object at `path`, whoever else does.
 
@@ -109,7 +109,7 @@ def update_runs(
         lost: what to start from when there is none, or a damaged one.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`, or `STATE_CONTENDED`.
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
     for _ in range(_TRIES):
         tag: str | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import LookDocument, decode_look, encode_look, place
 from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.stores import Store
+from airflow_gddl.stores import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +53,11 @@ def _look(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
     )
 
 
-def keep(store: Store, roots: Roots, pipeline: str, seen: PollRecord) -> None:
+def keep(store: Storage, roots: Roots, pipeline: str, seen: PollRecord) -> None:
     """Write the look.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
     path = place(roots.lake, pipeline, "look")
     try:

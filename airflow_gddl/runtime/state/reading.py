@@ -14,7 +14,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, decode_look, decode_runs, folder, place
 from airflow_gddl.runtime.state.facts import TableRecord, merged
 from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.stores import ListedFile, open_store
+from airflow_gddl.stores import StoredObject, open_store
 
 _AT_ONCE = 16
 _RUNS, _LOOK = ".runs.json", ".look.json"
@@ -95,9 +95,9 @@ class StateReader:
         return replace(before, troubles=(Trouble(what=f"the lake can't be read: {error}", since=since),))
 
     def _fresh(self, now: float) -> LakeState:
-        store, root = open_store(self.lake, self.environ), folder(self.lake)
+        store, root = open_store(self.environ), folder(self.lake)
         found = [item for item in store.list(root) if item.name.endswith((_RUNS, _LOOK)) and "/" not in item.name]
-        changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.tag]
+        changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.etag]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             contents = list(pool.map(lambda item: self._content(join(root, item.name)), changed))
         troubles = [
@@ -110,11 +110,11 @@ class StateReader:
 
     def _content(self, path: str) -> bytes | None:
         try:
-            return open_store(self.lake, self.environ).read(path)
+            return open_store(self.environ).read(path)
         except FileNotFoundError:
             return None
 
-    def _take(self, item: ListedFile, data: bytes | None) -> Trouble | None:
+    def _take(self, item: StoredObject, data: bytes | None) -> Trouble | None:
         if data is None:
             return None
         try:
@@ -125,7 +125,7 @@ class StateReader:
             what = f"{item.name} is damaged ({error}); the pipeline's next load makes it again from the runs"
             pipeline = item.name.removesuffix(_RUNS).removesuffix(_LOOK)
             return Trouble(what=what, since=since, pipeline=pipeline)
-        self._kept[item.name] = (item.tag, document)
+        self._kept[item.name] = (item.etag, document)
         return None
 
 
@@ -133,10 +133,10 @@ def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = 
     """The state of few pipelines, at the cost of their objects alone.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
         ValueError: one is damaged.
     """
-    store = open_store(lake, environ)
+    store = open_store(environ)
     documents: dict[str, RunsDocument | LookDocument] = {}
     for name in names:
         with suppress(FileNotFoundError):

@@ -29,7 +29,7 @@ def rebuild(
         write: keep what was made, too.
 
     Raises:
-        RetriableError: `LAKE_UNREADABLE`, `LANDING_UNREACHABLE`, `STATE_CONTENDED`.
+        RetriableError: `LAKE_UNREADABLE`, `STORAGE_BUSY`, `STATE_CONTENDED`.
     """
     all_records: dict[str, TableRecord] = {}
     for pipeline, tables in by_pipeline.items():
@@ -37,7 +37,7 @@ def rebuild(
         all_records |= records
         if write:
             path = place(roots.lake, pipeline, "runs")
-            update_runs(open_store(roots.lake, environ), path, _with(records, clock()), RunsDocument)
+            update_runs(open_store(environ), path, _with(records, clock()), RunsDocument)
     return LakeState(records=all_records, read=clock())
 
 

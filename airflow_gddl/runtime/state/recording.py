@@ -71,7 +71,7 @@ class StateRecorder:
         _logged(self.pipeline, lambda: self._write(taken))
 
     def _write(self, taken: Sequence[tuple[str, Change]]) -> None:
-        store, path = open_store(self.roots.lake, self.environ), place(self.roots.lake, self.pipeline, "runs")
+        store, path = open_store(self.environ), place(self.roots.lake, self.pipeline, "runs")
 
         def change(before: RunsDocument) -> RunsDocument:
             tables = dict(before.tables)
@@ -96,7 +96,7 @@ def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, 
     started = datetime.fromtimestamp(now - result.seconds, UTC)
     made = replace(result, started_at=started.isoformat(timespec="microseconds"))
     if result.status == "failed":
-        _logged(made.table, lambda: write_record(open_store(roots.lake, environ), roots, made))
+        _logged(made.table, lambda: write_record(open_store(environ), roots, made))
     return made
 
 

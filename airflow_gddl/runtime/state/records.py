@@ -20,7 +20,7 @@ from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.stores import Store, open_store
+from airflow_gddl.stores import Storage, open_store
 
 ARCHIVE = "archive"
 LOOSE_AT_MOST, LOOSE_LEFT = 256, 56
@@ -59,7 +59,7 @@ def read_records(
     """
     place = runs_folder(roots, table)
     with _telling(table, place):
-        store = open_store(roots.lake, environ)
+        store = open_store(environ)
         loose, archives = _names(store, place)
         results, damaged, seen = [], [], set()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -109,22 +109,22 @@ def records_of(
         return {table: record for table, record in zip(tables, made, strict=True) if record.last is not None}
 
 
-def write_record(store: Store, roots: Roots, result: JobResult) -> None:
+def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
     """Keep a result that no job could keep, because it died or was never started.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
     started = datetime.fromisoformat(result.started_at).astimezone(UTC)
     name = record_name(started, result.run_id, result.action)
     store.write(join(runs_folder(roots, result.table), name), to_json(result).encode())
 
 
-def compact(store: Store, roots: Roots, table: str) -> int:
+def compact(store: Storage, roots: Roots, table: str) -> int:
     """Put all but the newest records into an archive, and drop the oldest archives; the loose records that are left.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
     place = runs_folder(roots, table)
     loose, archives = _names(store, place)
@@ -135,9 +135,9 @@ def compact(store: Store, roots: Roots, table: str) -> int:
         lines = [to_json(result) for data in contents if data is not None and (result := parse(data)) is not None]
         name = f"{ARCHIVE}/{_stem(old[0])}_{_stem(old[-1])}.jsonl"
         store.write(join(place, name), "\n".join(lines).encode())
-        store.delete(join(place, name) for name in old)
+        store.delete(*(join(place, name) for name in old))
         archives = [name, *archives]
-    store.delete(join(place, name) for name in archives[KEPT_ARCHIVES:])
+    store.delete(*(join(place, name) for name in archives[KEPT_ARCHIVES:]))
     return len(loose) - len(old)
 
 
@@ -149,7 +149,7 @@ def parse(data: bytes) -> JobResult | None:
         return None
 
 
-def _names(store: Store, place: str) -> tuple[list[str], list[str]]:
+def _names(store: Storage, place: str) -> tuple[list[str], list[str]]:
     """Loose records and archives, newest first; names begin with their time."""
     found = sorted((found.name for found in store.list(place)), reverse=True)
     loose = [name for name in found if "/" not in name and name.endswith(".json") and not name.startswith(".")]
@@ -164,7 +164,7 @@ def _key(result: JobResult) -> tuple[str, str]:
     return result.run_id, result.started_at
 
 
-def _content(store: Store, path: str) -> bytes | None:
+def _content(store: Storage, path: str) -> bytes | None:
     """Null when it was deleted since it was listed."""
     try:
         return store.read(path)

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_commits import OURS
-from spark_jobs.storage.objects import Storage
 
 
 def set_properties(storage: Storage, path: str, table: DeltaTable, changed: Mapping[str, str], now: int) -> None:

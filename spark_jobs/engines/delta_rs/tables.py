@@ -18,6 +18,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
 from spark_jobs.engines.delta_rs.features import missing_features, require_creatable_types, require_known
@@ -31,7 +32,6 @@ from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema, arrow_type, schema_of
-from spark_jobs.storage.objects import Storage
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write", "empty_of"]
 

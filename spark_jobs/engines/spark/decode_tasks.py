@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
+from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
@@ -29,7 +30,6 @@ from spark_jobs.rules.errors_table import COLUMNS
 from spark_jobs.rules.measure import PartFigures, combined, measure
 from spark_jobs.rules.read import FileRows, grouped, read_file
 from spark_jobs.rules.records import replayed
-from spark_jobs.storage.objects import Storage
 
 ERROR, KIND, REPORT = f"{GDDL}__error", f"{GDDL}__kind", f"{GDDL}__report"
 """What a bad row leaves in the errors table (null: a good row); `load` or `change`; a report instead of a row."""

@@ -85,7 +85,7 @@ class SparkMaintenance:
     def _stored(self, path: str) -> int:
         """Files in storage, but for the log's."""
         found = self.tables.log.storage.list(path)
-        return sum("/_delta_log/" not in item.path[len(path) :] for item in found)
+        return sum(not item.name.startswith("_delta_log/") for item in found)
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         return self._remove(path, _applied_before(before), dry_run=dry_run)

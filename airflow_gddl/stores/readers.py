@@ -1,23 +1,27 @@
-"""Readers of files and objects whose faults are those of the store, so that content's own can be told from them."""
+"""Seekable readers of files and objects, whose faults are those of the store and not of the content."""
 
 from __future__ import annotations
 
 import io
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from spark_jobs.storage.faults import translated
+from airflow_gddl.stores.faults import translated
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-def input_of(path: str, raw: io.RawIOBase, ahead: int = 64 * 1024) -> BinaryIO:
-    """A buffered reader of this path whose faults are those of the store."""
-    return cast("BinaryIO", _Input(path, raw, ahead))
+def buffered(path: str, raw: io.RawIOBase, ahead: int = 64 * 1024) -> BinaryIO:
+    """A buffered reader of `raw`, which is the content of `path`.
+
+    Args:
+        ahead: bytes that a small read asks of `raw`.
+    """
+    return cast("BinaryIO", _Reader(path, raw, ahead))
 
 
-class _Input(io.BufferedReader):
-    """A reader whose faults are those of the store; see `Storage.open_input`."""
+class _Reader(io.BufferedReader):
+    """See `Storage.open_input`."""
 
     def __init__(self, path: str, raw: io.RawIOBase, ahead: int) -> None:
         super().__init__(raw, ahead)

@@ -1,0 +1,95 @@
+"""Clients of S3 buckets, made of the environment: endpoint, region, credentials, retries."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, cast
+
+from obstore.store import S3Store
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.s3 import S3Settings, of_profile, profile_of
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config, S3Credential
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_QUICK_RETRIES, _QUICK_SECONDS = 3, 20
+
+
+def client(bucket: str, environ: Mapping[str, str], *, quick: bool = False) -> S3Store:
+    """The process's one client of a bucket and these settings and credentials.
+
+    Args:
+        environ: need not be this process's own: a connection may have been laid over it.
+        quick: gives up within 20 s, for callers that poll again by themselves.
+
+    Raises:
+        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`; `STORAGE_UNUSABLE`: no bucket has such a name.
+    """
+    concerned = ((name, value) for name, value in environ.items() if name.startswith("AWS_") or name == "HOME")
+    return _client(bucket, tuple(sorted(concerned)), quick)
+
+
+def options(environ: Mapping[str, str]) -> dict[str, str]:
+    """What `deltalake` takes as `storage_options`; may hold keys."""
+    keys = {f"aws_{name.removeprefix('AWS_').lower()}": environ[name] for name in _KEYS if environ.get(name)}
+    # deltalake finds profiles and roles by itself, but with a custom endpoint only if this is set.
+    return {**S3Settings.of(environ).storage_options(), **(keys or {"AWS_FORCE_CREDENTIAL_LOAD": "true"})}
+
+
+@functools.lru_cache(maxsize=32)  # a connection that assumes a role gives other credentials each time
+def _client(bucket: str, variables: tuple[tuple[str, str], ...], quick: bool) -> S3Store:
+    if not _BUCKET.fullmatch(bucket):
+        # Not shown: it may hold keys, which some tools take there.
+        remedy = "write s3://bucket/prefix; credentials have no place in it"
+        raise FatalError("STORAGE_UNUSABLE", "the URL does not name a bucket", remedy=remedy)
+    environ = dict(variables)
+    settings = S3Settings.of(environ)
+    retries = min(_QUICK_RETRIES, settings.retries) if quick else settings.retries
+    return S3Store(
+        bucket,
+        config=cast("S3Config", settings.store_config()),
+        client_options=cast("ClientConfig", settings.client_options()),
+        retry_config={
+            "max_retries": retries,
+            "retry_timeout": timedelta(seconds=_QUICK_SECONDS if quick else settings.retry_seconds),
+        },
+        credential_provider=_credentials(environ),
+    )
+
+
+def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | None:
+    """Credentials that obstore does not find by itself; null: it looks in this process's environment, then for a role.
+
+    Keys are never mixed with those of the process's own environment: a connection may have been laid over it.
+    """
+    if not (environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY")):
+        name = profile_of(environ)
+        return None if name is None else _of_profile(name)
+    found: S3Credential = {
+        "access_key_id": environ["AWS_ACCESS_KEY_ID"],
+        "secret_access_key": environ["AWS_SECRET_ACCESS_KEY"],
+        "token": environ.get("AWS_SESSION_TOKEN") or None,
+        "expires_at": None,
+    }
+    return lambda: found
+
+
+def _of_profile(name: str) -> Callable[[], S3Credential] | None:
+    """
+    Args:
+        name: empty: the default one.
+    """
+
+    def make() -> Callable[[], S3Credential]:
+        import boto3  # noqa: PLC0415 - few need it
+        from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - needs boto3
+
+        return Boto3CredentialProvider(boto3.Session(profile_name=name or None))
+
+    return of_profile(name, make)

@@ -1,0 +1,88 @@
+"""Errors of file systems and of the S3 client as errors with a code and a remedy."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.s3_errors import s3_error
+
+_UNUSABLE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+# obstore gives a failed listing no class of its own: its status is in the message alone.
+_DENIED_TEXT = re.compile(r"\bAccessDenied\b|status code: 40[13]|\b40[13] (Forbidden|Unauthorized)")
+_NO_STORE_TEXT = re.compile(r"status code: 404")
+
+
+class translated:  # noqa: N801 - a context manager; a class, for a listing of each of 10,000 folders enters one
+    """Raises what a store raised inside as an error of ours; absence stays FileNotFoundError.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`; `S3_UNREACHABLE`.
+        FatalError: `STORAGE_DENIED`, `STORAGE_UNUSABLE`; `S3_…` (`s3_errors.CODES`): nothing in the bucket can be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, GddlError):
+            fault = _s3_fault(error, self._path) if is_s3(self._path) else _local_fault(error, self._path)
+            if fault is not None:
+                raise fault from error
+
+
+def _local_fault(error: Exception, path: str) -> GddlError | None:
+    if isinstance(error, FileNotFoundError):
+        return None
+    if isinstance(error, OSError):
+        return os_error(error, path)
+    return _unusable(path, error) if isinstance(error, ValueError) else None
+
+
+def _s3_fault(error: Exception, path: str) -> GddlError | None:
+    from obstore import exceptions as client  # noqa: PLC0415 - whoever has a path on S3 has imported it
+
+    if not isinstance(error, OSError | ValueError | client.BaseError):
+        return None
+    if (fault := s3_error(str(error), path)) is not None or isinstance(error, FileNotFoundError):
+        return fault
+    denied = (client.PermissionDeniedError, client.UnauthenticatedError, PermissionError)
+    if isinstance(error, denied) or _DENIED_TEXT.search(str(error)):
+        return _denied(path, error)
+    refused = (client.InvalidPathError, client.NotSupportedError, client.UnknownConfigurationKeyError, ValueError)
+    if isinstance(error, refused) or _NO_STORE_TEXT.search(str(error)):
+        return _unusable(path, error)
+    return _busy(path, error)
+
+
+def os_error(error: OSError, path: str) -> GddlError:
+    """The family of an operating-system error other than absence."""
+    if error.errno in _DENIED:
+        return _denied(path, error)
+    return _unusable(path, error) if error.errno in _UNUSABLE else _busy(path, error)
+
+
+def _denied(path: str, error: Exception) -> FatalError:
+    remedy = "grant the role or user of this process the right to list, read and write there"
+    return FatalError("STORAGE_DENIED", f"no permission: {_first_line(error)}", where=path, remedy=remedy)
+
+
+def _unusable(path: str, error: Exception) -> FatalError:
+    remedy = "correct the path or the settings of the store"
+    return FatalError("STORAGE_UNUSABLE", _first_line(error), where=path, remedy=remedy)
+
+
+def _busy(path: str, error: Exception) -> RetriableError:
+    remedy = "run again; if it happens again, check the mount, the network, the bucket's region and the permissions"
+    return RetriableError("STORAGE_BUSY", f"the store failed: {_first_line(error)}", where=path, remedy=remedy)
+
+
+def _first_line(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.strip().partition("\n")[0][:300] or type(error).__name__

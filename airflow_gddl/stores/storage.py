@@ -1,0 +1,204 @@
+"""Files and objects by absolute path or URL: `/folder/x`, `file:///folder/x`, `s3://bucket/x`.
+
+One small set of operations with one meaning on disks and in S3, for landing folders, the lake's state and metadata.
+Text after `file://` is taken literally, as Hadoop does: no percent-decoding. Paths come back in the form they were
+asked in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import BinaryIO, Protocol
+
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.stores import local
+from airflow_gddl.stores.faults import translated
+from airflow_gddl.stores.objects import StoredObject
+
+# Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
+_DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+
+
+class HasEtag(Protocol):
+    """A `StoredObject`, or anything else made from one."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def etag(self) -> str: ...
+
+
+class Storage:
+    """Every store that a run or a task uses; clients of S3 are made at first use.
+
+    Args:
+        environ: says how S3 is reached (`AWS_…`); without credentials in it the clients look in this process's own
+            environment, and ask the machine for a role.
+        quick: gives up within 20 s instead of a minute; see `open_store`.
+
+    Raises (every method):
+        RetriableError: `STORAGE_BUSY`, `S3_UNREACHABLE`, after the client's own retries.
+        FatalError: `STORAGE_DENIED`: no permission; `STORAGE_UNUSABLE`: a path that no store understands; `S3_…`:
+            nothing in the bucket can be read (`s3_errors.CODES`).
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, *, quick: bool = False) -> None:
+        self._environ, self._quick = environ, quick
+        self._s3: _Backend | None = None
+
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        """Objects below a folder in the order of their names (code points); a missing folder is empty.
+
+        Args:
+            after: only objects whose name, relative to the folder, is greater; it need not exist.
+            within: a folder that local links must not leave. What does, and what has a name that isn't UTF-8, comes as
+                `refused`. Null: links may lead anywhere, and such names are left out.
+        """
+        with translated(folder):
+            yield from self._of(folder).list(folder.rstrip("/"), after, within)
+
+    def listing_spans_folders(self, folder: str) -> bool:
+        """Whether one listing of a folder with many subfolders costs about as much as one of a single subfolder."""
+        return is_s3(folder)
+
+    def stat(self, path: str, within: str | None = None) -> StoredObject | None:
+        """A single file or object as a listing would show it; null when it isn't there."""
+        try:
+            with translated(path):
+                return self._of(path).stat(path, within)
+        except FileNotFoundError:
+            return None
+
+    def exists(self, folder: str) -> bool:
+        """Whether any object is below the folder; locally also whether the folder, or a file of that name, is there."""
+        with translated(folder):
+            return self._of(folder).exists(folder)
+
+    def folders(self, folder: str) -> tuple[str, ...]:
+        """Names of the folders right below a folder, sorted, hidden ones left out; none for a missing folder."""
+        with translated(folder):
+            found = self._of(folder).folders(folder)
+        return tuple(sorted(name for name in found if not name.startswith((".", "_"))))
+
+    def read(self, path: str, most: int | None = None) -> bytes:
+        """
+        Args:
+            most: bytes from the start that are read at most; null: all.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        if most is None:
+            return self.read_tagged(path)[0]
+        start = bytearray()
+        with translated(path):
+            for part in self._of(path).stream(path):
+                start += part
+                if len(start) >= most:
+                    break
+        return bytes(start[:most])
+
+    def read_tagged(self, path: str) -> tuple[bytes, str]:
+        """The content and its tag, for `swap`.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        with translated(path):
+            return self._of(path).read(path)
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A seekable binary reader, such as `pyarrow.parquet.ParquetFile` takes; the caller closes it.
+
+        What the store raises while it is read is raised as by every method, so that it can be told from what the
+        content raises in whoever reads it.
+
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        with translated(path):
+            return self._of(path).open(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put or replace: a reader sees the old content or the new."""
+        with translated(path):
+            self._of(path).write(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put if absent; False when it exists, with whatever content.
+
+        An answer that got lost and was asked for again also reads False: who must know compares the content.
+        """
+        with translated(path):
+            return self._of(path).create(path, data)
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:
+        """Put, if the object still is the one with this tag (null: if there is none); False when it is not."""
+        with translated(path):
+            return self._of(path).swap(path, data, tag)
+
+    def delete(self, *paths: str) -> None:
+        """What isn't there counts as deleted; objects in S3 go 1000 a request."""
+        if paths:
+            try:
+                with translated(paths[0]):
+                    self._of(paths[0]).delete(paths)
+            except FileNotFoundError:  # S3 never says so; some compatible stores do, and may have left the other ones
+                if len(paths) > 1:
+                    raise
+
+    def fingerprint(self, found: HasEtag) -> str:
+        """Tells content from content: `md5:<ETag>` where S3's ETag is a digest, else `blake2b:<hex>` of the bytes.
+
+        Raises:
+            FileNotFoundError: it has vanished.
+        """
+        if is_s3(found.path) and _DIGEST.fullmatch(found.etag):
+            return f"md5:{found.etag}"
+        digest = hashlib.blake2b(digest_size=32)
+        with translated(found.path):
+            for part in self._of(found.path).stream(found.path):
+                digest.update(part)
+        return f"blake2b:{digest.hexdigest()}"
+
+    def options_of(self, path: str) -> dict[str, str] | None:
+        """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""
+        if not is_s3(path):
+            return None
+        from airflow_gddl.stores.clients import options  # noqa: PLC0415 - see `s3`
+
+        return options(self._environ)
+
+    def _of(self, path: str) -> _Backend:
+        if not is_s3(path):
+            return local
+        if self._s3 is None:
+            from airflow_gddl.stores.s3 import Buckets  # noqa: PLC0415 - see there
+
+            self._s3 = Buckets(self._environ, quick=self._quick)
+        return self._s3
+
+
+class _Backend(Protocol):
+    """Disks or S3; errors are those of the operating system and of the client."""
+
+    def list(self, folder: str, after: str, within: str | None, /) -> Iterator[StoredObject]: ...
+    def stat(self, path: str, within: str | None, /) -> StoredObject: ...
+    def exists(self, folder: str, /) -> bool: ...
+    def folders(self, folder: str, /) -> Iterable[str]: ...
+    def read(self, path: str, /) -> tuple[bytes, str]: ...
+    def stream(self, path: str, /) -> Iterator[bytes]: ...
+    def open(self, path: str, /) -> BinaryIO: ...
+    def write(self, path: str, data: bytes, /) -> None: ...
+    def create(self, path: str, data: bytes, /) -> bool: ...
+    def swap(self, path: str, data: bytes, tag: str | None, /) -> bool: ...
+    def delete(self, paths: Sequence[str], /) -> None: ...
+
+
+def open_store(environ: Mapping[str, str] = os.environ) -> Storage:
+    """As Airflow's tasks and triggers and the commands use it: it gives up soon, for they try again by themselves."""
+    return Storage(environ, quick=True)
