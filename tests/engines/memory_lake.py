@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Action, JobOptions, JobSpec, Roots, TableSpec
 from spark_jobs.engines.memory.engine import MemoryEngine
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
@@ -18,7 +18,7 @@ from spark_jobs.pipeline import run_table
 from spark_jobs.storage.objects import Storage
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Observer, Runtime, silent
+from spark_jobs.table.runtime import Clock, Observer, Runtime, silent, utc_now
 from tests.landing import to_table, write
 from tests.oracle import Run
 
@@ -33,8 +33,8 @@ class MemoryPort:
     def name(self) -> str:
         return "memory"
 
-    def runtime(self, observe: Observer = silent) -> Runtime:
-        return Runtime(storage=Storage(), spark=NoSpark(), engine=self.engine, observe=observe)
+    def runtime(self, observe: Observer = silent, clock: Clock = utc_now) -> Runtime:
+        return Runtime(storage=Storage(), spark=NoSpark(), engine=self.engine, observe=observe, clock=clock)
 
     def run(self, job: JobSpec) -> list[JobResult]:
         return [outcome.result for outcome in run_job(job, self.runtime(), lambda _: None)]
@@ -65,10 +65,13 @@ class MemoryLake:
         for file in run.files:
             write(Path(self.layout(spec).landing), file.name, to_table(file.rows, file.columns, types))
 
-    def table_run(self, spec: TableSpec, observe: Observer = silent) -> TableRun:
-        job = JobSpec(run_id="run", roots=self.roots, tables=(spec,), tiers=DEFAULT_TIERS)
-        return TableRun(job=job, spec=spec, runtime=self.port.runtime(observe))
+    def table_run(self, spec: TableSpec, runtime: Runtime | None = None, action: Action = "run") -> TableRun:
+        options = JobOptions(action=action)
+        job = JobSpec(run_id="run", roots=self.roots, tables=(spec,), tiers=DEFAULT_TIERS, options=options)
+        return TableRun(job=job, spec=spec, runtime=runtime or self.port.runtime())
 
-    def run(self, spec: TableSpec, observe: Observer = silent) -> JobResult:
+    def run(
+        self, spec: TableSpec, observe: Observer = silent, *, clock: Clock = utc_now, action: Action = "run"
+    ) -> JobResult:
         """`pipeline.run_table`; errors are raised."""
-        return run_table(self.table_run(spec, observe), Outcome())
+        return run_table(self.table_run(spec, self.port.runtime(observe, clock), action), Outcome())
