@@ -15,12 +15,12 @@ from datetime import datetime, timedelta
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.discovery.listing import keep
-from spark_jobs.engines.base import BatchWork, TableContext
+from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.batch_steps import AppendedWork
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.settings import history_begins, settings_of
-from spark_jobs.rules.figures import Appended
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.decisions import (
@@ -132,7 +132,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: Outco
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.work is not None:
         main, swept = apply(run, context, done.work, batch, outcome, sweeps=sweeps)
-        done = replace(done, purged_at=purge(run, done.work, state))
+        done = replace(done, purged_at=purge(run, context, state))
     else:
         watermarks = generation_low_watermarks_of(plan, state)
         swept = sweep_alone(context, plan, state, watermarks, sweeps=sweeps)
@@ -166,15 +166,15 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
     if decoded_batch.schema.schemas != state.schemas:
         batch.ledger.write_plan(replace(plan, schemas=decoded_batch.schema.schemas))
     if batch.coming.begun or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
-        outcome.warn(work.ensure_tables())
+        outcome.warn(work.tables.ensure_tables())
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
     run.report("quarantine", plan.number, decoded_batch.figures.quarantined)
-    appended = work.append(overlap_of(decoded_batch.figures, plan, batch.ledger))
-    run.report("append", plan.number, appended.written)
-    outcome.warn((*decoded_batch.schema.warnings, *appended.warnings))
+    done = work.append(overlap_of(decoded_batch.figures, plan, batch.ledger))
+    run.report("append", plan.number, done.appended.written)
+    outcome.warn((*decoded_batch.schema.warnings, *done.appended.warnings))
     outcome.schema_changes += [c for c in decoded_batch.schema.plan.changes if c not in outcome.schema_changes]
-    return Ingested(work=work, bad_files=bad_files, appended=appended)
+    return Ingested(work=done, bad_files=bad_files)
 
 
 def _is_changed(run: TableRun, state: TableState) -> bool:
@@ -187,8 +187,8 @@ def resume(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
     plan, state = batch.plan, batch.ledger.state
     work = context.engine.resume_from_changes(context, plan, state)
     if _is_changed(run, state):
-        outcome.warn(work.ensure_tables())
-    return Ingested(work=work, appended=Appended(written=work.decoded_batch.figures.rows, redelivered=0))
+        outcome.warn(work.tables.ensure_tables())
+    return Ingested(work=work)
 
 
 def commit(
@@ -217,25 +217,25 @@ def commit(
 
 
 def apply(
-    run: TableRun, context: TableContext, work: BatchWork, batch: Batch, outcome: Outcome, *, sweeps: bool
+    run: TableRun, context: TableContext, work: AppendedWork, batch: Batch, outcome: Outcome, *, sweeps: bool
 ) -> tuple[MainCounts, Swept]:
     """From appended changes to replica and history."""
-    plan, keyed = batch.plan, bool(work.decoded_batch.schema.table_schema.keys)
-    if keyed:
-        work.tombstones()
+    plan, state = batch.plan, batch.ledger.state
+    merging = work.tombstones() if work.decoded_batch.schema.table_schema.keys else None
+    if merging is not None:
         run.report("tombstones", plan.number)
-    applied = work.merge() if keyed else work.append_only()
+    applied = work.append_only() if merging is None else merging.merge()
     outcome.warn(applied.warnings)
     outcome.late_ignored += applied.late
-    if is_late_as_a_whole(work.decoded_batch.figures, batch.ledger.state):
+    if is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
-    swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
+    swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT
     run.report("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
-    if keyed and run.spec.history:
-        state = batch.ledger.state
+    if merging is not None and run.spec.history:
+        of_all_keys = swept.done or history_begins(run.spec, state.applied)
+        versions = work.tables if of_all_keys else merging
         vanished = plan.generation if swept.done else state.swept
-        everything = swept.done or history_begins(run.spec, state.applied)
-        work.history(generation_low_watermarks_of(plan, state), swept=vanished, everything=everything)
+        versions.history(generation_low_watermarks_of(plan, state), swept=vanished)
         run.report("history", plan.number)
     return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted), swept
 
@@ -246,14 +246,15 @@ def _known(batch: Batch) -> list[str]:
     return [f.path for f in batch.plan.files if f.path in entries]
 
 
-def purge(run: TableRun, work: BatchWork, state: TableState) -> str | None:
+def purge(run: TableRun, context: TableContext, state: TableState) -> str | None:
     """Once a day forget tombstones older than their retention; when that was, or None."""
-    now = run.runtime.clock()
+    now, path = run.runtime.clock(), context.layout.tombstones
     last = state.tombstones_purged_at
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
         return None
-    if last is not None and run.spec.keys:
-        work.purge_tombstones(now - timedelta(seconds=seconds(run.spec.tombstone_retention)))
+    if last is not None and run.spec.keys and context.engine.exists(path):
+        before = now - timedelta(seconds=seconds(run.spec.tombstone_retention))
+        context.engine.maintenance().forget_tombstones(path, before, dry_run=False)
     return iso(now)
 
 

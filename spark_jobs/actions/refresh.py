@@ -121,7 +121,7 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
     work.run.report("swapping", work.plan.number)
-    done = work.living.engine.swap(order, lambda step: work.run.report(step, work.plan.number))
+    done = work.living.engine.rebuild(order).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, left = _swept(work, fresh)
     if state.swept < state.generation:
@@ -175,7 +175,7 @@ def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncChec
 
 
 def _require_all_changes(work: _Refresh, order: RebuildRequest) -> None:
-    if work.living.engine.drops_changes(order):
+    if work.living.engine.rebuild(order).drops_changes():
         raise FatalError(
             "CHANGES_INCOMPATIBLE",
             "the change table holds changes of files that are gone, ordered or typed otherwise than the files now",

@@ -49,10 +49,10 @@ def check(run: TableRun, order: RebuildRequest, files: Mapping[str, FileEntry], 
     engine, layout = order.living.engine, order.living.layout
     table_schema = _common(order) if engine.exists(layout.replica) else None
     if table_schema is None or not table_schema.keys:
-        return ResyncCheck(rows=sum(1 for _ in engine.rebuilt_rows(order, order.table_schema.columns[:1])))
+        return ResyncCheck(rows=sum(1 for _ in engine.rebuild(order).rows(order.table_schema.columns[:1])))
     columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     living = _hashed(engine.live_rows(layout.replica, columns), len(table_schema.keys))
-    built = _hashed(engine.rebuilt_rows(order, columns), len(table_schema.keys))
+    built = _hashed(engine.rebuild(order).rows(columns), len(table_schema.keys))
     found = ResyncCheck(
         rows=len(built), appear=len(built.keys() - living.keys()), vanish=len(living.keys() - built.keys()),
         change=sum(living[key] != built[key] for key in living.keys() & built.keys()),
@@ -79,7 +79,7 @@ def _against_source(
     engine, layout, spec = order.living.engine, order.living.layout, run.spec
     with opened(url_of(connection, run.runtime.environ), spec.schema_name, spec.name) as table:
         before = distance(table, table_schema, lambda names: engine.live_rows(layout.replica, names))
-        after = distance(table, table_schema, lambda names: engine.rebuilt_rows(order, names))
+        after = distance(table, table_schema, lambda names: engine.rebuild(order).rows(names))
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the living one {before}"
         raise _refused(run, what, "its files lack changes: let the CDC service reload the table, then run it")

@@ -8,19 +8,18 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import MainCounts, RunWarning
-from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines.batch_steps import AppendedWork, BatchWork, TableWork
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column, Schema
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored
-from spark_jobs.rules.decoded_batch import DecodedBatch
-from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Verdict
+from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Verdict
 
 
 class DeclinedError(Exception):
@@ -33,65 +32,6 @@ class DeclinedError(Exception):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
-
-
-class BatchWork(Protocol):
-    """A planned batch in an engine's hands, decoded. Every write happens once, however often the batch is run."""
-
-    @property
-    def decoded_batch(self) -> DecodedBatch: ...
-
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
-        """Create, evolve or reconcile change table, replica and history with the metadata; what there is to say."""
-        ...
-
-    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
-        ...
-
-    def append(self, overlap: Overlap) -> Appended:
-        """Append the changes that are new to the change table.
-
-        Raises:
-            FatalError: `BATCH_UNBALANCED`.
-        """
-        ...
-
-    def resolve_rows(self) -> None:
-        """Mark the quarantine's rows that are good now as resolved."""
-        ...
-
-    def tombstones(self) -> None:
-        """Find the net changes of the batch, and remember the deletes among them."""
-        ...
-
-    def merge(self) -> Applied:
-        """Apply net changes to the replica; for tables with keys, after `tombstones`."""
-        ...
-
-    def append_only(self) -> Applied:
-        """A table without keys: its replica is the changes themselves."""
-        ...
-
-    def sweepable(self) -> tuple[int, int]:
-        """Live rows of older generations, and all live rows of the replica."""
-        ...
-
-    def sweep(self) -> MainCounts:
-        """Rows of older generations vanish, or are marked deleted."""
-        ...
-
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int, everything: bool) -> None:
-        """Bring the history of the touched keys up to date; after a sweep that of all keys (`everything`).
-
-        Args:
-            swept: rows of generations before this one have vanished.
-        """
-        ...
-
-    def purge_tombstones(self, before: datetime) -> None:
-        """Forget deletes applied before a time; late changes of their keys that are older still are then taken."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +57,22 @@ class RebuildRequest:
     read: tuple[str, ...]
     resequenced: bool = False
     reselected: bool = False
+
+
+class RebuildWork(Protocol):
+    """See `RebuildRequest`."""
+
+    def drops_changes(self) -> bool:
+        """Whether `swap` would have to drop changes of files that are gone, since types or order part."""
+        ...
+
+    def rows(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """As `Engine.live_rows`, of the replica that `swap` would make; nothing is written."""
+        ...
+
+    def swap(self, report: Callable[[str], None]) -> Rebuilt:
+        """Carry it out; `report` gets each durable step. A repeated swap gives the same."""
+        ...
 
 
 class Maintenance(Protocol):
@@ -183,9 +139,6 @@ class Eraser(Protocol):
 class Engine(Protocol):
     """One table's Delta tables, by path, and the steps of its batches."""
 
-    @property
-    def name(self) -> EngineName: ...
-
     def suited(self, *, few_rows: bool) -> Engine:
         """The same, set up for few rows or many."""
         ...
@@ -216,12 +169,12 @@ class Engine(Protocol):
         """Decode a plan's files; with them, those that can't be read. None when no file can."""
         ...
 
-    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> BatchWork:
-        """The batch as its rows in the change table tell it, for its files no longer do."""
+    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
+        """The batch as its rows in the change table give it, because its files have changed since."""
         ...
 
-    def without_rows(self, context: TableContext, plan: BatchPlan, state: TableState) -> BatchWork:
-        """A batch that only sweeps."""
+    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWork:
+        """A batch without rows, which only sweeps or brings tables to what the metadata row says now."""
         ...
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
@@ -236,16 +189,8 @@ class Engine(Protocol):
 
     def eraser(self) -> Eraser: ...
 
-    def drops_changes(self, order: RebuildRequest) -> bool:
-        """Whether `swap` would have to drop changes of files that are gone, since types or order part; only looks."""
-        ...
-
-    def swap(self, order: RebuildRequest, report: Callable[[str], None]) -> Rebuilt:
-        """Carry out the swap of a full refresh; `report` gets each durable step. A repeated swap gives the same."""
-        ...
-
-    def rebuilt_rows(self, order: RebuildRequest, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """As `live_rows`, of the replica that `swap` would make; nothing is written."""
+    def rebuild(self, order: RebuildRequest) -> RebuildWork:
+        """The swap of a full refresh; nothing is written yet."""
         ...
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.dialects.probed import Probed, Unreadable
@@ -15,6 +15,7 @@ from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
 from spark_jobs.rules.delivery import GroupDecoding
 from spark_jobs.rules.erased_keys import ErasedKeys
 from spark_jobs.rules.erased_rows import without_erased
+from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.measure import PartFigures, figures_of, measure
 from spark_jobs.rules.read import RawGroup
 
@@ -109,6 +110,28 @@ class Files:
         """Rows that the footers promise; null where a file has none."""
         counted = [file.rows for group in self.groups for file in group]
         return None if not counted or None in counted else sum(c for c in counted if c is not None)
+
+
+def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) -> BatchSchema:
+    """The schema of a batch that goes on from the change table, by what its plan and the tables say."""
+    known = replace(state, schemas=plan.schemas or state.schemas)
+    return plan_batch(context.dialect, (), context.stored_columns(), known)
+
+
+def resumed_batch(schema: BatchSchema, figures: Figures, found: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
+    """What is known of such a batch.
+
+    Args:
+        found: source file, schema id, and whether it is a change, of the batch's rows; each once at least.
+    """
+    found = tuple(found)
+    return DecodedBatch(
+        schema=schema,
+        figures=figures,
+        schema_ids=(),
+        change_schemas=frozenset(schema_id for _, schema_id, change in found if change),
+        schema_of={file: schema_id for file, schema_id, _ in found},
+    )
 
 
 def landed(like: Probed, *, only_deletes: bool) -> Landed:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.stores import Storage
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _LOOK_BACK = 50
+_MERGED = {name: f"numTargetRows{name.capitalize()}" for name in ("inserted", "updated", "deleted")}
 _POINTER = "_last_checkpoint"
 OURS = "gddl"
 """How the user metadata of every commit of this project begins."""
@@ -88,6 +90,19 @@ class DeltaCommits:
             except (FileNotFoundError, ValueError, TypeError, KeyError):
                 return 0
         return self._checkpoints[log]
+
+
+def merge_metrics(counts: MainCounts) -> dict[str, int]:
+    """Operation metrics as Spark's Delta names them in a MERGE."""
+    return {metric: getattr(counts, name) for name, metric in _MERGED.items()}
+
+
+def main_counts(metrics: Mapping[str, int]) -> MainCounts:
+    """What a commit did to the replica's rows, by its metrics, whichever engine and step made it."""
+    if _MERGED["inserted"] in metrics:
+        return MainCounts(**{name: metrics.get(metric, 0) for name, metric in _MERGED.items()})
+    swept = metrics.get("numDeletedRows", 0) + metrics.get("numUpdatedRows", 0)
+    return MainCounts(inserted=metrics.get("numOutputRows", 0), deleted=swept)
 
 
 def _commit_of(version: int, data: bytes) -> DeltaCommit:

@@ -11,7 +11,7 @@ from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines import skipping, table_columns
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import parse_type, parts
+from spark_jobs.plan.types import SqlType, StructType, parse_type, parts
 from spark_jobs.rules.errors_table import COLUMNS
 
 STATISTICS = "gddl.statistics"
@@ -47,6 +47,17 @@ class TableDefinition:
         if asked & {skipping.COLUMNS.lower(), skipping.COUNT.lower()}:
             return {}
         return {skipping.COLUMNS: skipping.skipping_columns(self.columns, (*self.first, *self.cluster_by))}
+
+
+def in_stored_order(definition: TableDefinition, stored: Sequence[str]) -> tuple[Column, ...]:
+    """The definition's columns in the order that a table has; new ones at the end."""
+    wanted = {c.name: c for c in definition.columns}
+    return tuple(wanted[n] for n in (*(n for n in stored if n in wanted), *(n for n in wanted if n not in stored)))
+
+
+def marks_deletes(kind: SqlType | None) -> bool:
+    """Whether a type of `_gddl` has the mark of deleted rows."""
+    return isinstance(kind, StructType) and kind.field("deleted") is not None
 
 
 def has_microseconds(properties: Mapping[str, str | None], columns: Sequence[Column]) -> bool:

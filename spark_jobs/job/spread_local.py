@@ -40,7 +40,7 @@ class LocalSpread:
     """
 
     observe: Observer = silent
-    target: Callable[[Connection, JobSpec, int], None] = serve
+    target: Callable[[Connection, JobSpec], None] = serve
 
     def open(self, job: JobSpec, specs: Sequence[TableSpec]) -> Pool:
         """Processes for these tables and any others of their tiers; the caller closes the pool."""
@@ -120,8 +120,8 @@ class Pool:
     def is_busy(self) -> bool:
         return bool(self.left) or any(worker.task for worker in self.staff)
 
-    def memory(self, specs: Iterable[TableSpec] = ()) -> int:
-        """Bytes that these tables may take each; without any, the most that a table of the job may."""
+    def memory(self, specs: Iterable[TableSpec]) -> int:
+        """Bytes that these tables may take each; of none, the most that a table of the job may."""
         sizes = {spec.size for spec in specs} or self.sizes
         return max(size_bytes(self.job.tiers[size].delta_rs_memory) for size in sizes)
 
@@ -167,7 +167,7 @@ class Pool:
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        process = context.Process(target=self.spread.target, args=(theirs, self.job, self.memory()), daemon=True)
+        process = context.Process(target=self.spread.target, args=(theirs, self.job), daemon=True)
         process.start()
         theirs.close()
         worker = _Worker(process, mine)

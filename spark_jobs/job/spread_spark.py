@@ -33,7 +33,6 @@ from spark_jobs.job.task_limits import Watchdog
 from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
-from spark_jobs.rules.limits import LIMITS
 from spark_jobs.spark.cluster_check import check_executors
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
@@ -214,7 +213,6 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
     run = TableRun(job=job, spec=spec, runtime=_runtime(storage, observe))
-    LIMITS.query_bytes = size_bytes(tier.delta_rs_memory)
     dead, deadline = results.tries(spec) >= _TRIES, None
     results.begin(spec)
     while True:

@@ -14,7 +14,6 @@ from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.observability.json_log import set_up_logging
-from spark_jobs.rules.limits import LIMITS
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime, Step
@@ -58,15 +57,9 @@ class NoSpark:
         return None
 
 
-def serve(orders: Connection, job: JobSpec, memory: int) -> None:
-    """Work off tasks until the other end closes.
-
-    Args:
-        job: without its tables.
-        memory: bytes that the queries of a table may take; who started the process watches the rest.
-    """
+def serve(orders: Connection, job: JobSpec) -> None:
+    """Work off tasks until the other end closes; `job`: without its tables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who types Ctrl-C means the job, which ends its workers itself
-    LIMITS.query_bytes = memory
     orders.send(READY)
     observe = set_up_logging(job.run_id, os.environ)(_teller(orders))
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe)

@@ -7,7 +7,7 @@ merged wholly or not at all: one nested part that doesn't fit leaves the whole t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from spark_jobs.plan.conversion import lossless
@@ -149,6 +149,17 @@ def widenings(before: SqlType, after: SqlType, path: Path) -> Iterator[Widening]
         yield from widenings(old, new, (*path, part))
     if not parts and before != after:
         yield Widening(path, before, after)
+
+
+def grown(stored: SqlType, wanted: SqlType) -> SqlType:
+    """The stored type with what the wanted one has beyond it; fields that only the table has stay."""
+    if isinstance(stored, StructType) and isinstance(wanted, StructType):
+        kept = [replace(f, type=grown(f.type, w.type) if (w := wanted.field(f.name)) else f.type)
+                for f in stored.fields]  # fmt: skip
+        new = [f for f in wanted.fields if stored.field(f.name) is None]
+        return StructType((*kept, *new))
+    differs = any(extra_fields(stored, wanted, ())) or any(widenings(stored, wanted, ()))
+    return wanted if differs else stored
 
 
 def _parts(first: SqlType, second: SqlType) -> tuple[tuple[str, SqlType, SqlType], ...]:

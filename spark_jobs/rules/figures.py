@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from spark_jobs.plan.sequence import Widths
+from spark_jobs.plan.sequence import Widths, sort_key
+from spark_jobs.plan.table_schema import TableSchema
 
 BUCKETS = 256
 
@@ -54,6 +57,37 @@ class Figures:
     def good(self) -> int:
         return self.rows - self.quarantined
 
+    @property
+    def sequence_span(self) -> tuple[Any, Any] | None:
+        """Least and greatest sequence by its first column, as `sort_key` reads them; None without a good change."""
+        lows = [sort_key(f.min_sequence) for f in self.files.values() if f.min_sequence is not None]
+        highs = [sort_key(f.max_sequence) for f in self.files.values() if f.max_sequence is not None]
+        return (min(lows)[0], max(highs)[0]) if lows else None
+
+    def may_repeat(self, schema: TableSchema) -> bool:
+        """Whether rows of the batch may be deliveries of one change, so that they have to be compared."""
+        return (self.identities if schema.keys else self.loads) < self.good
+
+    def appended(self, new: int, written: int, warnings: tuple[RunWarning, ...] = (), *, batch: int) -> Appended:
+        """What reached the change table.
+
+        Args:
+            new: good rows that did not arrive before; `written`: rows of the commit.
+
+        Raises:
+            FatalError: `BATCH_UNBALANCED`.
+        """
+        redelivered = self.good - new
+        if self.rows != written + redelivered + self.quarantined:
+            raise FatalError(
+                "BATCH_UNBALANCED",
+                f"{self.rows} rows read, but {written} appended + {redelivered} re-delivered + "
+                f"{self.quarantined} quarantined",
+                where=f"batch {batch}",
+                remedy="report this with the job's log; nothing was merged",
+            )
+        return Appended(written=written, redelivered=redelivered, warnings=warnings)
+
 
 NOTHING = Figures(files={}, rows=0, quarantined=0, identities=0, keys=0, low=None, high=None, widths={}, loads=0)
 
@@ -65,6 +99,9 @@ class Appended:
     written: int
     redelivered: int
     warnings: tuple[RunWarning, ...] = ()
+
+
+NOTHING_APPENDED = Appended(written=0, redelivered=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import shared_codes
 from spark_jobs.rules.fold import FORCED, net_changes
 from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, UNKNOWN_KEY, StoredState, decide, overlaid
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import sample_keys
+
+_ACTIONS = ("insert", "update", "delete")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,11 @@ class Outcome:
     deletes: pa.Table
     unknown_keys: pa.Table
     late: int
+
+    @property
+    def counts(self) -> MainCounts:
+        found = {action: int(pc.sum(pc.equal(self.rows.column(ACTION), action)).as_py() or 0) for action in _ACTIONS}
+        return MainCounts(inserted=found["insert"], updated=found["update"], deleted=found["delete"])
 
 
 def outcome_of(
@@ -58,6 +65,28 @@ def outcome_of(
     names = [*schema.columns, GDDL, ACTION, AT]
     return Outcome(rows=pa.concat_tables([part.select(names) for part in parts]), deletes=pa.concat_tables(deletes),
                    unknown_keys=unknown, late=ignored)  # fmt: skip
+
+
+def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Stored rows with what becomes of some of them: updated ones come last, deleted ones are left out.
+
+    Args:
+        at: number in `rows` of each row of `outcome`.
+        outcome: `ACTION`, and columns to write where it is `update`; columns that only the table has keep their value.
+        schema: of the table.
+    """
+    kept = np.ones(rows.num_rows, dtype=bool)
+    kept[at] = False
+    left = rows.filter(pa.array(kept))
+    chosen = pc.equal(outcome.column(ACTION), "update")
+    updates = outcome.filter(chosen)
+    if not updates.num_rows:
+        return left
+    before = rows.take(pa.array(at[np.asarray(chosen)]))
+    for name in schema.names:
+        if name not in updates.column_names:
+            updates = updates.append_column(name, before.column(name))
+    return pa.concat_tables([left, by_name(updates, schema)])
 
 
 def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:

@@ -1,28 +1,25 @@
-"""What a change table tells of the files that it came from: the generations of a table whose ledger is lost."""
+"""The files that a change table's rows came from: the generations of a table whose ledger is lost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import ScalarType, SqlType, StructType
-from spark_jobs.rules.sql import query
+from spark_jobs.rules.codes import changes, row_codes, sortable, sorted_rows
+from spark_jobs.rules.order import gddl_fields
 from spark_jobs.rules.value_text import json_writer
-
-_STATEMENT = (
-    f"SELECT {GDDL}.source_file AS path, {GDDL}.generation AS generation, max({GDDL}.applied_at) AS applied_at, "
-    f"max({GDDL}.sequence) AS sequence FROM changes GROUP BY ALL"
-)
 
 
 def recorded_files(parts: Iterable[pa.Table], gddl: SqlType) -> list[RecordedFile]:
     """Each file and generation, as often as it is found in another part.
 
     Args:
-        parts: rows of a change table; only `_gddl` is looked at.
+        parts: rows of a change table; only `_gddl` is needed.
         gddl: type of that.
     """
     return [file for part in parts for file in _of_part(part, gddl)]
@@ -31,10 +28,21 @@ def recorded_files(parts: Iterable[pa.Table], gddl: SqlType) -> list[RecordedFil
 def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
     sequence = gddl.field("sequence") if isinstance(gddl, StructType) else None
     write = json_writer(ScalarType("string") if sequence is None else sequence.type)
-    for row in query(_STATEMENT, {"changes": rows}).to_pylist():
+    fields = gddl_fields(rows.select([GDDL]))
+    file = row_codes([fields["source_file"], fields["generation"]], rows.num_rows)
+    latest, highest = (_greatest(file, sortable(fields[name])) for name in ("applied_at", "sequence"))
+    columns = [fields["source_file"].take(latest), fields["generation"].take(latest),
+               fields["applied_at"].take(latest), fields["sequence"].take(highest)]  # fmt: skip
+    for path, generation, applied_at, greatest in zip(*(column.to_pylist() for column in columns), strict=True):
         yield RecordedFile(
-            path=row["path"],
-            generation=row["generation"],
-            applied_at=row["applied_at"].isoformat(),
-            max_sequence=None if row["sequence"] is None else write(row["sequence"]),
+            path=path,
+            generation=generation,
+            applied_at=applied_at.isoformat(),
+            max_sequence=None if greatest is None else write(greatest),
         )
+
+
+def _greatest(group: np.ndarray, values: list[pa.Array]) -> pa.Array:
+    """For each group, in order, the row with its greatest value."""
+    at = sorted_rows([pa.array(group), *values])
+    return pa.array(at[np.roll(changes(group[at]), -1)])

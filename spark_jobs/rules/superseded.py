@@ -5,12 +5,60 @@ Needs all changes of a key together; holds for any partition of the keys.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.fold import segments
-from spark_jobs.rules.order import OrderedEvents, ordered
+from spark_jobs.rules.order import OrderedEvents, events, ordered
+
+Changes = frozenset[tuple[str, int]]
+"""Rows of the change table by batch and position."""
+
+
+def superseded(rows: pa.Table, schema: TableSchema, before: datetime, swept: int) -> Changes:
+    """Changes applied before a time on which no state depends: later ones undo all they do, the delete of a key update
+    included.
+
+    Args:
+        rows: the whole change table.
+        swept: rows of generations before this one have vanished.
+    """
+    rows = by_name(rows, change_schema(schema))
+    old = changes_in(rows.filter(applied_before(rows, before)))
+    vanished = changes_in(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
+    if not schema.keys:
+        return vanished & old
+    needed = changes_in(events_that_matter(events(rows, schema), schema))
+    if schema.spec.delete == "hard":
+        needed -= vanished
+    return old - needed
+
+
+def applied_before(rows: pa.Table, moment: datetime) -> pa.ChunkedArray:
+    """Which rows of a change table or of tombstones were applied before a time."""
+    return pc.less(pc.struct_field(rows.column(GDDL), "applied_at"), pa.scalar(moment))
+
+
+def changes_in(rows: pa.Table) -> Changes:
+    """The changes that these rows are."""
+    return frozenset(_numbered(rows))
+
+
+def are_changes(rows: pa.Table, changes: Changes) -> pa.Array:
+    """Which rows are one of these changes."""
+    return pa.array([change in changes for change in _numbered(rows)], pa.bool_())
+
+
+def _numbered(rows: pa.Table) -> list[tuple[str, int]]:
+    gddl = rows.column(GDDL)
+    batches, positions = (pc.struct_field(gddl, name).to_pylist() for name in ("batch_id", "position"))
+    return list(zip(batches, positions, strict=True))
 
 
 def events_that_matter(happened: pa.Table, schema: TableSchema) -> pa.Table:

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.codes import row_codes, shared_codes
 from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import net_changes, of_newest_generation
-from spark_jobs.rules.order import gddl_fields
+from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import keys_json
+from spark_jobs.rules.sweep import unmarked
 
 
 def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
@@ -42,14 +44,6 @@ def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
         replica: `_gddl` may be left out where it has no marks.
     """
     return unmarked(replica).select(schema.columns)
-
-
-def unmarked(replica: pa.Table) -> pa.Table:
-    """Rows that are not marked deleted, with all their columns; see `live_rows`."""
-    if GDDL not in replica.column_names or replica.schema.field(GDDL).type.get_field_index("deleted") < 0:
-        return replica
-    gone = pc.fill_null(pc.struct_field(replica.column(GDDL), "deleted"), False)
-    return replica.filter(pc.invert(gone))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +80,13 @@ def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int)
     named = sorted(zip(texts, states.tolist(), strict=True))[:limit] if keyed else []
     return Comparison(rows=counts[0], expected_rows=counts[1], buckets=buckets,
                       keys=tuple({"key": text, "state": state} for text, state in named))  # fmt: skip
+
+
+def verdict(replica: pa.Table, changes: pa.Table, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
+    """The verdict on a whole table; `swept`: rows of generations before this one have vanished."""
+    changes = by_name(changes, change_schema(schema))
+    expected = expected_state(events(changes, schema) if schema.keys else changes, schema, swept)
+    return verdict_of([compare(live_rows(replica, schema), expected, schema, limit)], limit)
 
 
 def verdict_of(comparisons: Iterable[Comparison], limit: int) -> Verdict:

@@ -23,7 +23,7 @@ _CHOOSE = (
     "the pyspark beside the job, the cluster's own, or on EMR Serverless the application's release",
     "spark_version, or environment_version, of the tier under runners.databricks",
 )
-_LIBRARIES = ("deltalake", "duckdb", "numpy", "obstore", "psutil", "pyarrow")
+_LIBRARIES = ("deltalake", "numpy", "obstore", "psutil", "pyarrow")
 
 
 def check_versions(session: SparkSession, environ: Mapping[str, str] = os.environ) -> None:
@@ -144,11 +144,10 @@ def _judge(there: dict[str, Any]) -> None:
         what = f"the executors' airflow-gddl has contract version {there['contract']}, the driver's {CONTRACT_VERSION}"
         remedy = "install the same airflow-gddl on both sides, or let runners.spark_submit.ship_code be true"
         raise FatalError("CONTRACT_VERSION", what, where=where, remedy=remedy)
-    for name in ("deltalake", "duckdb"):
-        here = importlib.metadata.version(name)
-        if versions.series(there[name]) != versions.series(here):
-            what = f"it has {name} {there[name]}, the driver {here}"
-            raise FatalError("EXECUTOR_UNFIT", what, where=where, remedy=_REMEDY)
+    here = importlib.metadata.version("deltalake")
+    if versions.series(there["deltalake"]) != versions.series(here):
+        what = f"it has deltalake {there['deltalake']}, the driver {here}"
+        raise FatalError("EXECUTOR_UNFIT", what, where=where, remedy=_REMEDY)
 
 
 def _cause(error: BaseException) -> str:

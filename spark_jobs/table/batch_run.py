@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.base import BatchWork
+from spark_jobs.engines.batch_steps import AppendedWork
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, ForeignCommit
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.rules.decoded_batch import DecodedBatch
-from spark_jobs.rules.figures import Appended
+from spark_jobs.rules.figures import NOTHING_APPENDED, Appended
 from spark_jobs.table.next_batch import NextBatch
 
 
@@ -44,11 +44,14 @@ class Ingested:
         purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
     """
 
-    work: BatchWork | None = None
+    work: AppendedWork | None = None
     bad_files: tuple[Unreadable, ...] = ()
     purged_at: str | None = None
-    appended: Appended = field(default_factory=lambda: Appended(written=0, redelivered=0))
 
     @property
     def decoded_batch(self) -> DecodedBatch | None:
         return None if self.work is None else self.work.decoded_batch
+
+    @property
+    def appended(self) -> Appended:
+        return NOTHING_APPENDED if self.work is None else self.work.appended

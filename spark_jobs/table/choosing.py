@@ -9,6 +9,9 @@ from spark_jobs.table.runtime import Runtime
 
 
 def make_engine(name: EngineName, runtime: Runtime) -> Engine:
+    """The engine of this name, unless the runtime has one for all tables."""
+    if runtime.engine is not None:
+        return runtime.engine
     return _delta_rs(runtime) if name == "delta_rs" else _spark(runtime)
 
 

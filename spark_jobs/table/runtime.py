@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_gddl.contract.spec import JobSpec, TableSpec
+    from spark_jobs.engines.base import Engine
     from spark_jobs.table.outcome import Declined, TableOutcome
 
 Clock = Callable[[], datetime]
@@ -188,6 +189,7 @@ class Runtime:
         environ: where connections to source databases are found by their names.
         spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
         files: the stream that tells tables of engine `spark` of their new files; null: their folders are listed.
+        engine: of every table, whatever its tier says, such as a `MemoryEngine`; null: the tier's.
         looks: how far back the folders of a job that goes on were looked through, and when.
     """
 
@@ -197,6 +199,7 @@ class Runtime:
     observe: Observer = silent
     spread: Spread | None = None
     files: FileStreamSource | None = None
+    engine: Engine | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     looks: LookingBack = field(default_factory=LookingBack)
 

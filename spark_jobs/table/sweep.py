@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts
-from spark_jobs.engines.base import BatchWork, TableContext
+from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.sweeping import SweepRule, held_sweep
+from spark_jobs.table.stored_schema import stored_schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class Swept:
 NOT_SWEPT = Swept()
 
 
-def sweep(context: TableContext, work: BatchWork, plan: BatchPlan) -> Swept:
+def sweep(context: TableContext, work: TableWork, plan: BatchPlan) -> Swept:
     """Carry it out, unless it would remove more of the replica than the row allows without a person's release."""
     rows, live = work.sweepable()
     held = held_sweep(plan, rows, live, SweepRule.of(context.spec))
@@ -47,12 +49,12 @@ def sweep_alone(
     changed = state.applied != settings_of(context.spec)
     if not context.engine.exists(context.layout.replica) or not (sweeps or changed):
         return Swept(done=sweeps)
-    work = context.engine.without_rows(context, plan, state)
+    work = context.engine.table_work(context, plan, stored_schema(context, state))
     if changed:
         work.ensure_tables()
     swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
     derived = swept.done or history_begins(context.spec, state.applied)
     if derived and context.spec.history and context.spec.keys:
         vanished = plan.generation if swept.done else state.swept
-        work.history(generation_low_watermarks, swept=vanished, everything=True)
+        work.history(generation_low_watermarks, swept=vanished)
     return swept

@@ -16,10 +16,10 @@ from spark_jobs.table.runtime import Runtime
 _answer = worker.answer
 
 
-def serve(orders: Connection, job: JobSpec, memory: int) -> None:
+def serve(orders: Connection, job: JobSpec) -> None:
     """`worker.serve` that dies, hangs or lacks memory at tables of such names."""
     worker.answer = answer
-    worker.serve(orders, job, memory)
+    worker.serve(orders, job)
 
 
 def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:

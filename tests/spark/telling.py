@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_gddl.contract.layout import Layout
@@ -22,8 +22,12 @@ _ROW = (1 << 40) - 1
 _WHEN = ("applied_at", "occurred_at")
 
 
-def everything(layout: Layout) -> Told:
-    """All five tables but for our own clock; paths start below the landing folder, errors are unresolved."""
+def everything(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> Told:
+    """All five tables but for our own clock; paths start below the landing folder, errors are unresolved.
+
+    Args:
+        read: all rows of the table at a path.
+    """
     tables = {name: read(getattr(layout, name)) for name in ("replica", "changes", "history", "tombstones", "errors")}
     tables["errors"] = [row for row in tables["errors"] if row["resolved_at"] is None]
     return {name: _lines(map(_timeless, rows), layout) for name, rows in tables.items()}
@@ -33,8 +37,12 @@ def _timeless(row: Row) -> Row:
     return {name: _timeless(v) if isinstance(v, dict) else v for name, v in row.items() if name not in _WHEN}
 
 
-def by_engine(layout: Layout) -> Told:
-    """The part of each table that the oracle has an opinion on."""
+def by_engine(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> Told:
+    """The part of each table that the oracle has an opinion on.
+
+    Args:
+        read: all rows of the table at a path.
+    """
     errors = [row for row in read(layout.errors) if row["resolved_at"] is None]
     return {
         "replica": _lines((_with(row, _state(row["_gddl"])) for row in read(layout.replica)), layout),

@@ -151,7 +151,7 @@ def test_the_wheel_asks_for_what_the_source_tree_asks_for(tmp_path: Path) -> Non
 
 def test_clusters_bring_spark_themselves() -> None:
     found = {line.split(">")[0].split("=")[0].split("<")[0] for line in environment.requirements()}
-    assert found == {"deltalake", "duckdb", "numpy", "obstore", "pandas", "psutil", "pyarrow"}
+    assert found == {"deltalake", "numpy", "obstore", "pandas", "psutil", "pyarrow"}
 
 
 def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_executors_like_the_driver_are_fit() -> None:
     [
         ({"contract": 99}, "CONTRACT_VERSION", "contract version 99, the driver's 1"),
         ({"contract": None}, "EXECUTOR_UNFIT", "lacks airflow-gddl"),
-        ({"duckdb": None, "pyarrow": None}, "EXECUTOR_UNFIT", "lacks duckdb, pyarrow"),
+        ({"deltalake": None, "pyarrow": None}, "EXECUTOR_UNFIT", "lacks deltalake, pyarrow"),
         ({"deltalake": "0.9.1", "host": "node7"}, "EXECUTOR_UNFIT", "deltalake 0.9.1"),
     ],
 )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.plan.merging import extra_fields, widenings
+from spark_jobs.plan.merging import grown
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import SqlType, StructField, StructType, parse_type
 from spark_jobs.rules.arrays import by_name
@@ -23,24 +23,13 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
     snapshot = tables.existing(definition.path)
     stored = snapshot.schema.types
     new = [c for c in definition.columns if c.name not in stored]
-    changed = {c.name: _grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
+    changed = {c.name: grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
     changed = {name: kind for name, kind in changed.items() if kind != stored[name]}
     if changed:
         columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
         _rewrite(tables, definition.path, DeltaSchema((*columns, *new), snapshot.schema.metadata))
     elif new:
         tables.add_columns(definition.path, new)
-
-
-def _grown(stored: SqlType, wanted: SqlType) -> SqlType:
-    """The stored type with what the wanted one has beyond it; fields that only the table has stay."""
-    if isinstance(stored, StructType) and isinstance(wanted, StructType):
-        kept = [replace(f, type=_grown(f.type, w.type) if (w := wanted.field(f.name)) else f.type)
-                for f in stored.fields]  # fmt: skip
-        new = [f for f in wanted.fields if stored.field(f.name) is None]
-        return StructType((*kept, *new))
-    differs = any(extra_fields(stored, wanted, ())) or any(widenings(stored, wanted, ()))
-    return wanted if differs else stored
 
 
 def _rewrite(tables: Tables, path: str, schema: DeltaSchema) -> None:

@@ -8,23 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.layout import join as join_path
 from spark_jobs.engines.base import DeclinedError, TableContext
-from spark_jobs.engines.delta_rs.removal import Changes, applied_before, changes_in, remove_changes, remove_rows
+from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.small_files import bins, join
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.plan.retention import own_hours
-from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.figures import Compacted
-from spark_jobs.rules.order import events
-from spark_jobs.rules.superseded import events_that_matter
+from spark_jobs.rules.superseded import applied_before, are_changes, superseded
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class DeltaRsMaintenance:
         self.tables.existing(path).delta.create_checkpoint()
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
-        return remove_rows(self.tables, path, applied_before(before), dry_run=dry_run)
+        return remove_rows(self.tables, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
 
     def cut_changes(
         self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
@@ -81,18 +76,5 @@ class DeltaRsMaintenance:
         size, most = self.tables.existing(path).size, context.tier.delta_rs_max_bytes
         if size > most:
             raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
-        rows = by_name(self.tables.read(path), change_schema(table_schema))
-        old = rows.filter(applied_before(before)(rows))
-        superseded = _superseded(rows, table_schema, swept) & changes_in(old)
-        return remove_changes(self.tables, path, superseded, dry_run=dry_run)
-
-
-def _superseded(rows: pa.Table, table_schema: TableSchema, swept: int) -> Changes:
-    """Changes on which no state depends: all that they do (a key update also deletes) is undone by later ones."""
-    vanished = changes_in(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
-    if not table_schema.keys:
-        return vanished
-    needed = changes_in(events_that_matter(events(rows, table_schema), table_schema))
-    if table_schema.spec.delete == "hard":
-        needed -= vanished
-    return changes_in(rows) - needed
+        gone = superseded(self.tables.read(path), table_schema, before, swept)
+        return remove_rows(self.tables, path, lambda rows: are_changes(rows, gone), dry_run=dry_run) if gone else 0

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines import table_columns, table_definition
+from spark_jobs.engines import rebuilding, table_definition
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.indexing import index_as_defined, indexed_after
-from spark_jobs.engines.delta_rs.reconcile import undeleted
-from spark_jobs.engines.delta_rs.removal import changes_in, remove_changes, without_changes
+from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
-from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import StructType
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
@@ -31,12 +29,16 @@ from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import lacking, rebuilt_rows, rebuilt_state, restamped
+from spark_jobs.rules.superseded import are_changes, changes_in
+from spark_jobs.rules.sweep import undeleted
 
 Generations = Literal["swept", "standing"]
 
 
 @dataclass(frozen=True)
 class Rebuild:
+    """See `RebuildWork` and `RebuildSteps`."""
+
     tables: Tables
     order: RebuildRequest
 
@@ -44,28 +46,23 @@ class Rebuild:
     def table_schema(self) -> TableSchema:
         return self.order.table_schema
 
-    def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        """See `Engine.swap`."""
-        require_creatable(self.table_schema.spec, self.order.living.tier)
-        fresh = self._fresh()
-        added = self._changes(fresh)
-        report("append")
-        source = self._source(fresh)
-        if self.table_schema.keys:
-            self._tombstones(source)
-            report("tombstones")
-        rows = self._replica(source)
-        report("merge")
-        if self.table_schema.spec.history and self.table_schema.keys:
-            self._history(source)
-            report("history")
-        self._errors()
-        report("quarantine")
-        return Rebuilt(rows=rows, changes_added=added)
+    @cached_property
+    def _fresh(self) -> pa.Table:
+        """Changes built beside, stamped as of this batch."""
+        rows = by_name(self.tables.read(self.order.beside.changes), change_schema(self.table_schema))
+        return restamped(rows, self.order.plan.batch_id, self.order.plan.planned_at)
 
-    def rows(self) -> pa.Table:
-        """Live rows of the replica that `swap` would make; nothing is written."""
-        fresh, gone = self._fresh(), self._gone()
+    def swap(self, report: Callable[[str], None]) -> Rebuilt:
+        require_creatable(self.table_schema.spec, self.order.living.tier)
+        return rebuilding.swap(self, report)
+
+    def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        rows = self._live()
+        return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+
+    def _live(self) -> pa.Table:
+        """Live rows of the replica that `swap` would make."""
+        fresh, gone = self._fresh, self._gone()
         source = fresh if gone is None else pa.concat_tables([fresh, by_name(gone, fresh.schema)])
         if not self.table_schema.keys:
             return self._unswept(source)
@@ -78,11 +75,6 @@ class Rebuild:
             app=f"refresh:{step}", version=version_of(self.order.plan), added=[added] if added.num_rows else [],
             removed=removed, schema=schema, metrics=metrics or {},
         )  # fmt: skip
-
-    def _fresh(self) -> pa.Table:
-        """Changes built beside, stamped as of this batch."""
-        rows = by_name(self.tables.read(self.order.beside.changes), change_schema(self.table_schema))
-        return restamped(rows, self.order.plan.batch_id, self.order.plan.planned_at)
 
     def _stored(self) -> pa.Table | None:
         """Living changes but those that this refresh has added."""
@@ -103,35 +95,20 @@ class Rebuild:
         return pc.is_in(files, value_set=pa.array(self.order.read, pa.string()))
 
     def _compatible(self) -> bool:
-        """Whether the living change table can hold the rebuilt changes beside its own."""
         snapshot = self.tables.snapshot(self.order.living.layout.changes)
-        if snapshot is None:
-            return True
-        if self.order.resequenced or self.order.reselected:
-            return False
-        kept = {c.name.lower(): c.type for c in snapshot.schema.columns}
-        for column in table_columns.change_columns(self.table_schema):
-            stored = kept.get(column.name.lower())
-            if stored is None:
-                continue
-            if column.name == GDDL and isinstance(stored, StructType) and isinstance(column.type, StructType):
-                if stored.field("sequence") != column.type.field("sequence"):
-                    return False
-            elif merge(column.type, stored, NOTHING) is None:
-                return False
-        return True
+        return snapshot is None or rebuilding.keeps_changes(self.order, snapshot.schema.columns)
 
     def drops_changes(self) -> bool:
         """See `Engine.drops_changes`."""
         gone = None if self._compatible() else self._gone()
         return gone is not None and gone.num_rows > 0
 
-    def _changes(self, fresh: pa.Table) -> int:
+    def changes(self) -> int:
         """The change table gains what it lacks and loses what its files no longer hold.
 
         Where types part, it is replaced.
         """
-        living = self.order.living
+        living, fresh = self.order.living, self._fresh
         definition = table_definition.changes(self.table_schema, living.layout.changes, living.tier)
         path = definition.path
         if not self._compatible():
@@ -141,39 +118,41 @@ class Rebuild:
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
             return self.tables.metrics(path, app, version).get("numOutputRows", 0)
-        remove_changes(self.tables, path, changes_in(self._stale(fresh, "standing")))
+        stale = changes_in(self._stale("standing"))
+        if stale:
+            remove_rows(self.tables, path, lambda rows: are_changes(rows, stale))
         added, stored = fresh, self._stored()
         if stored is not None:
             added = lacking(fresh, by_name(stored, change_schema(self.table_schema)), self.table_schema)
         self.tables.commit(path, self._write("changes", added, metrics={"numOutputRows": added.num_rows}))
         return int(added.num_rows)
 
-    def _stale(self, fresh: pa.Table, generations: Generations) -> pa.Table:
+    def _stale(self, generations: Generations) -> pa.Table:
         """Stored changes that their files, rewritten since or read otherwise by now, no longer hold."""
-        stored = self._stored()
+        fresh, stored = self._fresh, self._stored()
         if stored is None:
             return fresh.slice(0, 0)
         read = by_name(stored.filter(self._is_read(stored)), change_schema(self.table_schema))
         swept = pc.less(pc.struct_field(read.column(GDDL), "generation"), self.order.swept)
         return lacking(read.filter(swept if generations == "swept" else pc.invert(swept)), fresh, self.table_schema)
 
-    def _source(self, fresh: pa.Table) -> pa.Table:
+    def source(self) -> pa.Table:
         """What the change table holds, but what its files no longer hold of generations that were swept."""
         rows = by_name(self.tables.read(self.order.living.layout.changes), change_schema(self.table_schema))
-        stale = changes_in(self._stale(fresh, "swept")) if self.order.swept > 1 else frozenset()
-        return without_changes(rows, stale) if stale else rows
+        stale = changes_in(self._stale("swept")) if self.order.swept > 1 else frozenset()
+        return rows.filter(pc.invert(are_changes(rows, stale))) if stale else rows
 
     def _unswept(self, source: pa.Table) -> pa.Table:
         """Changes of the generations whose rows stand in the replica."""
         return source.filter(pc.greater_equal(pc.struct_field(source.column(GDDL), "generation"), self.order.swept))
 
-    def _tombstones(self, source: pa.Table) -> None:
+    def tombstones(self, source: pa.Table) -> None:
         rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
         rows = tombstones_of(rows, self.table_schema)
         definition = table_definition.tombstones(self.table_schema, self.order.living.layout.tombstones)
         self._replace(definition, rows, TOMBSTONES)
 
-    def _replica(self, source: pa.Table) -> int:
+    def replica(self, source: pa.Table) -> int:
         spec, living = self.table_schema.spec, self.order.living
         if self.table_schema.keys:
             rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.swept)
@@ -183,7 +162,7 @@ class Rebuild:
         self._replace(table_definition.replica(self.table_schema, living.layout.replica, living.tier), rows, MERGE)
         return int(rows.num_rows)
 
-    def _history(self, source: pa.Table) -> None:
+    def history(self, source: pa.Table) -> None:
         happened, living = events(source, self.table_schema), self.order.living
         rows = versions(happened, self.table_schema, self.order.generation_low_watermarks, self.order.swept)
         self._replace(table_definition.history(self.table_schema, living.layout.history, living.tier), rows, HISTORY)
@@ -192,10 +171,9 @@ class Rebuild:
         """Overwrite rows and schema in one commit; columns stay in the table's order, with its comments."""
         self.tables.create(definition)
         stored = self.tables.existing(definition.path).schema
-        wanted = {c.name: c for c in definition.columns}
-        ordered = [*(n for n in stored.names if n in wanted), *(n for n in wanted if n not in stored.names)]
-        metadata = {n: m for n, m in stored.metadata.items() if n in wanted}
-        schema = DeltaSchema(tuple(wanted[n] for n in ordered), metadata)
+        columns = table_definition.in_stored_order(definition, stored.names)
+        metadata = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
+        schema = DeltaSchema(columns, metadata)
         self._overwrite(definition, step, by_name(rows, schema.arrow), schema)
 
     def _overwrite(self, definition: TableDefinition, step: str, rows: pa.Table, schema: DeltaSchema) -> None:
@@ -203,7 +181,7 @@ class Rebuild:
         self.tables.commit(definition.path, replace(write, indexed=indexed_after(self.tables, definition, schema)))
         index_as_defined(self.tables, definition)
 
-    def _errors(self) -> None:
+    def errors(self) -> None:
         """What the files leave in the quarantine now takes the place of what they left before."""
         path, plan = self.order.living.layout.errors, self.order.plan
         beside = self.order.beside.errors
@@ -215,7 +193,7 @@ class Rebuild:
                 others = pc.not_equal(rows.column("batch_id"), plan.batch_id)
                 return pc.and_(pc.is_in(rows.column("source_file"), value_set=files), others)
 
-            quarantine.stamp(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+            quarantine.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
         if self.order.reselected and self.tables.exists(path):
             quarantine.forget_records(self.tables, path, plan.batch_id)
         if fresh:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
-
 from spark_jobs.engines import skipping
 from spark_jobs.engines.delta_rs.features import require_settable
 from spark_jobs.engines.delta_rs.indexing import indexed_with
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.engines.table_definition import TableDefinition, marks_deletes
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import SqlType, StructType
+from spark_jobs.plan.types import StructType
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.rules.order import with_gddl
-from spark_jobs.rules.verify import unmarked
-
-_DELETED = "deleted"
+from spark_jobs.rules.sweep import undeleted, unmarked
 
 
 def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
@@ -28,22 +23,13 @@ def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
         return
     snapshot = tables.existing(definition.path)
     stored = snapshot.schema.types[GDDL]
-    if _marks(stored) == _marks(wanted):
+    if marks_deletes(stored) == marks_deletes(wanted):
         return
     columns = tuple(replace(c, type=wanted) if c.name == GDDL else c for c in snapshot.schema.columns)
     schema = DeltaSchema(columns, snapshot.schema.metadata)
     rows = tables.read(definition.path)
-    rows = by_name(unmarked(rows) if _marks(stored) else undeleted(rows), schema.arrow)
+    rows = by_name(unmarked(rows) if marks_deletes(stored) else undeleted(rows), schema.arrow)
     tables.commit(definition.path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
-
-
-def _marks(kind: SqlType) -> bool:
-    return isinstance(kind, StructType) and kind.field(_DELETED) is not None
-
-
-def undeleted(rows: pa.Table) -> pa.Table:
-    """With `_gddl.deleted` false."""
-    return with_gddl(rows, deleted=pa.repeat(False, rows.num_rows))
 
 
 def settle_properties(tables: Tables, definition: TableDefinition) -> None:

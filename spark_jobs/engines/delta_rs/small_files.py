@@ -6,14 +6,23 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
+from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write
 from spark_jobs.plan.table_schema import GDDL
 
 FULL = 32 * 1024**2
+_SMALL = 4 * 1024**2
 _FEWEST = 4
 """Files that are joined at least, so that a full one is not written again for each small one beside it."""
 MANY = 64
 """So many small files are joined in passing, as Spark's Delta would with automatic compaction (at 50)."""
+
+
+def with_smallest(tables: Tables, snapshot: TableSnapshot, rows: pa.Table) -> tuple[pa.Table, list[DataFile]]:
+    """New rows, together with those of the smallest file where it is small, so that files stay few; and that file."""
+    smallest = min(snapshot.files, key=lambda f: f.size, default=None)
+    if smallest is None or smallest.size > _SMALL:
+        return rows, []
+    return pa.concat_tables([tables.read_files(snapshot, [smallest]), rows]), [smallest]
 
 
 def join(tables: Tables, path: str, files: Sequence[DataFile]) -> None:

@@ -14,7 +14,7 @@ from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed
+from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed, resumed_batch, resumed_schema
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import (
@@ -34,7 +34,6 @@ from spark_jobs.engines.spark.splits import dealt, splits
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.decode import are_deletes
 from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
 from spark_jobs.rules.measure import PartFigures, combined, figures_of
@@ -183,23 +182,17 @@ class BatchReader:
 
     def resume_from_changes(self) -> Decoded:
         """See `Engine.resume_from_changes`."""
-        context, state = self.context, replace(self.state, schemas=self.plan.schemas or self.state.schemas)
-        schema = plan_batch(context.dialect, (), context.stored_columns(), state)
+        schema = resumed_schema(self.context, self.plan, self.state)
         table_schema, gddl = schema.table_schema, F.col(GDDL)
-        rows = self.tables.read(context.layout.changes).where(gddl["batch_id"] == self.plan.batch_id)
+        rows = self.tables.read(self.context.layout.changes).where(gddl["batch_id"] == self.plan.batch_id)
         kind = F.when(gddl["op"] == "R", "load").otherwise("change")
         rows = rows.withColumns({ERROR: F.lit(None).cast("string"), KIND: kind})
         source = gddl["source_file"].alias("f")
         found = rows.select(source, gddl["schema"].alias("s"), (gddl["op"] != "R").alias("c")).distinct().collect()
         distinct = count_distinct(hashes(rows, table_schema)) if table_schema.keys else (0, 0)
-        decoded_batch = DecodedBatch(
-            schema=schema,
-            figures=figures_of(self._measured(rows, table_schema), table_schema, distinct),
-            schema_ids=(),
-            change_schemas=frozenset(r["s"] for r in found if r["c"]),
-            schema_of={r["f"]: r["s"] for r in found},
-        )
-        return Decoded(decoded_batch=decoded_batch, rows=rows)
+        figures = figures_of(self._measured(rows, table_schema), table_schema, distinct)
+        batch = resumed_batch(schema, figures, [(r["f"], r["s"], r["c"]) for r in found])
+        return Decoded(decoded_batch=batch, rows=rows)
 
     def _measured(self, rows: DataFrame, table_schema: TableSchema) -> PartFigures:
         wanted = [name(key) for key in table_schema.keys[:1]]

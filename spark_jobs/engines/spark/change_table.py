@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
-from spark_jobs.engines.spark import evolve, quarantine, reconcile
+from spark_jobs.engines.spark import history, quarantine
 from spark_jobs.engines.spark.batch_context import APPEND, QUARANTINE, BatchContext
+from spark_jobs.engines.spark.batch_reader import Decoded
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import ERROR, KIND
+from spark_jobs.engines.spark.merge import MergeInput, NetChanges
 from spark_jobs.engines.spark.redelivery import new_rows, tie_warnings
-from spark_jobs.plan.sequence import sort_key
+from spark_jobs.engines.spark.replica import DecidedAhead, ReplicaWriter
+from spark_jobs.engines.spark.table_writer import TableWriter
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import StructType, parse_type
-from spark_jobs.rules.figures import Appended, Figures, Overlap
-from spark_jobs.rules.history import END, START
+from spark_jobs.rules.decoded_batch import DecodedBatch
+from spark_jobs.rules.figures import Appended, Applied, Figures, Overlap
 from spark_jobs.rules.redelivery import TIED
 
 
@@ -36,34 +39,35 @@ class Fresh:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeTableWriter:
-    """Attributes:
-    decoded: rows of all groups, good and bad; see `decode`.
+    """See `BatchWork`.
+
+    Attributes:
+        first: no batch with rows came before.
     """
 
     site: BatchContext
-    decoded: DataFrame
-    figures: Figures
+    decoded: Decoded
+    first: bool
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
-        """See `BatchWork.ensure_tables`."""
-        rewrite = not self.site.tier.deletion_vectors
-        definitions = table_definition.definitions(self.site.table_schema, self.site.layout, self.site.tier)
-        for definition in definitions:
-            extra = (START, END) if definition.path == self.site.layout.history else ()
-            evolve.retype_sequence(self.site.tables, definition.path, self.site.table_schema, extra)
-            reconcile.settle_deletes(self.site.tables, definition)
-            evolve.ensure(self.site.tables, definition, rewrite=rewrite)
-            reconcile.settle_properties(self.site.tables, definition)
-        return ()
+    @property
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
+
+    @property
+    def tables(self) -> TableWriter:
+        return TableWriter(self.site)
+
+    @property
+    def _figures(self) -> Figures:
+        return self.decoded_batch.figures
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
         path = self.site.layout.errors
-        if self.figures.quarantined or files:
+        if self._figures.quarantined or files:
             self.site.tables.create(table_definition.errors(path))
             rows = quarantine.bad_files(self.site.tables, files, self.site.stamp)
-            if self.figures.quarantined:
-                rows = rows.unionByName(quarantine.bad_rows(self.decoded))
+            if self._figures.quarantined:
+                rows = rows.unionByName(quarantine.bad_rows(self.decoded.rows))
             self.site.tables.append(rows, path, QUARANTINE, self.site.transaction)
         if again and self.site.tables.exists(path):
             with self.site.tables.transaction(f"{QUARANTINE}:resolve", self.site.transaction):
@@ -71,43 +75,38 @@ class ChangeTableWriter:
                     self.site.tables, path, again, self.site.plan.batch_id, self.site.plan.planned_at
                 )
 
-    def fresh(self, overlap: Overlap) -> Fresh:
+    def append(self, overlap: Overlap) -> AppendedChanges:
+        fresh = self._fresh(overlap)
+        replica = ReplicaWriter(
+            site=self.site, figures=self._figures, schemas=self.decoded_batch.change_schemas, first=self.first,
+            overlap=overlap, fresh=fresh.rows if self.decoded.kept else None,
+        )  # fmt: skip
+        if not self.decoded.kept or not self.site.table_schema.keys or self.site.tables.few_rows:
+            return AppendedChanges(replica=replica, decoded=self.decoded, appended=self._append(fresh))
+        # Much of either is the driver planning: side by side the cores have something to do meanwhile.
+        with ThreadPoolExecutor(1, thread_name_prefix="net") as aside:
+            deciding = aside.submit(replica.decide_ahead)
+            appended = self._append(fresh)
+            return AppendedChanges(replica=replica, decoded=self.decoded, appended=appended, ahead=deciding.result())
+
+    def _fresh(self, overlap: Overlap) -> Fresh:
         """The changes of the batch that are new to the change table."""
-        good = self.decoded.where(F.col(ERROR).isNull()).drop(ERROR, KIND)
-        stored = self._stored(overlap)
-        identities = self.figures.identities if self.site.table_schema.keys else self.figures.loads
-        if identities == self.figures.good and stored is None:
-            return Fresh(rows=good, count=self.figures.good)
-        found = self.site.tables.keep(new_rows(good, stored, self.site.table_schema, rows=self.figures.good))
-        count, warnings = tie_warnings(found, self.site.table_schema)
+        good = self.decoded.rows.where(F.col(ERROR).isNull()).drop(ERROR, KIND)
+        stored, table_schema = self._stored(overlap), self.site.table_schema
+        if stored is None and not self._figures.may_repeat(table_schema):
+            return Fresh(rows=good, count=self._figures.good)
+        found = self.site.tables.keep(new_rows(good, stored, table_schema, rows=self._figures.good))
+        count, warnings = tie_warnings(found, table_schema)
         return Fresh(rows=found.drop(TIED), count=count, warnings=warnings)
 
-    def append(self, fresh: Fresh) -> Appended:
-        """Append them.
-
-        Raises:
-            FatalError: `BATCH_UNBALANCED`.
-        """
+    def _append(self, fresh: Fresh) -> Appended:
         self.site.tables.append(fresh.rows, self.site.layout.changes, APPEND, self.site.transaction)
-        written = self._written()
-        redelivered = self.figures.good - fresh.count
-        if self.figures.rows != written + redelivered + self.figures.quarantined:
-            raise FatalError(
-                "BATCH_UNBALANCED",
-                f"{self.figures.rows} rows read, but {written} appended + {redelivered} re-delivered + "
-                f"{self.figures.quarantined} quarantined",
-                where=f"batch {self.site.plan.number}",
-                remedy="report this with the job's log; nothing was merged",
-            )
-        return Appended(written=written, redelivered=redelivered, warnings=fresh.warnings)
+        return self._figures.appended(fresh.count, self._written(), fresh.warnings, batch=self.site.plan.number)
 
     def _written(self) -> int:
         """Rows that the batch has appended; counted where the log has forgotten its commit: cut, or many came after."""
-        path = self.site.layout.changes
-        told = self.site.tables.metrics(path, APPEND, self.site.transaction).get("numOutputRows")
-        if told is not None:
-            return told
-        return self.site.tables.read(path).where(F.col(GDDL)["batch_id"] == self.site.plan.batch_id).count()
+        found = self.site.tables.metrics(self.site.layout.changes, APPEND, self.site.transaction).get("numOutputRows")
+        return self.site.changes().count() if found is None else found
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""
@@ -120,20 +119,19 @@ class ChangeTableWriter:
             condition = condition | self._in_span()
         if overlap.loads:
             loads = (gddl["op"] == "R") & (gddl["generation"] == self.site.plan.generation)
-            if self.figures.low is not None:
+            if self._figures.low is not None:
                 loads = loads & name(self.site.table_schema.keys[0]).between(
-                    F.lit(self.figures.low), F.lit(self.figures.high)
+                    F.lit(self._figures.low), F.lit(self._figures.high)
                 )
             condition = condition | loads
         return rows.where(condition)
 
     def _in_span(self) -> Column:
         """Stored sequences within the batch's span, by their first column."""
-        lows = [f.min_sequence for f in self.figures.files.values() if f.min_sequence is not None]
-        highs = [f.max_sequence for f in self.figures.files.values() if f.max_sequence is not None]
-        if not lows:
+        span = self._figures.sequence_span
+        if span is None:
             return F.lit(False)
-        low, high = _bounds(lows, highs)
+        low, high = map(str, span)
         columns = self.site.table_schema.sequence
         sequence = F.col(GDDL)["sequence"]
         first = sequence if len(columns) == 1 else sequence[columns[0]]
@@ -142,6 +140,52 @@ class ChangeTableWriter:
         return first.between(F.lit(low).cast(text), F.lit(high).cast(text))
 
 
-def _bounds(lows: list[str], highs: list[str]) -> tuple[str, str]:
-    """Least and greatest first column of sequences, as text."""
-    return str(min(map(sort_key, lows))[0]), str(max(map(sort_key, highs))[0])
+@dataclass(frozen=True, kw_only=True)
+class AppendedChanges:
+    """See `AppendedWork`.
+
+    Attributes:
+        ahead: what was decided while the changes were appended; null: nothing.
+    """
+
+    replica: ReplicaWriter
+    decoded: Decoded
+    appended: Appended
+    ahead: DecidedAhead | None = None
+
+    @property
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
+
+    @property
+    def tables(self) -> TableWriter:
+        return TableWriter(self.replica.site)
+
+    def resolve_rows(self) -> None:
+        site = self.replica.site
+        quarantine.resolve_rows(site.tables, site.layout.errors, self.decoded.rows, site.plan.planned_at)
+
+    def tombstones(self) -> MergeWriter:
+        ahead = self.ahead or DecidedAhead(net=self.replica.net())
+        source = ahead.source or self.replica.decide(ahead.net)
+        self.replica.tombstones(source)
+        return MergeWriter(replica=self.replica, net=ahead.net, source=source)
+
+    def append_only(self) -> Applied:
+        return self.replica.append_only()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeWriter:
+    """See `MergeWork`."""
+
+    replica: ReplicaWriter
+    net: NetChanges
+    source: MergeInput
+
+    def merge(self) -> Applied:
+        return self.replica.merge(self.source)
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        generations = history.Generations(generation_low_watermarks, swept)
+        history.update(self.replica.site, generations, history.TouchedKeys(self.net.rows, self.net.keys))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 
 
 def quoted(column: str) -> str:
@@ -18,3 +23,12 @@ def name(column: str) -> Column:
 def at(side: str, column: str) -> Column:
     """A column of one side of a join or merge."""
     return F.col(f"{side}.{quoted(column)}")
+
+
+def tuples(rows: DataFrame, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Rows as values; times as text, for Spark hands them out in the zone of this process."""
+    kinds = dict(rows.dtypes)
+    zones = [kinds[c] == "timestamp" for c in columns]
+    chosen = [F.date_format(name(c), _ISO).alias(c) if kinds[c].startswith("timestamp") else name(c) for c in columns]
+    for row in rows.select(*chosen).toLocalIterator():
+        yield tuple(f"{v}+00:00" if zoned and v else v for v, zoned in zip(row, zones, strict=True))

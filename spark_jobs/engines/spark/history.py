@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.spark import row_types
+from spark_jobs.engines.spark.batch_context import HISTORY, BatchContext
 from spark_jobs.engines.spark.columns import at, name, quoted
 from spark_jobs.engines.spark.in_tasks import by_key, place_of
-from spark_jobs.engines.spark.merge import as_events, of_keys, to_events
+from spark_jobs.engines.spark.merge import are_few, as_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.history import END, START, actions, versions
@@ -53,10 +54,6 @@ def changes_of(changes: DataFrame, keys: DataFrame, table_schema: TableSchema, *
     return both.dropDuplicates(["_gddl__b", "_gddl__p"]).drop("_gddl__b", "_gddl__p")
 
 
-def _versions(changes: pa.Table, table_schema: TableSchema, generations: Generations) -> pa.Table:
-    return versions(as_events(changes, table_schema), table_schema, generations.watermarks, generations.swept)
-
-
 def versions_of(changes: DataFrame, table_schema: TableSchema, generations: Generations, *, rows: int) -> DataFrame:
     """See `history.versions`; `changes`: every change of each key concerned, about so many rows."""
 
@@ -68,6 +65,31 @@ def versions_of(changes: DataFrame, table_schema: TableSchema, generations: Gene
     frames = {"changes": to_events(changes, table_schema)}
     place = place_of(row_types.key_types(table_schema))
     return by_key(frames, place, rule, row_types.version_rows(table_schema), rows=rows)
+
+
+@dataclass(frozen=True)
+class TouchedKeys:
+    """Rows with the keys of a batch, and how many they are; null: not known."""
+
+    rows: DataFrame
+    count: int | None
+
+
+def update(site: BatchContext, generations: Generations, touched: TouchedKeys | None = None) -> None:
+    """Bring the history of the touched keys (null: of all) up to date."""
+    tables, path, table_schema = site.tables, site.layout.history, site.table_schema
+    changes, stored = tables.read(site.layout.changes), tables.read(path)
+    if touched is not None:
+        keys = tables.keep(touched.rows.select(*map(name, table_schema.keys)).distinct())
+        few, count = are_few(touched.count), touched.count
+        changes = changes_of(changes, keys, table_schema, few=few)
+        stored = of_keys(stored, keys, table_schema, few=few)
+        wanted = Wanted(keys, few=few)
+    else:
+        count, wanted = tables.count(site.layout.changes), None
+    work = actions_of(changes, stored, table_schema, generations, wanted, rows=count or 0)
+    with tables.transaction(HISTORY, site.transaction):
+        apply(tables, path, tables.keep(work), table_schema)
 
 
 def actions_of(

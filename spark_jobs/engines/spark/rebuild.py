@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
@@ -13,22 +13,21 @@ from pyspark.sql import types as T
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.engines import table_columns, table_definition
+from spark_jobs.engines import rebuilding, table_definition
+from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.spark import evolve, row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
-from spark_jobs.engines.spark.columns import name
+from spark_jobs.engines.spark.columns import name, tuples
 from spark_jobs.engines.spark.history import Generations, versions_of
 from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of, row_by_row
 from spark_jobs.engines.spark.indexing import index_as_defined, prepare_overwrite
 from spark_jobs.engines.spark.merge import as_events, to_events, tombstones_of
 from spark_jobs.engines.spark.redelivery import lacking_rows
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
-from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type, sql_text
+from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.batch import BatchPlan
-from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.rules.rebuild import rebuilt_rows, rebuilt_state, restamped
 
@@ -36,61 +35,50 @@ _READ = f"{GDDL}__read"
 """A name that no column of a table can have."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rebuild:
-    """What the swap needs; `living` is replaced by what `beside` folds to.
-
-    Attributes:
-        landed: paths of all files that are there now.
-        read: those of them that could be read.
-        resequenced, reselected: see `RebuildRequest`.
-    """
+    """See `RebuildWork` and `RebuildSteps`."""
 
     tables: Tables
-    living: Layout
-    beside: Layout
-    tier: TierSpec
-    plan: BatchPlan
-    table_schema: TableSchema
-    generation_low_watermarks: tuple[str | None, ...]
-    swept: int
-    landed: tuple[str, ...]
-    read: tuple[str, ...]
-    resequenced: bool
-    reselected: bool
+    order: RebuildRequest
+
+    @property
+    def plan(self) -> BatchPlan:
+        return self.order.plan
+
+    @property
+    def living(self) -> Layout:
+        return self.order.living.layout
+
+    @property
+    def tier(self) -> TierSpec:
+        return self.order.living.tier
+
+    @property
+    def table_schema(self) -> TableSchema:
+        return self.order.table_schema
 
     def app(self, step: str) -> str:
         return f"refresh:{step}"
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        """Carry it out; `report` is called with each step that is durable. A repeated swap gives the same tables."""
-        added = self._changes()
-        report("append")
-        source = self._source()
-        if self.table_schema.keys:
-            self._tombstones(source)
-            report("tombstones")
-        rows = self._replica(source)
-        report("merge")
-        if self.table_schema.spec.history and self.table_schema.keys:
-            self._history(source)
-            report("history")
-        self._errors()
-        report("quarantine")
-        return Rebuilt(rows=rows, changes_added=added)
+        return rebuilding.swap(self, report)
 
-    def rows(self) -> DataFrame:
-        """Live rows of the replica that `swap` would make; nothing is written."""
+    def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        return tuples(self._live(), columns)
+
+    def _live(self) -> DataFrame:
+        """Live rows of the replica that `swap` would make."""
         fresh, gone = self._fresh(), self._gone()
         source = fresh if gone is None else fresh.unionByName(self._known(gone))
         if not self.table_schema.keys:
-            return source.where(F.col(GDDL)["generation"] >= self.swept)
+            return source.where(F.col(GDDL)["generation"] >= self.order.swept)
         return self._state(source).where(F.col(GDDL)["op"] != "D")
 
     def _fresh(self) -> DataFrame:
         """Changes built beside, stamped as of this batch."""
         schema, batch, planned_at = row_types.change_rows(self.table_schema), self.plan.batch_id, self.plan.planned_at
-        rows = self._known(self.tables.read(self.beside.changes))
+        rows = self._known(self.tables.read(self.order.beside.changes))
         return row_by_row(rows, lambda part: restamped(part, batch, planned_at), schema)
 
     def _gone(self) -> DataFrame | None:
@@ -99,33 +87,20 @@ class Rebuild:
 
     def _stored(self, how: Literal["left_anti", "left_semi"]) -> DataFrame:
         """Living changes but those that this refresh added: `left_semi` those of files that it read."""
-        read = self.tables.spark.createDataFrame([(path,) for path in self.read], f"{_READ} string")
+        read = self.tables.spark.createDataFrame([(path,) for path in self.order.read], f"{_READ} string")
         rows = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         return rows.join(F.broadcast(read), F.col(GDDL)["source_file"] == F.col(_READ), how)
 
     def _compatible(self) -> bool:
-        """Whether the living change table can hold the rebuilt changes beside its own."""
-        if not self.tables.exists(self.living.changes):
-            return True
-        if self.resequenced or self.reselected:
-            return False
-        kept = {f.name.lower(): sql_text(f.dataType) for f in self.tables.read(self.living.changes).schema.fields}
-        for column in table_columns.change_columns(self.table_schema):
-            stored = kept.get(column.name.lower())
-            if stored is None:
-                continue
-            if column.name == GDDL and f"`sequence`:{self.table_schema.sequence_type}," not in stored:
-                return False
-            if column.name != GDDL and merge(column.type, parse_type(stored), NOTHING) is None:
-                return False
-        return True
+        path = self.living.changes
+        return not self.tables.exists(path) or rebuilding.keeps_changes(self.order, self.tables.columns_in_order(path))
 
     def drops_changes(self) -> bool:
         """See `Engine.drops_changes`."""
         gone = None if self._compatible() else self._gone()
         return gone is not None and not gone.isEmpty()
 
-    def _changes(self) -> int:
+    def changes(self) -> int:
         """The change table gains what it lacks and loses what its files no longer hold.
 
         Where types part, it is replaced.
@@ -136,7 +111,7 @@ class Rebuild:
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         fresh, count = self._fresh(), self._count_of_changes()
-        standing = self._stale(F.col(GDDL)["generation"] >= self.swept)
+        standing = self._stale(F.col(GDDL)["generation"] >= self.order.swept)
         remove_changes(self.tables, self.living.changes, standing)
         stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         lacking = lacking_rows(fresh, self._known(stored), self.table_schema, rows=count)
@@ -150,10 +125,10 @@ class Rebuild:
         read = self._known(self._stored("left_semi").where(where))
         return changes_in(lacking_rows(read, self._fresh(), self.table_schema, rows=self._count_of_changes()))
 
-    def _source(self) -> DataFrame:
+    def source(self) -> DataFrame:
         """What the change table holds, but what its files no longer hold of generations that were swept."""
-        rows, swept = self._known(self.tables.read(self.living.changes)), F.col(GDDL)["generation"] < self.swept
-        if self.swept == 1 or rows.where(swept).isEmpty():
+        rows, swept = self._known(self.tables.read(self.living.changes)), F.col(GDDL)["generation"] < self.order.swept
+        if self.order.swept == 1 or rows.where(swept).isEmpty():
             return rows
         gddl, stale = F.col(GDDL), self.tables.keep(self._stale(swept))
         same = (gddl["batch_id"] == F.col("b")) & (gddl["position"] == F.col("p"))
@@ -167,7 +142,7 @@ class Rebuild:
 
     def _count_of_changes(self) -> int:
         """About how many changes a rule sees."""
-        paths = (self.beside.changes, self.living.changes)
+        paths = (self.order.beside.changes, self.living.changes)
         return sum(self.tables.count(path) for path in paths if self.tables.exists(path))
 
     def _of_keys(self, source: DataFrame, rule: RowRule, schema: T.StructType) -> DataFrame:
@@ -179,11 +154,11 @@ class Rebuild:
         )  # fmt: skip
 
     def _state(self, source: DataFrame) -> DataFrame:
-        table_schema, swept = self.table_schema, self.swept
+        table_schema, swept = self.table_schema, self.order.swept
         schema = row_types.net_rows(table_schema, partial=table_schema.partial)
         return self._of_keys(source, lambda happened: rebuilt_state(happened, table_schema, swept), schema)
 
-    def _tombstones(self, source: DataFrame) -> None:
+    def tombstones(self, source: DataFrame) -> None:
         rows = tombstones_of(self._state(source), self.table_schema)
         definition = table_definition.tombstones(self.table_schema, self.living.tombstones)
         self.tables.create(definition)
@@ -191,7 +166,7 @@ class Rebuild:
 
     def _rows(self, source: DataFrame) -> DataFrame:
         """The new replica's."""
-        table_schema, swept, gddl = self.table_schema, self.swept, F.col(GDDL)
+        table_schema, swept, gddl = self.table_schema, self.order.swept, F.col(GDDL)
         if table_schema.keys:
             schema = row_types.replica_rows(table_schema)
             return self._of_keys(source, lambda happened: rebuilt_rows(happened, table_schema, swept), schema)
@@ -199,7 +174,7 @@ class Rebuild:
         soft = table_schema.spec.delete == "soft"
         return rows.withColumn(GDDL, gddl.withField("deleted", F.lit(False))) if soft else rows
 
-    def _replica(self, source: DataFrame) -> int:
+    def replica(self, source: DataFrame) -> int:
         rows = self._rows(source)
         path = self.living.replica
         definition = table_definition.replica(self.table_schema, path, self.tier)
@@ -210,14 +185,14 @@ class Rebuild:
 
     def _arranged(self, path: str, definition: TableDefinition) -> list[SqlColumn]:
         """The columns in the order that the living table has, with its comments; new ones at the end."""
-        wanted = {c.name: spark_type(str(c.type)) for c in definition.columns}
-        stored = {f.name: f for f in self.tables.read(path).schema.fields if f.name in wanted}
-        ordered = [*stored, *(n for n in wanted if n not in stored)]
-        metadata = {n: stored[n].metadata if n in stored else {} for n in ordered}
-        return [name(n).cast(wanted[n]).alias(n, metadata=metadata[n]) for n in ordered]
+        stored = {f.name: f.metadata for f in self.tables.read(path).schema.fields}
+        return [
+            name(c.name).cast(spark_type(str(c.type))).alias(c.name, metadata=stored.get(c.name, {}))
+            for c in table_definition.in_stored_order(definition, tuple(stored))
+        ]
 
-    def _history(self, source: DataFrame) -> None:
-        until = Generations(self.generation_low_watermarks, self.swept)
+    def history(self, source: DataFrame) -> None:
+        until = Generations(self.order.generation_low_watermarks, self.order.swept)
         derived = versions_of(source, self.table_schema, until, rows=self._count_of_changes())
         definition = table_definition.history(self.table_schema, self.living.history, self.tier)
         if not self.tables.exists(definition.path):
@@ -230,12 +205,12 @@ class Rebuild:
         self.tables.overwrite(rows, definition.path, self.app(step), version_of(self.plan))
         index_as_defined(self.tables, definition)
 
-    def _errors(self) -> None:
+    def errors(self) -> None:
         """What the files leave in the quarantine now takes the place of what they left before."""
         path = self.living.errors
-        fresh = self.tables.read(self.beside.errors) if self.tables.exists(self.beside.errors) else None
-        if self.tables.exists(path) and self.landed:
-            files = self.tables.spark.createDataFrame([(f,) for f in self.landed], "f string")
+        fresh = self.tables.read(self.order.beside.errors) if self.tables.exists(self.order.beside.errors) else None
+        if self.tables.exists(path) and self.order.landed:
+            files = self.tables.spark.createDataFrame([(f,) for f in self.order.landed], "f string")
             stale = F.col("t.resolved_at").isNull() & (F.col("t.batch_id") != self.plan.batch_id)
             builder = (
                 self.tables.handle(path)
@@ -244,7 +219,7 @@ class Rebuild:
             )
             with self.tables.transaction(self.app("resolve"), version_of(self.plan)):
                 builder.whenMatchedUpdate(set={"resolved_at": F.lit(self.plan.planned_at).cast("timestamp")}).execute()
-        if self.reselected and self.tables.exists(path):
+        if self.order.reselected and self.tables.exists(path):
             older = F.col("record").isNotNull() & (F.col("batch_id") != self.plan.batch_id)
             nothing: Assignments = {name: F.lit(None).cast("string") for name in ("record", "record_schema")}
             self.tables.handle(path).update(older, nothing)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.engines import table_definition
+from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.spark import evolve, history
-from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, SWEEP, TOMBSTONES, BatchContext
+from spark_jobs.engines.spark.batch_context import MERGE, TOMBSTONES, BatchContext
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.merge import (
     MergeInput,
@@ -34,6 +34,14 @@ from spark_jobs.rules.figures import UNKNOWN, Applied, Figures, Overlap
 from spark_jobs.rules.fold import FIRST, FORCED, UNSEEN, carried_name, refolds
 from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
 from spark_jobs.rules.outcome import update_without_prior
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecidedAhead:
+    """What is known of a batch's keys before `tombstones`; `source` null: not decided yet."""
+
+    net: NetChanges
+    source: MergeInput | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +85,10 @@ class ReplicaWriter:
         """A batch of a full load may be too large to keep, and its rows are asked for once or twice only."""
         return self.figures.loads == self.figures.good and self.figures.keys >= 0
 
-    @property
-    def decides_before_append(self) -> bool:
-        """Whether `decide` needs nothing of the batch's own rows in the change table."""
-        return not refolds(self.table_schema)
+    def decide_ahead(self) -> DecidedAhead:
+        """As much as needs nothing of the batch's own rows in the change table."""
+        net = self.net()
+        return DecidedAhead(net=net, source=None if refolds(self.table_schema) else self.decide(net))
 
     def decide(self, net: NetChanges) -> MergeInput:
         """What becomes of the batch's keys, by what the tables held before it."""
@@ -201,7 +209,8 @@ class ReplicaWriter:
         else:
             with tables.transaction(MERGE, self.site.transaction):
                 counts = merge(tables, path, source, self.table_schema, self._pruning)
-        return Applied(main=self._counts(counts), warnings=source.warnings, late=source.late)
+        main = MainCounts(**counts) if counts else self._counts()
+        return Applied(main=main, warnings=source.warnings, late=source.late)
 
     def append_only(self) -> Applied:
         """A table without keys: its replica is the changes themselves."""
@@ -209,73 +218,14 @@ class ReplicaWriter:
         struct = gddl.withField("deleted", F.lit(False)).alias(GDDL) if soft else gddl
         rows = self.changes().select(*map(name, self.table_schema.columns), struct)
         self.site.tables.append(rows, self.site.layout.replica, MERGE, self.site.transaction)
-        return Applied(main=self._counts({}))
+        return Applied(main=self._counts())
 
-    def _counts(self, counts: dict[str, int]) -> MainCounts:
-        if not counts:
-            found = self.site.tables.metrics(self.site.layout.replica, MERGE, self.site.transaction)
-            if "numTargetRowsInserted" in found:
-                counts = {k: found.get(f"numTargetRows{k.capitalize()}", 0) for k in ("inserted", "updated", "deleted")}
-            else:
-                counts = {"inserted": found.get("numOutputRows", 0)}
-        return MainCounts(**counts)
+    def _counts(self) -> MainCounts:
+        """Of the commit of this batch, made now or in an earlier attempt."""
+        return main_counts(self.site.tables.metrics(self.site.layout.replica, MERGE, self.site.transaction))
 
     def _without_prior(self, rows: DataFrame, count: int) -> tuple[RunWarning, ...]:
         return update_without_prior(count, sample_keys(rows, self.table_schema)) if count else ()
-
-    def purge_tombstones(self, before: datetime) -> None:
-        """Forget deletes applied before a time; late changes of their keys that are older still are then taken."""
-        if self.site.tables.exists(self.site.layout.tombstones):
-            old = F.col(GDDL)["applied_at"] < F.lit(before.isoformat()).cast("timestamp")
-            self.site.tables.handle(self.site.layout.tombstones).delete(old)
-
-    def sweepable(self) -> tuple[int, int]:
-        """See `BatchWork.sweepable`."""
-        rows = self.site.tables.read(self.site.layout.replica)
-        if "deleted" in rows.select(f"{GDDL}.*").columns:
-            rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
-        old = F.count_if(F.col(GDDL)["generation"] < self.site.plan.generation)
-        found = rows.agg(old, F.count(F.lit(1))).collect()[0]
-        return int(found[0]), int(found[1])
-
-    def sweep(self) -> MainCounts:
-        """Rows of older generations vanish, or are marked deleted."""
-        handle = self.site.tables.handle(self.site.layout.replica)
-        old = F.col(GDDL)["generation"] < self.site.plan.generation
-        with self.site.tables.transaction(SWEEP, self.site.transaction):
-            if self.table_schema.spec.delete == "hard" or not self.table_schema.keys:
-                handle.delete(old)
-            else:
-                gddl = F.col(GDDL).withField("deleted", F.lit(True))
-                handle.update(old & ~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)), {GDDL: gddl})
-        found = self.site.tables.metrics(self.site.layout.replica, SWEEP, self.site.transaction)
-        return MainCounts(deleted=found.get("numDeletedRows", 0) + found.get("numUpdatedRows", 0))
-
-    def history(
-        self,
-        keys: DataFrame | None,
-        count: int | None,
-        generation_low_watermarks: tuple[str | None, ...],
-        swept: int,
-    ) -> None:
-        """Bring the history of some keys up to date.
-
-        Args:
-            keys: the touched ones; null: all. `count`: how many they are; null: not known.
-        """
-        tables, path = self.site.tables, self.site.layout.history
-        changes, stored = tables.read(self.site.layout.changes), tables.read(path)
-        if keys is not None:
-            touched, few = tables.keep(keys.select(*map(name, self.table_schema.keys)).distinct()), are_few(count)
-            changes = history.changes_of(changes, touched, self.table_schema, few=few)
-            stored = of_keys(stored, touched, self.table_schema, few=few)
-            wanted = history.Wanted(touched, few=few)
-        else:
-            count, wanted = self.site.tables.count(self.site.layout.changes), None
-        until = history.Generations(generation_low_watermarks, swept)
-        work = history.actions_of(changes, stored, self.table_schema, until, wanted, rows=count or 0)
-        with tables.transaction(HISTORY, self.site.transaction):
-            history.apply(tables, path, tables.keep(work), self.table_schema)
 
 
 def _every_flag(rows: DataFrame, table_schema: TableSchema) -> DataFrame:

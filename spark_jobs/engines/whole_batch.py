@@ -1,9 +1,9 @@
-"""From a plan's files to decoded changes: probe, read, group, plan the schema, decode."""
+"""A batch that is read and decoded as a whole, in this process's memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,24 +13,26 @@ from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import DeclinedError, TableContext
-from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed
-from spark_jobs.engines.delta_rs import quarantine
-from spark_jobs.engines.delta_rs.tables import DataFile, Tables
+from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed, resumed_batch, resumed_schema
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import DecodedGroup, are_deletes
 from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
-from spark_jobs.rules.figures import NOTHING
 from spark_jobs.rules.measure import combined, distinct, figures_of, measure
+from spark_jobs.rules.quarantine import to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """A batch's rows."""
+    """A batch's rows.
+
+    Attributes:
+        groups: with their bad rows; empty where the rows come from the change table.
+        good: columns of `change_schema`.
+    """
 
     decoded_batch: DecodedBatch
     groups: tuple[DecodedGroup, ...]
@@ -41,24 +43,26 @@ class Decoded:
 class BatchReader:
     """The way in of one batch."""
 
-    tables: Tables
     context: TableContext
     plan: BatchPlan
     state: TableState
 
-    def decode_files(self) -> tuple[Decoded | None, tuple[Unreadable, ...]]:
-        """See `Engine.decode_files`."""
-        if self.plan.source == "quarantine":
-            return self._decode_records(), ()
+    def decode(self, errors: pa.Table | None) -> tuple[Decoded | None, tuple[Unreadable, ...]]:
+        """See `Engine.decode_files`.
+
+        Args:
+            errors: the errors table, for a batch that decodes its records once more; None where there is none.
+        """
+        return (self._decode_records(errors), ()) if self.plan.source == "quarantine" else self._decode_files()
+
+    def _decode_files(self) -> tuple[Decoded | None, tuple[Unreadable, ...]]:
         probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
         read = {p.file.path: read_file(self.context.storage, p) for p in probed}
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
         found = {path: r for path, r in read.items() if isinstance(r, FileRows)}
         unreadable = (*unreadable, *bad)
         files = [p for p in probed if p.file.path in found]
-        if self.state.keys is None and not begin_a_table(files):
-            return None, unreadable
-        if not files:
+        if not files or (self.state.keys is None and not begin_a_table(files)):
             return None, unreadable
         try:
             return self._decode_all(files, found, unreadable), unreadable
@@ -112,48 +116,23 @@ class BatchReader:
         op = match(list(raw.columns), self.context.dialect.op_column) if wanted else None
         return landed(probed, only_deletes=op is not None and are_deletes(raw.columns[op]))
 
-    def resume_from_changes(self) -> Decoded:
-        """See `Engine.resume_from_changes`."""
-        context, state = self.context, replace(self.state, schemas=self.plan.schemas or self.state.schemas)
-        schema = plan_batch(context.dialect, (), context.stored_columns(), state)
-        rows = batch_rows(self.tables, context.layout.changes, self.plan.batch_id, schema.table_schema)
-        gddl = rows.column(GDDL)
-        found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
-        loads = pc.equal(pc.struct_field(gddl, "op"), "R")
-        parts = [DecodedGroup(kind="load", rows=rows.filter(loads)),
-                 DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
-        whole = combined([measure(p, schema.table_schema) for p in parts], schema.table_schema)
-        decoded_batch = DecodedBatch(
-            schema=schema,
-            figures=figures_of(whole, schema.table_schema, distinct(rows, schema.table_schema)),
-            schema_ids=(),
-            change_schemas=frozenset(schema_id for _, schema_id, change in found if change),
-            schema_of={file: schema_id for file, schema_id, _ in found},
-        )
-        return Decoded(decoded_batch=decoded_batch, groups=(), good=rows)
-
-    def without_rows(self) -> Decoded:
-        """See `Engine.without_rows`."""
-        context = self.context
-        schema = plan_batch(context.dialect, (), context.stored_columns(), self.state)
-        decoded_batch = DecodedBatch(schema=schema, figures=NOTHING, schema_ids=(), change_schemas=frozenset())
-        return Decoded(decoded_batch=decoded_batch, groups=(), good=change_schema(schema.table_schema).empty_table())
-
-    def _decode_records(self) -> Decoded | None:
-        """Decode the unresolved rows of the quarantine once more; None when there are none."""
+    def _decode_records(self, errors: pa.Table | None) -> Decoded | None:
+        """Decode the unresolved rows of the errors table once more; None when there are none."""
         label = f"quarantine of {self.context.spec.table}"
-        waiting = quarantine.groups_to_replay(self.tables, self.context.layout.errors, self.plan.planned_at)
+        waiting = [] if errors is None else to_replay(errors, self.plan.planned_at)
         raws = [(w.raw, Landed(kind=w.kind, columns=w.columns, label=label, only_deletes=False)) for w in waiting]
         return self._decode_groups(raws) if raws else None
 
-
-def batch_rows(tables: Tables, path: str, batch_id: str, table_schema: TableSchema) -> pa.Table:
-    """What a batch has appended to the change table."""
-
-    def may_hold(file: DataFile) -> bool:
-        low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}
-        return not low.get("batch_id") or low["batch_id"] <= batch_id <= high["batch_id"]
-
-    rows = tables.read(path, may_hold)
-    mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
-    return by_name(rows.filter(mine), change_schema(table_schema))
+    def resume(self, rows: pa.Table) -> Decoded:
+        """See `Engine.resume_from_changes`; `rows`: the batch's rows of the change table."""
+        schema = resumed_schema(self.context, self.plan, self.state)
+        table_schema = schema.table_schema
+        rows = by_name(rows, change_schema(table_schema))
+        gddl = rows.column(GDDL)
+        loads = pc.equal(pc.struct_field(gddl, "op"), "R")
+        parts = [DecodedGroup(kind="load", rows=rows.filter(loads)),
+                 DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
+        whole = combined([measure(p, table_schema) for p in parts], table_schema)
+        figures = figures_of(whole, table_schema, distinct(rows, table_schema))
+        found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
+        return Decoded(decoded_batch=resumed_batch(schema, figures, found), groups=(), good=rows)

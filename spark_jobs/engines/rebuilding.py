@@ -1,0 +1,79 @@
+"""What the swap of a full refresh is in every engine: the order of its steps, and which change tables it can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from spark_jobs.engines import table_columns
+from spark_jobs.engines.base import RebuildRequest
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.plan.types import StructType
+from spark_jobs.rules.figures import Rebuilt
+
+S = TypeVar("S")
+
+
+class RebuildSteps(Protocol[S]):
+    """Steps of a swap, one Delta commit each. `S`: changes from which tables are derived."""
+
+    @property
+    def order(self) -> RebuildRequest: ...
+
+    def changes(self) -> int:
+        """Bring the change table to what the files hold; how many changes it gained."""
+        ...
+
+    def source(self) -> S:
+        """Changes of the change table that count; after `changes`."""
+        ...
+
+    def tombstones(self, source: S) -> None: ...
+
+    def replica(self, source: S) -> int:
+        """Replace the replica; how many rows it has."""
+        ...
+
+    def history(self, source: S) -> None: ...
+
+    def errors(self) -> None:
+        """What the files leave in the quarantine now takes the place of what they left before."""
+        ...
+
+
+def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
+    """See `Engine.swap`."""
+    schema = steps.order.table_schema
+    added = steps.changes()
+    report("append")
+    source = steps.source()
+    if schema.keys:
+        steps.tombstones(source)
+        report("tombstones")
+    rows = steps.replica(source)
+    report("merge")
+    if schema.spec.history and schema.keys:
+        steps.history(source)
+        report("history")
+    steps.errors()
+    report("quarantine")
+    return Rebuilt(rows=rows, changes_added=added)
+
+
+def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
+    """Whether a change table with these columns, `_gddl` included, can hold the rebuilt changes beside its own."""
+    if order.resequenced or order.reselected:
+        return False
+    kept = {column.name.lower(): column.type for column in stored}
+    for column in table_columns.change_columns(order.table_schema):
+        kind = kept.get(column.name.lower())
+        if kind is None:
+            continue
+        if column.name == GDDL and isinstance(kind, StructType) and isinstance(column.type, StructType):
+            if kind.field("sequence") != column.type.field("sequence"):
+                return False
+        elif merge(column.type, kind, NOTHING) is None:
+            return False
+    return True

@@ -1,0 +1,73 @@
+"""The errors table's rows: what is resolved, what is left, and what is decoded once more. Each row by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.error_rows import SCHEMA
+from spark_jobs.rules.errors_table import ROW_MASK
+from spark_jobs.rules.records import ReplayGroup, replayed
+
+Chosen = Callable[[pa.Table], pa.Array]
+"""Whether each row is meant; null: it isn't."""
+
+
+def resolved(rows: pa.Table, chosen: Chosen, now: str) -> pa.Table | None:
+    """Rows with `resolved_at` set where they are chosen and unresolved; None when none is."""
+    hit = pc.and_(pc.fill_null(chosen(rows), False), rows.column("resolved_at").is_null())
+    if not pc.any(hit).as_py():
+        return None
+    when = pa.scalar(datetime.fromisoformat(now), SCHEMA.field("resolved_at").type)
+    at = rows.schema.get_field_index("resolved_at")
+    return rows.set_column(at, "resolved_at", pc.if_else(hit, when, rows.column("resolved_at")))
+
+
+def good_again(good: pa.Table) -> Chosen:
+    """Rows whose records are among these changes now."""
+    places = {
+        (g["source_file"], g["position"] & ROW_MASK, "load" if g["op"] == "R" else "change")
+        for g in good.column(GDDL).to_pylist()
+    }
+
+    def now_good(rows: pa.Table) -> pa.Array:
+        columns = [rows.column(n).to_pylist() for n in ("source_file", "position", "kind", "record")]
+        return pa.array([record is not None and (f, p, k) in places for f, p, k, record in zip(*columns, strict=True)])
+
+    return now_good
+
+
+def of_earlier_versions(files: Sequence[str], batch_id: str) -> Chosen:
+    """What earlier versions of files left: the version of this batch takes their place."""
+    named = pa.array(files, pa.string())
+
+    def older(rows: pa.Table) -> pa.Array:
+        return pc.and_(pc.is_in(rows.column("source_file"), value_set=named),
+                       pc.less(rows.column("batch_id"), batch_id))  # fmt: skip
+
+    return older
+
+
+def to_replay(rows: pa.Table, planned_at: str) -> list[ReplayGroup]:
+    """Rows to decode once more. Those that this very batch resolved before it died are among them."""
+    now = datetime.fromisoformat(planned_at)
+    found = [r for r in rows.to_pylist() if r["record"] is not None and r["resolved_at"] in (None, now)]
+    return replayed(found, {file: i for i, file in enumerate(sorted({r["source_file"] for r in found}))})
+
+
+def unresolved(rows: pa.Table, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
+    """See `Engine.unresolved`."""
+    rows = rows.filter(rows.column("resolved_at").is_null()).drop_columns(["record_schema", "resolved_at"])
+    by = [(name, "ascending", "at_start") for name in ("batch_id", "source_file", "position")]
+    first = rows.take(pc.sort_indices(rows, sort_keys=by)).slice(0, limit).to_pylist()
+    stamped = [{**r, "occurred_at": _iso(r["occurred_at"])} for r in first]
+    return rows.num_rows, list(stamped)
+
+
+def _iso(moment: datetime) -> str:
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

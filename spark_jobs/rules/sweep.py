@@ -1,0 +1,56 @@
+"""Marks of deleted rows, and the sweep of rows of older generations. Each row by itself."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.order import gddl_fields, with_gddl
+
+
+def undeleted(rows: pa.Table) -> pa.Table:
+    """With `_gddl.deleted` false."""
+    return with_gddl(rows, deleted=pa.repeat(False, rows.num_rows))
+
+
+def unmarked(replica: pa.Table) -> pa.Table:
+    """Rows that are not marked deleted, with all their columns; `_gddl` may be left out where it has no marks."""
+    if GDDL not in replica.column_names or replica.schema.field(GDDL).type.get_field_index("deleted") < 0:
+        return replica
+    return replica.filter(_alive(replica.column(GDDL)))
+
+
+def marks(schema: TableSchema) -> bool:
+    """Whether swept rows stay, marked deleted."""
+    return schema.spec.delete == "soft" and bool(schema.keys)
+
+
+def sweepable(rows: pa.Table, generation: int) -> tuple[int, int]:
+    """Live rows of older generations, and all live rows; only `_gddl` is needed."""
+    alive = _alive(rows.column(GDDL))
+    return _count(_old(rows, generation)), _count(alive)
+
+
+def swept(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[pa.Table, int]:
+    """Rows without those of older generations, or with these marked deleted; and how many they are."""
+    old = _old(rows, generation)
+    if marks(schema):
+        return with_gddl(rows, deleted=pc.if_else(flat(old), True, gddl_fields(rows)["deleted"])), _count(old)
+    return rows.filter(pc.invert(old)), _count(old)
+
+
+def _old(rows: pa.Table, generation: int) -> pa.ChunkedArray:
+    gddl = rows.column(GDDL)
+    return pc.and_(_alive(gddl), pc.less(pc.struct_field(gddl, "generation"), generation))
+
+
+def _alive(gddl: pa.ChunkedArray) -> pa.ChunkedArray:
+    if gddl.type.get_field_index("deleted") < 0:
+        return pc.is_valid(gddl)
+    return pc.invert(pc.fill_null(pc.struct_field(gddl, "deleted"), False))
+
+
+def _count(which: pa.ChunkedArray) -> int:
+    return int(pc.sum(which).as_py() or 0)

@@ -1,0 +1,77 @@
+"""The pipeline over landed files on the memory engine, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Action, JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.memory.engine import MemoryEngine
+from spark_jobs.job.tables import run_job
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.pipeline import run_table
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import Clock, Observer, Runtime, silent, utc_now
+from tests.landing import to_table, write
+from tests.oracle import Run
+
+
+@dataclass(frozen=True)
+class MemoryPort:
+    """See `EnginePort`."""
+
+    engine: MemoryEngine = field(default_factory=MemoryEngine)
+
+    @property
+    def name(self) -> str:
+        return "memory"
+
+    def runtime(self, observe: Observer = silent, clock: Clock = utc_now) -> Runtime:
+        return Runtime(storage=Storage(), spark=NoSpark(), engine=self.engine, observe=observe, clock=clock)
+
+    def run(self, job: JobSpec) -> list[JobResult]:
+        return [outcome.result for outcome in run_job(job, self.runtime(), lambda _: None)]
+
+    def read(self, path: str) -> list[dict[str, Any]]:
+        table = self.engine.tables.get(path)
+        return [] if table is None else table.rows.to_pylist()
+
+
+@dataclass(frozen=True)
+class MemoryLake:
+    """A landing folder and ledgers on disk, tables in memory."""
+
+    root: Path
+    port: MemoryPort = field(default_factory=MemoryPort)
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(landing=str(self.root / "landing"), lake=str(self.root / "lake"))
+
+    def layout(self, spec: TableSpec) -> Layout:
+        return Layout.of(self.roots, spec)
+
+    def ledger(self, spec: TableSpec) -> Ledger:
+        return Ledger.open(Storage(), self.layout(spec).state)
+
+    def land(self, spec: TableSpec, run: Run, types: Mapping[str, str]) -> None:
+        for file in run.files:
+            write(Path(self.layout(spec).landing), file.name, to_table(file.rows, file.columns, types))
+
+    def table_run(self, spec: TableSpec, runtime: Runtime | None = None, action: Action = "run") -> TableRun:
+        options = JobOptions(action=action)
+        job = JobSpec(run_id="run", roots=self.roots, tables=(spec,), tiers=DEFAULT_TIERS, options=options)
+        return TableRun(job=job, spec=spec, runtime=runtime or self.port.runtime())
+
+    def run(
+        self, spec: TableSpec, observe: Observer = silent, *, clock: Clock = utc_now, action: Action = "run"
+    ) -> JobResult:
+        """`pipeline.run_table`; errors are raised."""
+        return run_table(self.table_run(spec, self.port.runtime(observe, clock), action), Outcome())

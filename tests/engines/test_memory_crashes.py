@@ -1,0 +1,93 @@
+"""A run of the pipeline that breaks off after any step, and the run after it: the tables of an undisturbed run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.table.runtime import Observer, Step
+from tests.engines.memory_lake import MemoryLake
+from tests.oracle import Run, replay
+from tests.spark.crash_tables import COLUMNS, LOADED, RUNS, TYPES, change, spec_of
+from tests.spark.telling import by_engine, by_oracle, differences, everything
+from tests.strategies import file_of
+
+STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
+TABLES = ("errors", "changes", "tombstones", "replica", "history")
+WRITTEN = {
+    "plan": 0, "quarantine": 1, "append": 2, "tombstones": 3, "merge": 4, "history": 5, "commit": 5, "committed": 5,
+}  # fmt: skip
+"""How many of `TABLES` are as the whole batch leaves them after each step."""
+RELOAD = Run((file_of("LOAD00000001.parquet", load=True, rows=[*LOADED[1:], change("I", None, 11, "new")],
+                      columns=COLUMNS),))  # fmt: skip
+
+
+class BrokenOffError(Exception):
+    """The run ends here."""
+
+
+def _after(step: str) -> Observer:
+    def observe(reported: Step) -> None:
+        if reported.step == step:
+            raise BrokenOffError(step)
+
+    return observe
+
+
+def _played(folder: Path, spec: TableSpec, runs: tuple[Run, ...], step: str | None = None) -> MemoryLake:
+    """All runs; the last breaks off after `step`."""
+    lake = MemoryLake(folder)
+    for run in runs[:-1]:
+        lake.land(spec, run, TYPES)
+        lake.run(spec)
+    lake.land(spec, runs[-1], TYPES)
+    if step is None:
+        lake.run(spec)
+    else:
+        with pytest.raises(BrokenOffError):
+            lake.run(spec, _after(step))
+    return lake
+
+
+def _tables(lake: MemoryLake, spec: TableSpec) -> Mapping[str, object]:
+    return everything(lake.layout(spec), lake.port.read)
+
+
+@pytest.mark.parametrize("runs", [RUNS, (*RUNS, RELOAD)], ids=["changes", "reload"])
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+@pytest.mark.parametrize("step", STEPS)
+def test_the_next_run_goes_on(step: str, delete: str, runs: tuple[Run, ...], tmp_path: Path) -> None:
+    spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
+    whole, broken = _played(tmp_path / "whole", spec, runs), _played(tmp_path / "broken", spec, runs, step)
+    result = broken.run(spec)
+    assert (result.status, result.batches) == (("skipped", 0) if step == "committed" else ("succeeded", 1))
+    assert _tables(broken, spec) == _tables(whole, spec)
+    wanted = by_oracle(replay(spec, runs), spec)
+    assert differences(wanted, by_engine(broken.layout(spec), broken.port.read)) == []
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_is_written_when_it_is_reported(step: str, tmp_path: Path) -> None:
+    spec = spec_of("t")
+    whole = _tables(_played(tmp_path / "whole", spec, RUNS), spec)
+    broken = _tables(_played(tmp_path / "broken", spec, RUNS, step), spec)
+    assert tuple(name for name in TABLES if broken[name] == whole[name]) == TABLES[: WRITTEN[step]]
+
+
+@pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "history", "commit"])
+def test_a_batch_whose_files_changed_meanwhile(step: str, tmp_path: Path) -> None:
+    """Once its changes are appended it goes on from the change table; before, the files as they are now count."""
+    spec = spec_of("t")
+    lake = _played(tmp_path, spec, RUNS, step)
+    (name,) = (file.name for file in RUNS[-1].files if file.name.endswith("3.parquet"))
+    again = Run((file_of(name, load=False, rows=[change("U", 30, 7, "rewritten")], columns=COLUMNS),))
+    lake.land(spec, again, TYPES)
+    lake.run(spec)
+    appended = step not in ("plan", "quarantine")
+    files = {file.name: file for file in RUNS[-1].files} | {file.name: file for file in again.files}
+    runs = (*RUNS, again) if appended else (RUNS[0], Run(tuple(files.values())))
+    found = by_engine(lake.layout(spec), lake.port.read)
+    assert differences(by_oracle(replay(spec, runs), spec), found) == []

@@ -1,0 +1,48 @@
+"""Random histories through the pipeline on the memory engine: the oracle judges all tables after every run."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.table.stored_schema import stored_schema
+from tests.engines.memory_lake import MemoryLake
+from tests.oracle import replay
+from tests.spark.playing import examples
+from tests.spark.telling import by_engine, by_oracle, counts_of, differences
+from tests.strategies import EVERYTHING, Case, Traits, cases, dense
+
+SORTS = {
+    "everything": dense(EVERYTHING),
+    "plain": dense(Traits(variants=False)),
+    "composite": dense(Traits(composite=True, numbered=True, renames=True)),
+    "partial": dense(Traits(partial=True, ties=False)),
+    "keyless": dense(Traits(keyless=True, bad_rows=True)),
+}
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_pipeline_and_oracle_agree(sort: str) -> None:
+    @settings(max_examples=examples(8), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.deferred(lambda: cases(SORTS[sort])))
+    def agree(case: Case) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            _play(case, MemoryLake(Path(folder)))
+
+    agree()
+
+
+def _play(case: Case, lake: MemoryLake) -> None:
+    for number, run in enumerate(case.runs):
+        lake.land(case.spec, run, case.types)
+        result = lake.run(case.spec)
+        outcome = replay(case.spec, case.runs[: number + 1])
+        assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec), lake.port.read)) == []
+        assert counts_of(result) == outcome.counts[number]
+    context, state = lake.table_run(case.spec).context(), lake.ledger(case.spec).state
+    verdict = context.engine.verify(context, stored_schema(context, state), state.swept, limit=5)
+    assert verdict.equal, verdict

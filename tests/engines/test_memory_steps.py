@@ -1,0 +1,71 @@
+"""Steps of the pipeline that no scenario has: a replay of the quarantine, and tombstones past their retention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.table.runtime import Step
+from tests.engines.memory_lake import MemoryLake
+from tests.landing import write
+
+NANOS = 1_700_000_000_123_456_789
+
+
+def _land(lake: MemoryLake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int, int]]) -> None:
+    """A change file of (operation, sequence, id, time in nanoseconds)."""
+    op, seq, key, at = (list(column) for column in zip(*rows, strict=True))
+    table = pa.table({"Op": op, "seq": seq, "id": key, "at": pa.array(at, pa.timestamp("ns"))})
+    write(Path(lake.layout(spec).landing), f"20240101-{number:09d}.parquet", table)
+
+
+def _ids(lake: MemoryLake, spec: TableSpec) -> list[int]:
+    return sorted(row["id"] for row in lake.port.read(lake.layout(spec).replica))
+
+
+class BrokenOffError(Exception):
+    """The run ends here."""
+
+
+@pytest.mark.parametrize("step", [None, "plan", "append", "tombstones", "merge", "commit"])
+def test_a_replay_takes_rows_that_are_good_now(step: str | None, tmp_path: Path) -> None:
+    """Also where a replay broke off after a step, which the next run goes on with."""
+    refused = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="quarantine")
+    taken = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="truncate")
+    lake = MemoryLake(tmp_path)
+    _land(lake, refused, 1, [("I", 1, 1, 0), ("I", 2, 2, NANOS)])
+    assert lake.run(refused).quarantined == 1
+    assert _ids(lake, refused) == [1]
+
+    def observe(reported: Step) -> None:
+        if reported.step == step:
+            raise BrokenOffError
+
+    if step is None:
+        lake.run(taken, action="errors_replay")
+    else:
+        with pytest.raises(BrokenOffError):
+            lake.run(taken, observe, action="errors_replay")
+        lake.run(taken, action="errors_replay")
+    assert _ids(lake, taken) == [1, 2]
+    assert [row["resolved_at"] is None for row in lake.port.read(lake.layout(taken).errors)] == [False]
+    assert len(lake.port.read(lake.layout(taken).changes)) == 2
+
+
+@pytest.mark.parametrize(("days", "ids"), [(29, [2, 3, 4]), (31, [1, 2, 3, 4])])
+def test_a_late_change_comes_back_only_past_the_retention(days: int, ids: list[int], tmp_path: Path) -> None:
+    spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), tombstone_retention="30d")
+    lake, began = MemoryLake(tmp_path), datetime.now(UTC)
+    _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
+    lake.run(spec, clock=lambda: began)
+    later = began + timedelta(days=days)
+    _land(lake, spec, 2, [("I", 10, 3, 0)])
+    lake.run(spec, clock=lambda: later)  # forgets tombstones after its merge
+    _land(lake, spec, 3, [("U", 5, 1, 0), ("I", 11, 4, 0)])
+    lake.run(spec, clock=lambda: later + timedelta(hours=1))
+    assert _ids(lake, spec) == ids

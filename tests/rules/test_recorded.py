@@ -1,0 +1,59 @@
+"""What a change table says of the files that it came from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.recorded import recorded_files
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+def _recorded(sequence_type: str, rows: list[tuple[str, int, Any, int]]) -> list[RecordedFile]:
+    """Of changes by file, generation, sequence and minutes after noon."""
+    kind = parse_type(f"struct<sequence:{sequence_type},source_file:string,generation:int,applied_at:timestamp>")
+    changes = [
+        {
+            "sequence": sequence,
+            "source_file": file,
+            "generation": generation,
+            "applied_at": NOON + timedelta(minutes=at),
+        }
+        for file, generation, sequence, at in rows
+    ]
+    return recorded_files([pa.table({GDDL: pa.array(changes, arrow_type(kind))})], kind)
+
+
+@pytest.mark.parametrize(
+    ("sequence_type", "sequences", "greatest"),
+    [
+        ("bigint", [9, 10, None], "10"),
+        ("string", ["9", "10", None], '"9"'),
+        ("struct<a:bigint,b:string>", [{"a": 1, "b": "z"}, {"a": 2, "b": "a"}, None], '{"a":2,"b":"a"}'),
+    ],
+)
+def test_the_greatest_sequence_of_a_file(sequence_type: str, sequences: list[Any], greatest: str) -> None:
+    found = _recorded(sequence_type, [("f", 1, sequence, 0) for sequence in sequences])
+    assert [file.max_sequence for file in found] == [greatest]
+
+
+def test_each_file_and_generation_once_with_its_latest_time() -> None:
+    rows = [("a", 1, 5, 0), ("b", 1, 9, 3), ("a", 1, 4, 7), ("a", 2, None, 1)]
+    found = sorted(_recorded("bigint", rows), key=lambda file: (file.path, file.generation))
+    assert found == [
+        RecordedFile(path="a", generation=1, applied_at="2024-01-01T12:07:00+00:00", max_sequence="5"),
+        RecordedFile(path="a", generation=2, applied_at="2024-01-01T12:01:00+00:00", max_sequence=None),
+        RecordedFile(path="b", generation=1, applied_at="2024-01-01T12:03:00+00:00", max_sequence="9"),
+    ]
+
+
+def test_a_table_without_changes() -> None:
+    assert _recorded("bigint", []) == []
