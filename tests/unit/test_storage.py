@@ -245,6 +245,7 @@ def test_s3_errors_by_family(
         lambda: storage.delete("s3://bucket/l/x", "s3://bucket/l/y"),
         lambda: storage.open_input("s3://bucket/l/x"),
         lambda: storage.exists("s3://bucket/l"),
+        lambda: storage.folders("s3://bucket/l"),
     ]
     for action in actions:
         with pytest.raises(family, match=code) as caught:

@@ -11,15 +11,12 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import JobSpec
-from airflow_gddl.stores.clients import client
-
-if TYPE_CHECKING:
-    from obstore.store import S3Store
+from airflow_gddl.stores import open_store
 
 KEPT_DAYS = 30
 """Days for which a log is kept."""
@@ -50,9 +47,8 @@ def keep(log: Path, spec: JobSpec, environ: Mapping[str, str]) -> str:
     if not is_s3(spec.roots.lake):
         return str(log)
     place = log_folder(spec.roots.lake, spec.log_group)
-    bucket, folder = split(place)
     try:
-        _put(client(bucket, environ), folder, log)
+        _put(place, log, environ)
     except Exception as error:  # noqa: BLE001 - whatever the store raises, the job is done
         _LOG.warning("the job's log stays at %s: %s", log, str(error).partition("\n")[0])
         return str(log)
@@ -73,14 +69,15 @@ def expired(logs: Mapping[str, float], now: float) -> list[str]:
     return [name for name in rest if logs[name] < old] + newest_first[KEPT_AT_MOST:]
 
 
-def _put(store: S3Store, folder: str, log: Path) -> None:
+def _put(folder: str, log: Path, environ: Mapping[str, str]) -> None:
     import obstore  # noqa: PLC0415 - a local lake needs no client
 
-    obstore.put(store, f"{folder}/{log.name}", log)
-    pages = obstore.list(store, folder)
-    found = {meta["path"]: meta["last_modified"].timestamp() for page in pages for meta in page}
-    if old := expired(found, time.time()):
-        obstore.delete(store, old)
+    from airflow_gddl.stores.clients import client  # noqa: PLC0415 - as above
+
+    bucket, key = split(join(folder, log.name))
+    obstore.put(client(bucket, environ, quick=True), key, log)  # in parts: it may be large
+    store = open_store(environ)
+    store.delete(*expired({found.path: found.modified for found in store.list(folder)}, time.time()))
 
 
 class JobLog:
