@@ -1,4 +1,4 @@
-"""Tables under a job that goes on: from a file that landed to its rows in the replica, growth, and SIGKILL at random.
+"""Tables under a continuous job: from a file that landed to its rows in the replica, growth, and SIGKILL at random.
 
     python benchmarks/streaming.py [--scale 0.1] [--engine spark] [--tables 2]
 
@@ -171,7 +171,7 @@ def _wait_for_load(heard: Heard) -> None:
 
 
 def kill(ground: Ground, times: int, chance: random.Random) -> None:
-    """Jobs killed at random moments while files land; the last one is left to take all, and told to stop."""
+    """Jobs killed at random moments while files land; the last one is left to take all, and asked to stop."""
     longest = 8.0 if ground.engine == "delta_rs" else 40.0
     for number in range(times):
         with running(ground) as (child, _):

@@ -97,7 +97,7 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
 
 
 def _keep(job: JobSpec, runtime: Runtime, show: Show) -> int:
-    """A job that goes on; its figures are handed on while it does."""
+    """A continuous job; its figures are handed on while it does."""
     stop, figures = Stop(), MetricsPublisher(job, time.time)
     stop.listen()
 

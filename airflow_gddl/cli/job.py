@@ -90,7 +90,7 @@ def runner_of(surroundings: CliContext, catalog: Catalog, run_id: str, tick: Cal
         command=surroundings.job_command,
         environ=surroundings.environ,
         own=catalog.runners.get(catalog.runner, {}),
-        errand=SubmissionContext(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
+        submission=SubmissionContext(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
         tick=tick,
     )
     return make_runner(catalog.runner, settings)

@@ -47,7 +47,7 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
         require_pyarrow("landing files are read with")
     from airflow_gddl.cli.onboarding import OnboardingOptions, carry_out  # noqa: PLC0415 - needs pyarrow, for landing folders
 
-    wish = OnboardingOptions(
+    given = OnboardingOptions(
         source=source,
         metadata=metadata,
         connection=connection,
@@ -58,4 +58,4 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
         write=write,
         as_json=json,
     )
-    raise typer.Exit(exits.OK if carry_out(surroundings.of(ctx), wish) else exits.FAILED)
+    raise typer.Exit(exits.OK if carry_out(surroundings.of(ctx), given) else exits.FAILED)

@@ -52,63 +52,65 @@ class OnboardingOptions:
     as_json: bool = False
 
 
-def carry_out(around: CliContext, wish: OnboardingOptions) -> bool:
+def carry_out(around: CliContext, options: OnboardingOptions) -> bool:
     """Whether nothing is left to be written.
 
     Raises:
         GddlError: the source or the metadata can't be read, or the files can't be written, and why.
     """
-    check(wish)
-    folder = open_folder(wish.metadata, around.environ)
-    first = _first_settings(folder, wish)
+    check(options)
+    folder = open_folder(options.metadata, around.environ)
+    first = _first_settings(folder, options)
     seen = Overlay(folder, {change.name: change.new for change in first})
     settings = read_settings(seen, around.environ)
-    plan = make_plan(seen, settings, wish.source, _facts(around, wish, settings), around.environ)
+    plan = make_plan(seen, settings, options.source, _facts(around, options, settings), around.environ)
     files = (*first, *plan.files)
-    if not wish.as_json:
+    if not options.as_json:
         show_plan(around.screen, files, plan)
-    write = bool(files) and (wish.write or _confirmed(around, wish))
+    write = bool(files) and (options.write or _confirmed(around, options))
     if write:
-        write_files(around, wish.metadata, files)
-    if wish.as_json:
+        write_files(around, options.metadata, files)
+    if options.as_json:
         _records(around, files, plan, written=write)
     elif write:
         around.screen.say(f"{len(files)} files written", "green")
-        _show_steps(around, wish)
+        _show_steps(around, options)
     elif files:
         around.screen.warn("nothing was written; --write does it", "yellow")
     return write or not files
 
 
-def _show_steps(around: CliContext, wish: OnboardingOptions) -> None:
-    catalog = load(wish.metadata, around.environ)
-    mine = [table for table in catalog.tables if table.source == wish.source and table.enabled]
+def _show_steps(around: CliContext, options: OnboardingOptions) -> None:
+    catalog = load(options.metadata, around.environ)
+    mine = [table for table in catalog.tables if table.source == options.source and table.enabled]
     if mine:
-        for line in next_steps(mine, catalog.roots.landing, wish.metadata, from_database=bool(wish.connection)):
+        for line in next_steps(mine, catalog.roots.landing, options.metadata, from_database=bool(options.connection)):
             around.screen.dictate(line)
 
 
-def check(wish: OnboardingOptions) -> None:
+def check(options: OnboardingOptions) -> None:
     """
     Raises:
         MetadataError: `CONNECTION_INVALID`, `SOURCE_INVALID`, `TABLE_NAME_INVALID`.
     """
-    require_name(wish.connection)
-    for problem in check_values(TableSpec(table="a.b", keys=(), source=wish.source)):
-        raise MetadataError(problem.code, f"the source {wish.source!r:.80} is {problem.message}", remedy=problem.remedy)
-    for table in sorted(wish.tables):
+    require_name(options.connection)
+    for problem in check_values(TableSpec(table="a.b", keys=(), source=options.source)):
+        raise MetadataError(
+            problem.code, f"the source {options.source!r:.80} is {problem.message}", remedy=problem.remedy
+        )
+    for table in sorted(options.tables):
         if fault := table_name_fault(table):
             raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
 
 
-def _first_settings(folder: Folder, wish: OnboardingOptions) -> tuple[FileChange, ...]:
+def _first_settings(folder: Folder, options: OnboardingOptions) -> tuple[FileChange, ...]:
     """A `gddl.yaml` where there is none and its roots were given."""
-    if not (wish.landing and wish.lake):
+    if not (options.landing and options.lake):
         return ()
     try:
         folder.read(FILE)
     except FileNotFoundError:
-        roots = {name: flow(_absolute(root)) for name, root in (("landing", wish.landing), ("lake", wish.lake))}
+        roots = {name: flow(_absolute(root)) for name, root in (("landing", options.landing), ("lake", options.lake))}
         return (FileChange(name=FILE, old=None, new=_SETTINGS.format(**roots)),)
     return ()
 
@@ -117,14 +119,14 @@ def _absolute(root: str) -> str:
     return root if is_s3(root) else os.path.normpath(Path(root).absolute())
 
 
-def _facts(around: CliContext, wish: OnboardingOptions, settings: Settings) -> SourceFacts:
-    if wish.connection:
-        return Database(wish.connection, around.environ).read(wish.schemas, wish.tables)
+def _facts(around: CliContext, options: OnboardingOptions, settings: Settings) -> SourceFacts:
+    if options.connection:
+        return Database(options.connection, around.environ).read(options.schemas, options.tables)
     from airflow_gddl.onboarding.landing_files import Landing  # noqa: PLC0415 - needs pyarrow, which a database does not
     from airflow_gddl.onboarding.landing_source import read_landing  # noqa: PLC0415 - imported when needed
 
-    root = _absolute(wish.landing) if wish.landing else settings.roots.landing
-    facts = read_landing(Landing(root, around.environ), wish.schemas, wish.tables, around.now().timestamp())
+    root = _absolute(options.landing) if options.landing else settings.roots.landing
+    facts = read_landing(Landing(root, around.environ), options.schemas, options.tables, around.now().timestamp())
     if not facts.tables and not facts.notices:
         remedy = (
             "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them; of"
@@ -134,9 +136,9 @@ def _facts(around: CliContext, wish: OnboardingOptions, settings: Settings) -> S
     return facts
 
 
-def _confirmed(around: CliContext, wish: OnboardingOptions) -> bool:
+def _confirmed(around: CliContext, options: OnboardingOptions) -> bool:
     """What a person at a terminal answers, having seen the diff; no where nobody can be asked."""
-    if wish.as_json or not around.screen.out.is_terminal:
+    if options.as_json or not around.screen.out.is_terminal:
         return False
     return typer.confirm("Write this?", default=False)
 

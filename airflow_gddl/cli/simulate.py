@@ -113,5 +113,5 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
         "events": tuple(event or ()),
         "reloads": tuple(reload or ()),
     }
-    wish = simulation.SimulationOptions(**given, only=only, rows=rows, truth=truth)
-    simulation.carry_out(surroundings.of(ctx).screen, wish, as_json=json)
+    chosen = simulation.SimulationOptions(**given, only=only, rows=rows, truth=truth)
+    simulation.carry_out(surroundings.of(ctx).screen, chosen, as_json=json)

@@ -75,18 +75,18 @@ def with_dialect(dialect: str, settings: tuple[str, ...]) -> tuple[str, ...]:
     return settings if form or dialect == "dms" else ("format=json", *settings)
 
 
-def carry_out(screen: Screen, wish: SimulationOptions, *, as_json: bool) -> None:
+def carry_out(screen: Screen, options: SimulationOptions, *, as_json: bool) -> None:
     """Write the files and show what was written.
 
     Raises:
         MetadataError: `SIMULATE_...`: nothing, or a round, was not written, and why.
     """
-    simulator = _land(_spec(wish), wish.only)
-    if wish.rows is not None:
+    simulator = _land(_spec(options), options.only)
+    if options.rows is not None:
         names = list(simulator.report().tables)
-        write_rows(wish.rows, wish.schema, [simulator.metadata_row(name) for name in names])
-    if wish.truth is not None:
-        simulator.write_truth(wish.truth)
+        write_rows(options.rows, options.schema, [simulator.metadata_row(name) for name in names])
+    if options.truth is not None:
+        simulator.write_truth(options.truth)
     show_report(screen, simulator.report(), as_json=as_json)
 
 
@@ -128,40 +128,40 @@ def _land(spec: SimulateSpec, only: int | None) -> Simulator:
     return simulator
 
 
-def _spec(wish: SimulationOptions) -> SimulateSpec:
-    sim_settings.check_names(wish.settings)
-    tables = _sources(wish)
+def _spec(options: SimulationOptions) -> SimulateSpec:
+    sim_settings.check_names(options.settings)
+    tables = _sources(options)
     return SimulateSpec(
         input=tables,
-        landing=wish.landing,
-        schema=wish.schema,
-        tables=_shapes(wish, tables),
-        rounds=wish.rounds,
-        changes=wish.changes,
-        mix=sim_settings.build(OpMix, wish.settings),
-        seed=wish.seed,
-        delivery=sim_settings.build(Delivery, wish.settings),
-        troubles=sim_settings.build(Troubles, wish.settings),
-        events=tuple(sim_settings.event(text) for text in wish.events),
-        reload_rounds=wish.reloads,
+        landing=options.landing,
+        schema=options.schema,
+        tables=_shapes(options, tables),
+        rounds=options.rounds,
+        changes=options.changes,
+        mix=sim_settings.build(OpMix, options.settings),
+        seed=options.seed,
+        delivery=sim_settings.build(Delivery, options.settings),
+        troubles=sim_settings.build(Troubles, options.settings),
+        events=tuple(sim_settings.event(text) for text in options.events),
+        reload_rounds=options.reloads,
     )
 
 
-def _sources(wish: SimulationOptions) -> dict[str, pa.Table]:
+def _sources(options: SimulationOptions) -> dict[str, pa.Table]:
     """The named tables, or all of them."""
-    demo = wish.source == DEMO_INPUT
-    found: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(wish.source))
-    names = [text.partition("=")[0] for text in wish.tables] or list(found)
+    demo = options.source == DEMO_INPUT
+    found: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(options.source))
+    names = [text.partition("=")[0] for text in options.tables] or list(found)
     for name in names:
         if name not in found:
             remedy = f"tables: {', '.join(sorted(found))}"
-            raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=wish.source, remedy=remedy)
+            raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=options.source, remedy=remedy)
     return {name: read_table(table) if isinstance(table := found[name], Path) else table for name in names}
 
 
-def _shapes(wish: SimulationOptions, tables: dict[str, pa.Table]) -> dict[str, TableShape]:
-    named = {name: keys for name, has, keys in (text.partition("=") for text in wish.tables) if has}
-    known = DEMO_SHAPES if wish.source == DEMO_INPUT else {}
+def _shapes(options: SimulationOptions, tables: dict[str, pa.Table]) -> dict[str, TableShape]:
+    named = {name: keys for name, has, keys in (text.partition("=") for text in options.tables) if has}
+    known = DEMO_SHAPES if options.source == DEMO_INPUT else {}
     shapes = {name: known[name] for name in tables if name in known}
     shapes |= propose_keys({name: table for name, table in tables.items() if name not in known and name not in named})
     given = {name: tuple(key for key in keys.split(",") if key) for name, keys in named.items()}

@@ -49,7 +49,7 @@ class TableStatus:
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed is applied.
         freshness_seconds: how long `behind_seconds` may be; null: any length.
         waiting_files: landed and not loaded, as the last look found.
-        quarantined, late_ignored: rows that the last runs that are known put aside, and changes that they ignored as
+        quarantined, late_ignored: rows that the last runs that are known quarantined, and changes that they ignored as
             late.
         not_listed_days, listed_in_full_at: days of old change files that the newest run did not look at, and since when
             no run has.
@@ -98,8 +98,8 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
 ) -> None:
     """Show where every table stands; needs no Spark."""
     around = surroundings.of(ctx)
-    wish = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
-    view = _View(around, metadata, tuple(table or ()), wish, json)
+    query = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
+    view = _View(around, metadata, tuple(table or ()), query, json)
     if from_runs:
         _rebuilt(around, metadata)
     view.show()
@@ -136,7 +136,7 @@ class _View:
     around: CliContext
     metadata: str
     names: tuple[str, ...]
-    wish: TableQuery
+    query: TableQuery
     as_json: bool
 
     def show(self) -> None:
@@ -148,12 +148,12 @@ class _View:
             self.around.screen.warn(trouble.what + since, "yellow")
         found = standings(rows, known, now)
         # Late and failed: each narrows, as two filters do.
-        for state in self.wish.states or ("",):
-            found = chosen(found, replace(self.wish, states=(state,) if state else ()))
+        for state in self.query.states or ("",):
+            found = chosen(found, replace(self.query, states=(state,) if state else ()))
         if self.as_json:
             self.around.screen.records(vars(line_of(one, now)) for one in found)
         else:
-            show(self.around.screen, found, now, self.wish.states)
+            show(self.around.screen, found, now, self.query.states)
 
     def _rows(self) -> tuple[Roots, Sequence[TableRow]]:
         """The tables that were asked for; wrong rows are told of."""

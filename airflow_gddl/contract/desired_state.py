@@ -1,4 +1,4 @@
-"""What a job that goes on is told while it runs, through two sorts of small objects in one folder of the lake.
+"""What a continuous job is told while it runs, through two sorts of small objects in one folder of the lake.
 
     order.json        the tables as the metadata has them now; written by whoever keeps the job alive
     stop-<run id>     its presence tells the job of that id to finish what it is at, and end

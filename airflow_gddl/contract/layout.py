@@ -49,7 +49,7 @@ def answers_folder(lake: str, run_id: str) -> str:
 
 
 def standing_folder(lake: str, name: str) -> str:
-    """Where a job that goes on is told of its tables; see `standing`."""
+    """Where a continuous job is told of its tables; see `standing`."""
     return join(lake, STATE, "continuous", name)
 
 

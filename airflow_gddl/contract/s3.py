@@ -1,4 +1,4 @@
-"""How S3 is reached: endpoint, region and credentials as the environment tells, with one meaning for every client."""
+"""How S3 is reached: endpoint, region and credentials as the environment says, with one meaning for every client."""
 
 from __future__ import annotations
 

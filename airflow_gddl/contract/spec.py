@@ -69,7 +69,7 @@ class TableSpec:
     schedule: str | Mapping[str, tuple[str, ...]] | None = "@hourly"
     """Cron, preset, `continuous`, `{assets: [...]}` or null for none."""
     trigger: str | None = None
-    """Keeps the table under a job that goes on, and says how long it waits between two looks, e.g. `30s`."""
+    """Keeps the table under a continuous job, and says how long it waits between two looks, e.g. `30s`."""
     freshness: str | None = None
     """Longest allowed lag from source commit to replica, e.g. `30m`."""
     delete: DeleteMode = "hard"
@@ -140,7 +140,7 @@ class TableSpec:
 
     @property
     def look_seconds(self) -> float:
-        """Time between two looks of a job that goes on."""
+        """Time between two looks of a continuous job."""
         return float(seconds(self.trigger or DEFAULT_TRIGGER))
 
     @property
@@ -233,12 +233,12 @@ class Roots:
 
 @dataclass(frozen=True, kw_only=True)
 class Continuous:
-    """A job that goes on: it looks at each table again after its `trigger`, and ends when it is told to."""
+    """A continuous job: it looks at each table again after its `trigger`, and ends when it is told to."""
 
     __pydantic_config__ = _STRICT
 
     folder: str = ""
-    """Where the tables are listed as they are now, and where it is told to stop; empty: neither. See `standing`."""
+    """Where the tables are listed as they are now, and where it is asked to stop; empty: neither. See `standing`."""
     seconds: float | None = None
     """It ends by itself after so long; null: never."""
 

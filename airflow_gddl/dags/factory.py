@@ -123,8 +123,8 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
 
     It doesn't hold the list of a pack's tables.
     """
-    goes_on = pipeline.timing.kind == "continuous"
-    late = None if goes_on else pipeline.freshness  # of a run, which is to be long where it goes on
+    is_continuous = pipeline.timing.kind == "continuous"
+    late = None if is_continuous else pipeline.freshness  # of a run, which is to be long where it goes on
     limits = of_pipeline(pipeline, shared.continuous_hours)
     with DAG(
         dag_id=pipeline.dag_id,
@@ -146,7 +146,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
             own["owner"] = pipeline.owner
         own["execution_timeout"] = limits.task
         common = {**shared.each_task, **own}
-        if goes_on:
+        if is_continuous:
             loads = {**common, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
         else:
@@ -169,7 +169,7 @@ def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
 
 
 def _again() -> dict[str, Any]:
-    """How a job that goes on is started again: soon, then ever later; at last the run fails, whoever is to know is
+    """How a continuous job is started again: soon, then ever later; at last the run fails, whoever is to know is
     told, and the next run does the same."""
     return {
         "retries": int(configuration.number("continuous_retries")),

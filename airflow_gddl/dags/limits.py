@@ -27,7 +27,7 @@ def of_task(longest: timedelta) -> TimeLimits:
 
 
 def of_pipeline(pipeline: Pipeline, continuous_hours: float) -> TimeLimits:
-    """As its tier's `run_timeout` says; a job that goes on has its hours, and that time for its last batch."""
+    """As its tier's `run_timeout` says; a continuous job has its hours, and that time for its last batch."""
     longest = timedelta(seconds=pipeline.run_timeout)
     if pipeline.timing.kind != "continuous":
         return of_task(longest)

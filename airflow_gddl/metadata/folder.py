@@ -98,7 +98,7 @@ class StoreFolder:
 
 
 def open_folder(place: str | Path, environ: Mapping[str, str] = os.environ) -> Folder:
-    """A local path, or an `s3://` URL reached as the environment tells."""
+    """A local path, or an `s3://` URL reached as the environment says."""
     if isinstance(place, str) and is_s3(place):
         return StoreFolder(open_store(environ), place.rstrip("/"))
     return LocalFolder(Path(place))

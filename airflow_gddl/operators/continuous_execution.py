@@ -16,7 +16,7 @@ from airflow_gddl.metadata.topology.selection import in_order
 from airflow_gddl.operators.execution import Task, begun_of, document_of
 from airflow_gddl.reporting.alerting import tell
 from airflow_gddl.reporting.asset_events import add_events
-from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, keeping_of
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, monitor_of
 from airflow_gddl.reporting.results import Reporter, explained, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
@@ -45,7 +45,7 @@ def execute(
         resumed: a `Begun` in plain data: it goes on after a wait.
 
     Raises:
-        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+        TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
         AirflowException: the job died, a table fails, or it could not be started.
     """
     begun = begun_of(context, resumed)
@@ -61,30 +61,30 @@ def execute(
 @dataclass(frozen=True)
 class _Execution(Task):
     def keep(self) -> dict[str, Any]:
-        """The job that goes on, to its end."""
+        """The continuous job, to its end."""
         reporter = self._reporter()
-        keeping = self._keeping(reporter)
+        monitor = self._keeping(reporter)
 
         def tick() -> None:
-            keeping.tick()
+            monitor.tick()
             reporter.tick()
 
         runner = self.runner(tick=tick)
         if self.begun is None:
-            keeping.standing.put(DesiredState(tables=self.document.specs, tiers=self.document.tiers))
-        job = self._job(keeping.standing.folder)
+            monitor.standing.put(DesiredState(tables=self.document.specs, tiers=self.document.tiers))
+        job = self._job(monitor.standing.folder)
         try:
-            outcome = runner.run(job, keeping)
+            outcome = runner.run(job, monitor)
         finally:
-            keeping.flush()
+            monitor.flush()
         self.operator.job_log = outcome.log
-        self.operator.loaded = tuple(keeping.last)
+        self.operator.loaded = tuple(monitor.last)
         if outcome.waiting is not None:
             begun = self.begun_with([spec.table for spec in self.document.specs], runner)
             self.wait(begun, runner, outcome.waiting, self._kept())
         if isinstance(runner, RemoteRunner):
             runner.settle()
-        return self._ended(keeping, outcome)
+        return self._ended(monitor, outcome)
 
     def load(self, asked: RunRequestForm) -> dict[str, Any]:
         """What this run was asked for, in ordinary jobs."""
@@ -115,17 +115,17 @@ class _Execution(Task):
         add_events(self.context, self.operator.pipeline, book.finish("increments", run))
         return summary(results)
 
-    def _ended(self, keeping: ContinuousJobMonitor, outcome: JobOutcome) -> dict[str, Any]:
+    def _ended(self, monitor: ContinuousJobMonitor, outcome: JobOutcome) -> dict[str, Any]:
         tell(self.context, self.document, self.operator.log, self.environ)
-        results = list(keeping.last.values())
+        results = list(monitor.last.values())
         counts = summary(results)
         if outcome.cancelled_by is not None:
             raise AirflowException("the job was stopped; the next one resumes where it stopped")
-        if keeping.failing:
-            raise AirflowException(explained(keeping.failing, len(results)))
+        if monitor.failing:
+            raise AirflowException(explained(monitor.failing, len(results)))
         if outcome.exit_status:
             raise AirflowException(f"the job ended with exit status {outcome.exit_status}; see its log: {outcome.log}")
-        pending = keeping.book.finish("increments", self.context["run_id"])
+        pending = monitor.book.finish("increments", self.context["run_id"])
         add_events(self.context, self.operator.pipeline, pending)
         return counts
 
@@ -141,7 +141,7 @@ class _Execution(Task):
     def _keeping(self, reporter: Reporter) -> ContinuousJobMonitor:
         kept = self._kept()
         alert = alert_of(kept, self.context, self.operator.log, self.environ)
-        return keeping_of(kept, self.document, self.environ, reporter, alert)
+        return monitor_of(kept, self.document, self.environ, reporter, alert)
 
     def _reporter(self) -> Reporter:
         return Reporter(self.operator.log, {spec.table: spec for spec in self.document.specs})
@@ -149,11 +149,11 @@ class _Execution(Task):
     def _job(self, folder: str) -> JobSpec:
         hours = configuration.number("continuous_hours")
         origin = (self.operator.pipeline, self.context["run_id"], self.operator.task_id)
-        goes_on = Continuous(folder=folder, seconds=hours * 3600 if hours > 0 else None)
+        is_continuous = Continuous(folder=folder, seconds=hours * 3600 if hours > 0 else None)
         return JobSpec(
             run_id=self.job_id("continuous"),
             roots=self.document.roots,
             tables=in_order(self.document.specs),
             tiers=self.document.tiers,
-            options=JobOptions(continuous=goes_on, origin=origin),
+            options=JobOptions(continuous=is_continuous, origin=origin),
         )

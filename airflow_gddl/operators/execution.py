@@ -64,7 +64,7 @@ def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any]
         resumed: a `Begun` in plain data: it goes on after a wait.
 
     Raises:
-        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+        TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
     """
     begun = begun_of(context, resumed)
     try:
@@ -131,7 +131,7 @@ class Task:
             command=configuration.job_command(),
             environ=self.environ,
             own=self.document.runner_settings,
-            errand=SubmissionContext(task=key, roots=self.document.roots, patient=patient, since=since),
+            submission=SubmissionContext(task=key, roots=self.document.roots, patient=patient, since=since),
             connections=FromAirflow(),
             tick=tick,
         )
@@ -188,7 +188,7 @@ class Load(Task):
 
         Raises:
             TaskDeferred: its job runs elsewhere.
-            AirflowException: its job was told to stop.
+            AirflowException: its job was asked to stop.
         """
         operator = self.operator
         reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})

@@ -61,7 +61,7 @@ def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str
         resumed: a `Begun` in plain data: it goes on after a wait.
 
     Raises:
-        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+        TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
     """
     begun = None if resumed is None else decode(Begun, resumed)
     if begun is not None and begun.of_try != context["ti"].try_number:
@@ -92,9 +92,9 @@ def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
     refuse_unknown(params, ("tables",))
     asked = set(params.get("tables") or ())
     directory = configuration.snapshot(operator.metadata).directory() if asked else None
-    strangers = sorted(asked - {row.table for row in directory.rows}) if directory is not None else []
-    if strangers:
-        what, remedy = f"no table of the metadata: {', '.join(strangers)}", "see `gddl validate` for the names"
+    unknown = sorted(asked - {row.table for row in directory.rows}) if directory is not None else []
+    if unknown:
+        what, remedy = f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names"
         raise MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
     return asked
 
@@ -175,7 +175,7 @@ class _Execution:
             command=configuration.job_command(),
             environ=environ,
             own=document.runner_settings,
-            errand=SubmissionContext(task=key, roots=document.roots, patient=False, since=since),
+            submission=SubmissionContext(task=key, roots=document.roots, patient=False, since=since),
             connections=FromAirflow(),
             pace=PollInterval.of_runs(configuration.number("run_poll_seconds")),
             tick=tick,

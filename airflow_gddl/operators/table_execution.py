@@ -34,7 +34,7 @@ def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str,
         resumed: a `Begun` in plain data: it goes on after a wait.
 
     Raises:
-        TaskDeferred: a run elsewhere goes on; the triggerer watches it.
+        TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
         AirflowFailException: the table failed in the shared job, which has tried it again already.
         AirflowException: the table failed in a job of its own, or a passing fault.
     """

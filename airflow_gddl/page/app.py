@@ -54,7 +54,7 @@ class ListQuery(BaseModel):
     page: int = Field(1, ge=1)
     size: int = Field(50, ge=1, le=200)
 
-    def wish(self) -> TableQuery:
+    def query(self) -> TableQuery:
         return TableQuery(
             search=self.search,
             states=tuple(self.state),
@@ -81,7 +81,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/tables")
     def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
         board = source.board()
-        return answers.table_list(board, _seen(board, user), asked.wish(), Page(number=asked.page, size=asked.size))
+        return answers.table_list(board, _seen(board, user), asked.query(), Page(number=asked.page, size=asked.size))
 
     @app.get("/api/table")
     def table(user: GetUserDep, name: Name) -> dict[str, Any]:

@@ -25,13 +25,13 @@ class Page:
     size: int = 50
 
 
-def table_list(board: Board, seen: Sequence[BoardRow], wish: TableQuery, page: Page) -> dict[str, Any]:
+def table_list(board: Board, seen: Sequence[BoardRow], query: TableQuery, page: Page) -> dict[str, Any]:
     """One page of the tables, and what could not be read of them.
 
     Args:
         seen: the tables that the user may see. Nothing of others is in the answer.
     """
-    found = chosen(seen, wish)
+    found = chosen(seen, query)
     names = frozenset(one.row.table for one in seen)
     last = max(1, -(-len(found) // page.size))
     number = min(page.number, last)

@@ -40,11 +40,11 @@ class MonitoredPipeline:
     job: str = ""
 
 
-def keeping_of(
+def monitor_of(
     kept: MonitoredPipeline,
     document: PipelineDocument,
     environ: Mapping[str, str],
-    hearer: ProgressListener,
+    listener: ProgressListener,
     alert: Callable[[], None],
 ) -> ContinuousJobMonitor:
     """
@@ -53,21 +53,23 @@ def keeping_of(
     """
     roots, pipeline = document.roots, document.pipeline
     return ContinuousJobMonitor(
-        standing=standing_of(kept, document, environ),
+        standing=desired_state_of(kept, document, environ),
         state=StateRecorder(roots, pipeline.dag_id, pipeline.tables, environ=environ),
         book=HintBook(roots, pipeline.dag_id, environ=environ),
-        hearer=hearer,
+        listener=listener,
         run=kept.run,
         task=kept.task,
         alert=alert,
     )
 
 
-def standing_of(kept: MonitoredPipeline, document: PipelineDocument, environ: Mapping[str, str]) -> DesiredStateKeeper:
-    return DesiredStateKeeper(document.roots, kept.pipeline, lambda: order_now(kept), environ)
+def desired_state_of(
+    kept: MonitoredPipeline, document: PipelineDocument, environ: Mapping[str, str]
+) -> DesiredStateKeeper:
+    return DesiredStateKeeper(document.roots, kept.pipeline, lambda: current_desired_state(kept), environ)
 
 
-def order_now(kept: MonitoredPipeline) -> DesiredState | None:
+def current_desired_state(kept: MonitoredPipeline) -> DesiredState | None:
     """As the metadata has it; without tables when it has no such pipeline any more, or one that is not continuous."""
     snapshot = configuration.snapshot(kept.metadata)
     if snapshot.generation is None:
@@ -114,10 +116,10 @@ class RemoteJobMonitor:
         try:
             self._open = self._open or self._opened()
             if self._open is not None:
-                keeping, answers = self._open
+                monitor, answers = self._open
                 for result in answers.new():
-                    keeping.on_result(result)
-                keeping.tick()
+                    monitor.on_result(result)
+                monitor.tick()
         except GddlError as error:
             self.log.warning("the state of %s could not be kept: %s", self.kept.pipeline, error)
 
@@ -129,5 +131,5 @@ class RemoteJobMonitor:
             return None
         reporter = Reporter(self.log, {spec.table: spec for spec in document.specs})
         alert = alert_of(kept, self.context, self.log, self.environ)
-        keeping = keeping_of(kept, document, self.environ, reporter, alert)
-        return keeping, ResultReader(open_store(self.environ), self.lake, kept.job)
+        monitor = monitor_of(kept, document, self.environ, reporter, alert)
+        return monitor, ResultReader(open_store(self.environ), self.lake, kept.job)

@@ -32,7 +32,7 @@ class Logger(Protocol):
 
 
 class Reporter:
-    """A `Hearer` that logs and measures.
+    """A `ProgressListener` that logs and measures.
 
     Args:
         specs: rows by table, for their freshness.

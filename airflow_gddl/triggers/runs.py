@@ -24,12 +24,12 @@ from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Platform, RunStatus
 from airflow_gddl.runtime.runners.registry import make_platform
-from airflow_gddl.runtime.runners.remote import cancel, seen
+from airflow_gddl.runtime.runners.remote import cancel, polled
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
 KEPT_EVERY = 10.0
-"""Seconds between two looks after the tables of a job that goes on; at its run it is looked ever less often."""
+"""Seconds between two looks after the tables of a continuous job; at its run it is looked ever less often."""
 LOGGED_EVERY = 30.0
 """Seconds between two lines of progress."""
 
@@ -107,17 +107,17 @@ class GddlRunTrigger(BaseTrigger):
         first, told = configuration.number("run_poll_seconds"), False
         keeper = self._keeper()
         for pause in PollInterval.of_runs(first).pauses():
-            sight = await sync_to_async(self._look, thread_sensitive=False)(platform)
-            if sight is not None and sight.has_ended:
-                return sight.state
-            if sight is not None and sight.state == "running" and not told:
+            status = await sync_to_async(self._look, thread_sensitive=False)(platform)
+            if status is not None and status.has_ended:
+                return status.state
+            if status is not None and status.state == "running" and not told:
                 told = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
             await self._rest(pause, keeper)
         raise AssertionError("pauses have no end")
 
     async def _rest(self, seconds: float, keeper: RemoteJobMonitor | None) -> None:
-        """Until the next look; a job that goes on is kept meanwhile."""
+        """Until the next look; a continuous job is kept meanwhile."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0:
             if keeper is not None:
@@ -137,7 +137,7 @@ class GddlRunTrigger(BaseTrigger):
         self.log.info("run %s is watched since %.0f s%s", run, now - self._began, done)
 
     def _tables_done(self) -> str:
-        """How many tables have a result; empty where that can't be read now, and of a job that goes on."""
+        """How many tables have a result; empty where that can't be read now, and of a continuous job."""
         watch = self._watch
         if watch.kept is not None:
             return ""
@@ -155,13 +155,13 @@ class GddlRunTrigger(BaseTrigger):
         """Null when the platform is silent: the run goes on without being watched."""
         handle = self._watch.run.handle
         try:
-            sight = seen(platform, handle)
+            status = polled(platform, handle)
         except RetriableError as error:
             self.log.warning("run %s could not be looked at: %s", handle.run, error)
             return None
-        if sight.mendable:
-            self.log.info("run %s is started again: %s", handle.run, sight.message)
-        return sight
+        if status.restartable:
+            self.log.info("run %s is started again: %s", handle.run, status.message)
+        return status
 
     def _keeper(self) -> RemoteJobMonitor | None:
         watch, kept = self._watch, self._watch.kept

@@ -27,7 +27,7 @@ def takes_stream(run: TableRun, state: TableState) -> bool:
         or options.full_refresh
         or options.full_listing
         or options.max_batches is not None
-        or options.continuous is not None  # a job that goes on notices files in a way of its own
+        or options.continuous is not None  # a continuous job notices files in a way of its own
     )
     return run.engine == "spark" and not asked and state.batch > 0 and not is_listing_due(state, run.runtime.clock())
 

@@ -1,1 +1,1 @@
-"""A job that goes on: files are noticed, and the same batch code runs again (docs/streaming.md)."""
+"""A continuous job: files are noticed, and the same batch code runs again (docs/streaming.md)."""

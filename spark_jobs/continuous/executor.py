@@ -1,4 +1,4 @@
-"""Who runs the tables of a job that goes on: several at once, each by the batch code of every other job."""
+"""Who runs the tables of a continuous job: several at once, each by the batch code of every other job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hands of a job that goes on: small tables in some, the others in others, replaced when the job's sizes change."""
+"""The hands of a continuous job: small tables in some, the others in others, replaced when the job's sizes change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job that goes on: hear of files, run their tables, tell; until it is told to stop."""
+"""The continuous job: hear of files, run their tables, tell; until it is asked to stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OpenCrew = Callable[[JobSpec, Runtime, Callable[[], None]], ExecutorPools]
 
 
 def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> list[TableOutcome]:
-    """Keep the job's tables, and those that are added to it, until told to stop or its time is over.
+    """Keep the job's tables, and those that are added to it, until asked to stop or its time is over.
 
     `show` gets the result of every turn once it is durable, of one that found nothing to do as skipped. The outcomes
     are each table's newest; that another run held a table is none.

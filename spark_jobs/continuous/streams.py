@@ -1,4 +1,4 @@
-"""Where a job that goes on hears of files: the one place to add another way, such as a platform's own.
+"""Where a continuous job hears of files: the one place to add another way, such as a platform's own.
 
 A stream only hints. What is taken is decided by the ledger in each table's run, so that a stream which forgets, repeats
 or starts anew loses and doubles nothing.

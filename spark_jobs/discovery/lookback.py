@@ -1,4 +1,4 @@
-"""How far a job that goes on looks back for late files: as far as `lookback` says, though not at every turn.
+"""How far a continuous job looks back for late files: as far as `lookback` says, though not at every turn.
 
 A turn that follows a notice of files wants the newest ones. What lies far behind them comes seldom, and finding that
 nothing came costs a listing and a row of the ledger for each file of all these days.

@@ -48,7 +48,7 @@ class ResultStore:
             _LOG.warning("the result of %s could not be put down: %s", result.table, error)
 
     def _is_too_soon(self, result: JobResult) -> bool:
-        """Of a job that goes on, an idle look is told too, but not over a result that may not have been read yet."""
+        """Of a continuous job, an idle look is told too, but not over a result that may not have been read yet."""
         if result.status != "skipped":
             self._done[result.table] = self.clock()
         return result.status == "skipped" and self.clock() - self._done.get(result.table, float("-inf")) < _READ_WITHIN

@@ -72,7 +72,7 @@ def attempt(run: TableRun, totals: Outcome) -> TableOutcome | Declined:
 
 
 def _is_held(run: TableRun, result: JobResult) -> bool:
-    """By another run: nothing is wrong with that to a job that goes on."""
+    """By another run: nothing is wrong with that to a continuous job."""
     return is_busy(result) and run.job.options.continuous is not None
 
 

@@ -54,7 +54,7 @@ def _errors_logged(extra: str) -> Iterator[None]:
 
 @dataclass
 class MetricsPublisher:
-    """Publishes for a job that goes on, once a minute at most; turns that found nothing to do count for nothing.
+    """Publishes for a continuous job, once a minute at most; turns that found nothing to do count for nothing.
 
     Attributes:
         clock: seconds since the epoch.

@@ -105,8 +105,8 @@ def order_columns(
 ) -> list[pa.Array]:
     """Columns that sort as changes of one key do, left to right.
 
-    Where sequences are equal, the order that file names tell decides, then the row of the file. Between files whose
-    names tell none the tie policy does.
+    Where sequences are equal, the order that file names give decides, then the row of the file. Between files whose
+    names give none the tie policy does.
 
     Args:
         forced: see `forced_rows`.

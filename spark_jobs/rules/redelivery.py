@@ -105,7 +105,7 @@ def tie_warnings(rows: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
 
 def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tuple[RunWarning, ...]:
     message = (
-        "different changes, in files whose names tell no order, share key and sequence; decided by tie_break "
+        "different changes, in files whose names give no order, share key and sequence; decided by tie_break "
         f"{schema.spec.tie_break}"
     )
     return (RunWarning(code="SEQUENCE_TIE", message=message, count=count, sample=sample),)

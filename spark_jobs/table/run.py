@@ -82,7 +82,7 @@ class TableRun:
         """What waits.
 
         Args:
-            brief: in a job that goes on, the newest files are enough between one look far back and the next.
+            brief: in a continuous job, the newest files are enough between one look far back and the next.
             wait: for files that may still be written; files of a stream always, for it notifies them once.
         """
         place = self._place(wait if self.notified is None else "always")

@@ -190,7 +190,7 @@ class Runtime:
         spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
         files: the stream that tells tables of engine `spark` of their new files; null: their folders are listed.
         engine: of every table, whatever its tier says, such as a `MemoryEngine`; null: the tier's.
-        looks: how far back the folders of a job that goes on were looked through, and when.
+        looks: how far back the folders of a continuous job were looked through, and when.
     """
 
     storage: Storage

@@ -22,7 +22,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.metadata.topology.rows import row_of
 from airflow_gddl.operators.continuous import GddlContinuousOperator
-from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, order_now
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state
 from airflow_gddl.runtime.state.board import BoardRow, standings
 from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.bag import serialised
@@ -160,13 +160,13 @@ def test_a_run_that_asks_for_something_does_that_alone(
 
 def test_a_pipeline_that_is_gone_or_scheduled_again_leaves_its_job_without_tables(pack: Stage) -> None:
     kept = MonitoredPipeline(metadata=str(pack.metadata), pipeline=PACK, run="r", task="continuous_load")
-    now = order_now(kept)
+    now = current_desired_state(kept)
     assert now is not None
     assert [spec.table for spec in now.tables] == ["shop.a", "shop.b"]
     pack.rows("{table: shop.a, keys: [id]}")
-    assert order_now(kept) == DesiredState(tables=())
+    assert current_desired_state(kept) == DesiredState(tables=())
     pack.write("gddl.yaml", "landing: ../landing\nlake: 7\n")  # can't be read: the last good copy serves
-    assert order_now(kept) == DesiredState(tables=())
+    assert current_desired_state(kept) == DesiredState(tables=())
 
 
 @pytest.fixture

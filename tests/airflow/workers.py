@@ -9,7 +9,7 @@ import sys
 from airflow_gddl import configuration
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, keeping_of
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor_of
 from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
@@ -38,7 +38,7 @@ def monitor(document: PipelineDocument, metadata: str) -> None:
     monitored = MonitoredPipeline(
         metadata=metadata, pipeline=document.pipeline.dag_id, run="r1", task="continuous_load"
     )
-    monitor = keeping_of(monitored, document, os.environ, Reporter(logging.getLogger(), {}), lambda: None)
+    monitor = monitor_of(monitored, document, os.environ, Reporter(logging.getLogger(), {}), lambda: None)
     monitor.standing.put(DesiredState(tables=document.specs, tiers=document.tiers))
     settings = RunnerSettings(command=configuration.job_command(), environ=os.environ, tick=monitor.tick)
     options = JobOptions(continuous=Continuous(folder=monitor.standing.folder))

@@ -64,8 +64,8 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def ended(made: DatabricksPlatform, handle: Handle) -> tuple[str, str]:
-    until(lambda: made.look(handle).has_ended)
-    sight = made.look(handle)
+    until(lambda: made.poll(handle).has_ended)
+    sight = made.poll(handle)
     return sight.state, sight.message
 
 
@@ -97,7 +97,7 @@ def test_throttling_is_waited_for_as_long_as_it_says(fake: FakeServer) -> None:
     handle = made.submit(order())
     fake.mood.answers, fake.mood.retry_after = [429], 2
     begun = time.monotonic()
-    made.look(handle)
+    made.poll(handle)
     assert time.monotonic() - begun >= 2
 
 
@@ -105,10 +105,10 @@ def test_faults_of_the_server_are_asked_again_and_then_told_as_passing(fake: Fak
     made = platform(fake)
     handle = made.submit(order())
     fake.mood.answers = [500, 500]
-    made.look(handle)
+    made.poll(handle)
     fake.mood.answers = [500] * 3
     with pytest.raises(RetriableError, match=r"PLATFORM_UNREACHABLE.*InternalError"):
-        made.look(handle)
+        made.poll(handle)
 
 
 @pytest.mark.parametrize(("status", "says"), [(403, "PermissionDenied"), (401, "Unauthenticated"), (400, "BadRequest")])
@@ -137,26 +137,26 @@ def test_without_credentials_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, t
 def test_a_cancelled_run_ends_and_cancelling_what_has_ended_is_no_error(fake: FakeServer) -> None:
     made = platform(fake)
     handle = made.submit(order(SLOW))
-    until(lambda: made.look(handle).state == "running")
+    until(lambda: made.poll(handle).state == "running")
     made.cancel(handle)
     assert ended(made, handle)[0] == "cancelled"
     made.cancel(handle)
     made.cancel(Handle(run="99"))
-    assert made.look(Handle(run="99")).state == "lost"
+    assert made.poll(Handle(run="99")).state == "lost"
 
 
 def test_a_run_that_the_cloud_broke_is_repaired_as_often_as_allowed(fake: FakeServer) -> None:
     made = platform(fake, repairs=1)
     fake.workspace.cloud_failures = 2
     handle = made.submit(order())
-    sight = made.look(handle)
-    assert (sight.state, sight.mendable, sight.has_ended) == ("failed", True, False)
-    made.mend(handle)
-    sight = made.look(handle)
-    assert (sight.mendable, sight.has_ended) == (False, True)
+    sight = made.poll(handle)
+    assert (sight.state, sight.restartable, sight.has_ended) == ("failed", True, False)
+    made.restart(handle)
+    sight = made.poll(handle)
+    assert (sight.restartable, sight.has_ended) == (False, True)
     fake.mood.answers = [None, 400]
     with pytest.raises(FatalError, match="PLATFORM_REFUSED"):
-        made.mend(handle)
+        made.restart(handle)
     assert "AWS_INSUFFICIENT_INSTANCE_CAPACITY_FAILURE" in sight.message
     again = made.submit(order(asked="t2"))
     assert ended(made, again)[0] == "succeeded"
@@ -166,15 +166,15 @@ def test_two_watchers_repair_a_run_once(fake: FakeServer) -> None:
     made = platform(fake, repairs=3)
     fake.workspace.cloud_failures = 1
     handle = made.submit(order(SLOW))
-    made.mend(handle)
-    made.mend(handle)
+    made.restart(handle)
+    made.restart(handle)
     assert len(fake.workspace.runs[int(handle.run)].repairs) == 1
 
 
 def test_more_runs_than_allowed_are_queued(fake: FakeServer) -> None:
     made = platform(fake, max_concurrent_runs=1)
     first, second = made.submit(order(SLOW)), made.submit(order(asked="t2"))
-    assert made.look(second).state == "waiting"
+    assert made.poll(second).state == "waiting"
     made.cancel(first)
     assert ended(made, second)[0] == "succeeded"
 

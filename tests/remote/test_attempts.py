@@ -110,16 +110,16 @@ def test_a_run_that_the_platform_broke_is_started_again_under_its_handle() -> No
     world = World()
     world.work()
     (run,) = world.platform.runs
-    run.state, run.mendable = "failed", True
+    run.state, run.restartable = "failed", True
     assert not world.work()
-    assert (run.mended, run.state, world.waiting is not None) == (1, "running", True)
+    assert (run.restarted, run.state, world.waiting is not None) == (1, "running", True)
 
 
 def test_where_starting_again_is_refused_the_run_has_failed() -> None:
     world = World()
     world.work()
     (run,) = world.platform.runs
-    run.state, run.mendable, world.platform.mends_nothing = "failed", True, True
+    run.state, run.restartable, world.platform.refuses_restart = "failed", True, True
     assert world.work()
     assert set(codes(world).values()) == {"REMOTE_RUN_FAILED"}
 
@@ -266,12 +266,12 @@ class Machine(RuleBasedStateMachine):
             self.world.platform.answer(which, good=good)
 
     @precondition(lambda self: self.world.platform.active is not None)
-    @rule(state=st.sampled_from(["succeeded", "failed", "cancelled", "lost"]), mendable=st.booleans())
-    def end(self, state: str, mendable: bool) -> None:
+    @rule(state=st.sampled_from(["succeeded", "failed", "cancelled", "lost"]), restartable=st.booleans())
+    def end(self, state: str, restartable: bool) -> None:
         run = self.world.platform.active
         assert run is not None
         run.state = state  # type: ignore[assignment] # one of the states
-        run.mendable = mendable and state == "failed" and run.mended == 0
+        run.restartable = restartable and state == "failed" and run.restarted == 0
 
     @precondition(lambda self: self.world.waiting is not None)
     @rule(fuse=FUSES)

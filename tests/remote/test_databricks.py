@@ -36,13 +36,17 @@ def deployed(**own: Any) -> list[str]:
     return [f"{change.name}: {change.action}" for change in changes]
 
 
-def runner(spec: JobSpec, run: str = "r1", **errand: Any) -> RemoteRunner:
+def runner(spec: JobSpec, run: str = "r1", **submission: Any) -> RemoteRunner:
     """As a try of a task has one."""
     task = TaskKey(pipeline="p", run=run, task="initial_load")
     made = make_runner(
         "databricks",
         RunnerSettings(
-            command=(), environ={}, own=OWN, errand=SubmissionContext(task=task, roots=spec.roots, **errand), pace=QUICK
+            command=(),
+            environ={},
+            own=OWN,
+            submission=SubmissionContext(task=task, roots=spec.roots, **submission),
+            pace=QUICK,
         ),
     )
     assert isinstance(made, RemoteRunner)

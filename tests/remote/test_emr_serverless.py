@@ -74,7 +74,7 @@ def test_a_job_run_is_started_looked_at_and_cancelled(client: Any, application: 
     assert handle.page.startswith("https://eu-west-1.console.aws.amazon.com/emr/")
     assert handle.page.endswith(f"/{application}/{handle.run}")
     made.cancel(handle)
-    assert (made.look(handle).state, made.look(handle).has_ended) == ("cancelled", True)
+    assert (made.poll(handle).state, made.poll(handle).has_ended) == ("cancelled", True)
     made.cancel(handle)
 
 
@@ -85,8 +85,8 @@ def test_every_state_of_the_service_is_known(client: Any, application: str) -> N
     seen = {}
     for state in client.meta.service_model.shape_for("JobRunState").enum:
         run.state, run.state_details = state, f"it is {state}"
-        seen[state] = made.look(handle).state
-        assert made.look(handle).message == f"it is {state}"
+        seen[state] = made.poll(handle).state
+        assert made.poll(handle).message == f"it is {state}"
     ends = {state: found for state, found in seen.items() if found in ENDED}
     assert ends == {"SUCCESS": "succeeded", "FAILED": "failed", "CANCELLED": "cancelled"}
     assert {state for state, found in seen.items() if found == "running"} == {"RUNNING", "CANCELLING"}
@@ -123,7 +123,7 @@ def test_tries_of_one_attempt_send_one_client_token(client: Any, application: st
 def test_a_job_run_that_is_not_there_is_lost(client: Any, application: str) -> None:
     made = platform(application)
     handle = Handle(run="00nope", group=application)
-    assert made.look(handle).state == "lost"
+    assert made.poll(handle).state == "lost"
     made.cancel(handle)
 
 
@@ -194,7 +194,7 @@ class Failing:
 def test_faults_pass_and_refusals_don_t(error: Exception, family: type[Exception], code: str) -> None:
     made = EmrPlatform(EmrSettings(**OWN), Failing(error))
     with pytest.raises(family, match=code):
-        made.look(Handle(run="r", group="a"))
+        made.poll(Handle(run="r", group="a"))
 
 
 # A load's whole way

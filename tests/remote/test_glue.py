@@ -139,7 +139,7 @@ def test_a_run_is_started_looked_at_and_stopped(quiet: GlueService) -> None:
     assert log.endswith("#logsV2:log-groups/log-group/$252Faws-glue$252Fjobs$252Ferror/log-events/jr_0")
     run.state = "RUNNING"
     made.cancel(handle)
-    assert made.look(handle).state == "cancelled"
+    assert made.poll(handle).state == "cancelled"
     made.cancel(handle)
 
 
@@ -150,7 +150,7 @@ def test_every_state_of_the_service_is_known(quiet: GlueService) -> None:
     found = {}
     for state in made.client.meta.service_model.shape_for("JobRunState").enum:
         quiet.runs[0].state = state
-        found[state] = made.look(handle).state
+        found[state] = made.poll(handle).state
     assert {state: at for state, at in found.items() if at in ENDED} == {
         "SUCCEEDED": "succeeded", "FAILED": "failed", "ERROR": "failed", "TIMEOUT": "failed", "EXPIRED": "failed",
         "STOPPED": "cancelled",
@@ -200,7 +200,7 @@ def test_a_run_that_is_not_there_is_lost(quiet: GlueService) -> None:
     deployed(quiet)
     made = platform(quiet)
     handle = Handle(run="jr_nope", group="gddl-small")
-    assert made.look(handle).state == "lost"
+    assert made.poll(handle).state == "lost"
     assert made.links(handle) == {}
     made.cancel(handle)
 

@@ -82,8 +82,8 @@ class MemoryRun:
     spec: JobSpec
     state: State = "running"
     stopping: bool = False
-    mendable: bool = False
-    mended: int = 0
+    restartable: bool = False
+    restarted: int = 0
     message: str = "as told"
     answered: dict[str, bool] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ class MemoryPlatform:
     store: MemoryStore
     fuse: Fuse = field(default_factory=Fuse)
     runs: list[MemoryRun] = field(default_factory=list)
-    mends_nothing: bool = False
+    refuses_restart: bool = False
 
     def submit(self, order: RunRequest) -> Handle:
         lost = self.fuse.burn()
@@ -112,10 +112,10 @@ class MemoryPlatform:
             raise LostError
         return Handle(run=str(number), page=f"https://runs/{number}")
 
-    def look(self, handle: Handle) -> RunStatus:
+    def poll(self, handle: Handle) -> RunStatus:
         self.fuse.burn()
         run = self.runs[int(handle.run)]
-        return RunStatus(state=run.state, message=run.message, mendable=run.mendable)
+        return RunStatus(state=run.state, message=run.message, restartable=run.restartable)
 
     def cancel(self, handle: Handle) -> None:
         lost = self.fuse.burn()
@@ -126,11 +126,11 @@ class MemoryPlatform:
     def links(self, handle: Handle) -> dict[str, str]:
         return {"page": handle.page}
 
-    def mend(self, handle: Handle) -> None:
+    def restart(self, handle: Handle) -> None:
         run = self.runs[int(handle.run)]
-        if self.mends_nothing:
+        if self.refuses_restart:
             raise FatalError("PLATFORM_REFUSED", "no")
-        run.state, run.mendable, run.mended = "running", False, run.mended + 1
+        run.state, run.restartable, run.restarted = "running", False, run.restarted + 1
 
     @property
     def active(self) -> MemoryRun | None:

@@ -62,7 +62,7 @@ def context(tmp_path: Path) -> Desk:
         standing=DesiredStateKeeper(roots, PIPELINE, lambda: None, now=now),
         state=StateRecorder(roots, PIPELINE, ("s.a",), clock=now),
         book=HintBook(roots, PIPELINE, clock=now),
-        hearer=log,
+        listener=log,
         run="r",
         task="continuous_load",
         now=now,

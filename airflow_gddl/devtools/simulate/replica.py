@@ -13,7 +13,7 @@ def read_replica(path: Path | str, options: Mapping[str, str] | None = None) -> 
 
     Args:
         path: local, or an `s3://` URL.
-        options: how `deltalake` reaches that; null: as the environment tells it.
+        options: how `deltalake` reaches that; null: as the environment says it.
     """
     from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415 - only demonstrations compare, and need the package
 

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_gddl.metadata.topology.pipelines import Pipeline
 
 CONTINUOUS_POOL = "gddl_continuous"
-"""Of jobs that go on, which would hold the slots of their tiers for ever. There are slots for all of them."""
+"""Of continuous jobs, which would hold the slots of their tiers for ever. There are slots for all of them."""
 _CONTINUOUS_SLOTS = 128
 _DESCRIPTION = "Loads of airflow-gddl; slots come from the tier."
 

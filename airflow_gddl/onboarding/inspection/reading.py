@@ -39,14 +39,14 @@ class InspectionRequest:
         spec: its metadata row; null: it has none.
         times: text columns whose values are times, with one of them.
         cut: columns with several longest values that end at a whole number of kilobytes.
-        strangers: updates of keys that no earlier row had; null: keys could not be followed.
+        updates_without_row: updates of keys that no earlier row had; null: keys could not be followed.
     """
 
     folder: TableFolder
     spec: TableSpec | None = None
     times: Mapping[str, InspectedFiles] = field(default_factory=dict)
     cut: Mapping[str, InspectedFiles] = field(default_factory=dict)
-    strangers: tuple[InspectedFiles, ...] | None = None
+    updates_without_row: tuple[InspectedFiles, ...] | None = None
 
 
 def look_into(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> InspectionRequest:
@@ -67,7 +67,7 @@ def look_into(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> 
     folder = replace(folder, unreadable={**folder.unreadable, **damaged})
     cut = {column: longest.seen for column, longest in lengths.items() if longest.is_cut}
     return InspectionRequest(
-        folder=folder, spec=spec, times=times, cut=cut, strangers=_strangers(landing, folder, spec)
+        folder=folder, spec=spec, times=times, cut=cut, updates_without_row=_updates_without_row(landing, folder, spec)
     )
 
 
@@ -125,7 +125,9 @@ class _Longest:
         return InspectedFiles(file=self.file, value=f"{len(self.hashes)} values of exactly {size} KB, none longer")
 
 
-def _strangers(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> tuple[InspectedFiles, ...] | None:
+def _updates_without_row(
+    landing: Landing, folder: TableFolder, spec: TableSpec | None
+) -> tuple[InspectedFiles, ...] | None:
     """Updates of a key that neither the full load nor an earlier insert had."""
     options = (
         DmsOptions() if spec is None else DmsOptions(**{n: v for n, v in spec.options.items() if n == "op_column"})

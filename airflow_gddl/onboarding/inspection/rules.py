@@ -110,9 +110,9 @@ def _before_images(look: InspectionRequest) -> Iterator[Finding]:
     if prefix is not None and changes and not any(name.startswith(prefix) for name in changes[-1].columns):
         evidence = f"before_image_prefix is {prefix}, and no column begins with it"
         yield findings.NO_BEFORE_IMAGES.at(table, changes[-1].file.name, evidence)
-    elif look.strangers and not (changes and before_prefix(changes[-1].columns)):
-        evidence = f"{look.strangers[0].value}; {len(look.strangers)} such updates"
-        yield findings.NO_BEFORE_IMAGES.at(table, look.strangers[0].file, evidence)
+    elif look.updates_without_row and not (changes and before_prefix(changes[-1].columns)):
+        evidence = f"{look.updates_without_row[0].value}; {len(look.updates_without_row)} such updates"
+        yield findings.NO_BEFORE_IMAGES.at(table, look.updates_without_row[0].file, evidence)
 
 
 def _format(look: InspectionRequest) -> Iterator[Finding]:

@@ -53,7 +53,7 @@ class LoadRequest:
 
 
 class ProgressListener(Protocol):
-    """Told of a load while it runs."""
+    """Receives the progress of a load while it runs."""
 
     def on_progress(self, event: ProgressEvent) -> None: ...
 
@@ -73,13 +73,13 @@ class Loading:
         environ: tells how S3 is reached.
         results: of every table that ended, in that order.
         log: of the last job; null when there was none or it kept none.
-        stopped: whether a job was told to stop.
+        stopped: whether a job was asked to stop.
         waiting: a run elsewhere that goes on, whose results are not here yet; null when there is none.
     """
 
     order: LoadRequest
     book: HintBook
-    hearer: ProgressListener
+    listener: ProgressListener
     task: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     results: list[JobResult] = field(default_factory=list)
@@ -143,16 +143,16 @@ class Loading:
         return [result for result in self.results if result.status == "failed"]
 
     def on_progress(self, event: ProgressEvent) -> None:
-        self.hearer.on_progress(event)
+        self.listener.on_progress(event)
 
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
-        self.hearer.on_result(result)
+        self.listener.on_result(result)
         action = self.order.work.asked.action
         if action != "verify":  # which tells nothing of what was loaded
             self._kept.append(self._state.take(result, self._airflow, whole=action == "run"))
         if action != "run":
-            self.book.announce(result.table, self.hearer.event_of(result) if action == "replay" else None)
+            self.book.announce(result.table, self.listener.event_of(result) if action == "replay" else None)
         elif result.status == "failed":
             self.book.fail(result.table, self.order.run)
         else:
@@ -160,7 +160,7 @@ class Loading:
                 mark="" if result.revisit else self._marks[result.table],
                 looked_at=self.order.work.looked_at,
                 run=self.order.run,
-                announce=self.hearer.event_of(result),
+                announce=self.listener.event_of(result),
             )
             self.book.take(result.table, hint)
 

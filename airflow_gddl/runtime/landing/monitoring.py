@@ -1,4 +1,4 @@
-"""What is done beside a job that goes on: results are taken as they come, the standing order is kept. No Airflow."""
+"""What is done beside a continuous job: results are taken as they come, the standing order is kept. No Airflow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ContinuousJobMonitor:
     standing: DesiredStateKeeper
     state: StateRecorder
     book: HintBook
-    hearer: ProgressListener
+    listener: ProgressListener
     run: str
     task: str
     alert: Callable[[], None] = lambda: None
@@ -48,7 +48,7 @@ class ContinuousJobMonitor:
     _alerted: float = float("-inf")
 
     def on_progress(self, event: ProgressEvent) -> None:
-        self.hearer.on_progress(event)
+        self.listener.on_progress(event)
 
     def on_result(self, result: JobResult) -> None:
         before = self.last.get(result.table)
@@ -57,13 +57,13 @@ class ContinuousJobMonitor:
         if result.status == "failed":
             self._failed.add(result.table)
         else:
-            extra = self.hearer.event_of(result)
+            extra = self.listener.event_of(result)
             waiting = self._taken.get(result.table)
             extra = extra if extra is not None or waiting is None else waiting.announce
             moment = result.started_at or ""
             self._taken[result.table] = TableHint(mark="", looked_at=moment, run=self.run, announce=extra)
         if result.status != "skipped" or (before is not None and before.status == "failed"):
-            self.hearer.on_result(result)
+            self.listener.on_result(result)
 
     def tick(self) -> None:
         """To be called now and then."""

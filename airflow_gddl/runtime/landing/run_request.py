@@ -61,9 +61,9 @@ class RunRequestForm:
         Raises:
             MetadataError: `REQUEST_INVALID`: a table that is none of these.
         """
-        strangers = sorted(set(self.tables) - set(all_tables))
-        if strangers:
-            what = f"no table of this DAG: {', '.join(strangers)}"
+        unknown = sorted(set(self.tables) - set(all_tables))
+        if unknown:
+            what = f"no table of this DAG: {', '.join(unknown)}"
             raise _wrong(what, "see the DAG's documentation for where a table's DAG is found, and `gddl validate`")
         if self.full_refresh and not self.tables and not self.all and len(all_tables) > 1:
             what = f"a full refresh of all {len(all_tables)} tables of this DAG must be meant"

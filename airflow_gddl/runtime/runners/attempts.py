@@ -1,7 +1,7 @@
 """What was submitted for a task, remembered in the lake: a lost worker's run is found again, and never started twice.
 
 Each attempt of a task is up to four small objects, put if absent and never changed: its order before the platform is
-asked, its handle after, `stop` when it was told to stop, `end` when all of its results were taken. The number of the
+asked, its handle after, `stop` when it was asked to stop, `end` when all of its results were taken. The number of the
 next attempt goes up only past an end, and it is part of the token that the platform gets. Two workers that believe the
 task theirs meet at the same number, and so at the same run.
 """
@@ -56,7 +56,7 @@ class Attempt:
 
     Attributes:
         handle: null when it is not known whether the platform was reached.
-        stopped: whether it was told to stop.
+        stopped: whether it was asked to stop.
         ended: whether all of its results were taken.
     """
 

@@ -38,7 +38,7 @@ class JobProcess:
     Attributes:
         command: the job's program and first arguments.
         environ: the child's environment.
-        grace_seconds: how long a job that was told to stop may take before it is killed.
+        grace_seconds: how long a job that was asked to stop may take before it is killed.
         page: where people look at the job, `{application}` standing for Spark's id of it; null: its log.
         tick: called in the caller's thread while the job runs, several times a second.
     """
@@ -52,7 +52,7 @@ class JobProcess:
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `Runner.run`. A table the job didn't answer for fails with `JOB_DIED`, or `JOB_CANCELLED` after a signal.
 
-        Of a job that goes on, the listener is told of every turn of a table, and the outcome has the last one of each.
+        Of a continuous job, the listener is told of every turn of a table, and the outcome has the last one of each.
 
         Raises:
             FatalError: `JOB_NOT_STARTED`, `LAKE_NOT_WRITABLE`, or as `check_roots`.
@@ -64,7 +64,7 @@ class JobProcess:
             order.write_text(to_json(spec), encoding="utf-8")
             command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
             with _open_log(spec) as log:
-                reader = _Reader(listener, log, goes_on=spec.options.continuous is not None)
+                reader = _Reader(listener, log, is_continuous=spec.options.continuous is not None)
                 child = Child(command, self.environ, self.grace_seconds, self.tick)
                 _attend(child, spec, reader)
         status = child.exit_status if child.exit_status is not None else 1
@@ -87,7 +87,7 @@ class _Reader:
 
     listener: Listener
     log: JobLog
-    goes_on: bool = False
+    is_continuous: bool = False
     results: dict[str, JobResult] = field(default_factory=dict)
     application: str | None = None
 
@@ -120,8 +120,8 @@ def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
     except OSError as error:
         raise FatalError("JOB_NOT_STARTED", f"the job's process did not start: {error}") from error
     status = child.exit_status if child.exit_status is not None else 1
-    if reader.goes_on and status == 0:
-        return  # told to stop before it came to them: nothing is known of them, nothing is wrong
+    if reader.is_continuous and status == 0:
+        return  # asked to stop before it came to them: nothing is known of them, nothing is wrong
     for table in spec.tables:
         if table.table not in reader.results:
             reader.add(_unanswered(table.table, spec.run_id, _why(child, status, reader.log)))

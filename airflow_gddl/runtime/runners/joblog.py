@@ -93,7 +93,7 @@ class JobLog:
 
     def write(self, line: str) -> None:
         if not self.path.exists():
-            # A job that goes on outlives its log, when many others came after it: what it says now is looked for.
+            # A continuous job outlives its log, when many others came after it: what it says now is looked for.
             self._file.close()
             self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._file.write(line + "\n")

@@ -19,7 +19,7 @@ class LocalRunner:
     Attributes:
         command: the job's program and first arguments.
         environ: the child's environment; its JAVA_HOME and PATH say which Java.
-        grace_seconds: how long a job that was told to stop may take before it is killed.
+        grace_seconds: how long a job that was asked to stop may take before it is killed.
         tick: see `JobProcess`.
     """
 

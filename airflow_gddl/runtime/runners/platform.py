@@ -53,16 +53,16 @@ class RunStatus:
 
     Attributes:
         message: the platform's own words; empty when it says nothing.
-        mendable: it failed for no fault of the job, and `mend` would start it again.
+        restartable: it failed for no fault of the job, and `restart` would start it again.
     """
 
     state: State
     message: str = ""
-    mendable: bool = False
+    restartable: bool = False
 
     @property
     def has_ended(self) -> bool:
-        return self.state in ENDED and not self.mendable
+        return self.state in ENDED and not self.restartable
 
 
 class Platform(Protocol):
@@ -77,7 +77,7 @@ class Platform(Protocol):
         """Start a run, or find the one that was started with this token."""
         ...
 
-    def look(self, handle: Handle) -> RunStatus: ...
+    def poll(self, handle: Handle) -> RunStatus: ...
 
     def cancel(self, handle: Handle) -> None:
         """Ask that the run be stopped; that of one that has ended is no error."""
@@ -87,6 +87,6 @@ class Platform(Protocol):
         """Further pages of a running or ended run for people, by name; none where there are none, or not just now."""
         ...
 
-    def mend(self, handle: Handle) -> None:
-        """Start again a run that is `mendable`, under the same handle; nothing happens when another has done so."""
+    def restart(self, handle: Handle) -> None:
+        """Start again a run that is `restartable`, under the same handle; nothing happens when another has done so."""
         ...

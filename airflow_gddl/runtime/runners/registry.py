@@ -53,14 +53,14 @@ class RunnerSettings:
         command: program and first arguments of the embedded job.
         environ: environment of the caller.
         own: what `gddl.yaml` says under `runners` for this one.
-        errand: null where jobs run on this machine only.
+        submission: null where jobs run on this machine only.
         tick: called now and then while a job of this machine runs, in the caller's thread.
     """
 
     command: tuple[str, ...]
     environ: Mapping[str, str]
     own: Mapping[str, Any] = field(default_factory=dict)
-    errand: SubmissionContext | None = None
+    submission: SubmissionContext | None = None
     connections: Connections = field(default_factory=FromEnvironment)
     pace: PollInterval = field(default_factory=PollInterval)
     tick: Callable[[], None] = nothing
@@ -76,19 +76,19 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     if name == "spark_submit":
         own = decode(SparkSubmitSettings, dict(settings.own))
         return SparkSubmitRunner(settings=own, command=settings.command, environ=settings.environ, tick=settings.tick)
-    errand = settings.errand
+    submission = settings.submission
     if name not in _PLATFORMS:
         raise _unknown(name)
-    if errand is None:
+    if submission is None:
         raise LookupError(f"runner {name} needs to know for whom it runs")
-    _check_roots(name, settings.own, errand.roots)
+    _check_roots(name, settings.own, submission.roots)
     store = open_store(settings.environ)
     return RemoteRunner(
         open=lambda: make_platform(name, settings.own, settings.environ, settings.connections),
         store=store,
-        attempts=Attempts(store, errand.roots.lake, errand.task),
-        patient=errand.patient,
-        since=errand.since,
+        attempts=Attempts(store, submission.roots.lake, submission.task),
+        patient=submission.patient,
+        since=submission.since,
         pace=settings.pace,
     )
 

@@ -67,7 +67,7 @@ class RemoteRunner:
         """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`,
         `REMOTE_RUN_CANCELLED` or `REMOTE_RUN_LOST`, with the platform's words and the run's page.
 
-        Of a job that goes on, the outcome has each table's last turn. Tables without one are none where it ended as it
+        Of a continuous job, the outcome has each table's last turn. Tables without one are none where it ended as it
         should; where it did not, the exit status tells, whatever the tables' turns were.
 
         Raises:
@@ -159,19 +159,19 @@ def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
     platform.cancel(run.handle)
 
 
-def seen(platform: Platform, handle: Handle, *, mend: bool = True) -> RunStatus:
+def polled(platform: Platform, handle: Handle, *, restart: bool = True) -> RunStatus:
     """How a run stands; one that the platform broke is started again, and has ended only where that is refused.
 
     Raises:
         GddlError: as `Platform`.
     """
-    sight = platform.look(handle)
-    if sight.mendable and mend:
+    run_status = platform.poll(handle)
+    if run_status.restartable and restart:
         try:
-            platform.mend(handle)
+            platform.restart(handle)
         except FatalError:
-            mend = False
-    return replace(sight, mendable=sight.mendable and mend)
+            restart = False
+    return replace(run_status, restartable=run_status.restartable and restart)
 
 
 @dataclass
@@ -179,7 +179,7 @@ class _Passage:
     """The tables of one tier: through what was submitted for them before, then through a run of their own.
 
     Attributes:
-        died: a run of a job that goes on ended though neither its time was over nor it was told to.
+        died: a run of a continuous job ended though neither its time was over nor it was told to.
     """
 
     runner: RemoteRunner
@@ -225,21 +225,21 @@ class _Passage:
         run = self.runner.submitted(attempt, self.spec)
         self.page = run.handle.page
         answers = ResultReader(self.runner.store, self.spec.roots.lake, attempt.submission.run_id)
-        sight = self._watch(run, attempt, answers)
-        if not sight.has_ended:
+        run_status = self._watch(run, attempt, answers)
+        if not run_status.has_ended:
             return run
         given = {result.table: result for result in answers.new()}
         if self.spec.options.key:
             # It has done its duty, and names what is to be forgotten.
             self.runner.store.delete(order_path(self.spec.roots.lake, attempt.submission.run_id))
-        # A run that was told to stop failed nobody: what it left over, another run takes.
+        # A run that was asked to stop failed nobody: what it left over, another run takes.
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
-        goes_on = self.spec.options.continuous is not None
-        if not attempt.stopped and not (goes_on and sight.state == "succeeded"):
+        is_continuous = self.spec.options.continuous is not None
+        if not attempt.stopped and not (is_continuous and run_status.state == "succeeded"):
             names = [table for table in attempt.submission.tables if table in self.left]
-            self._report(_unanswered(table, attempt, sight, run.handle) for table in names)
-            self.died = goes_on
-        if goes_on:
+            self._report(_unanswered(table, attempt, run_status, run.handle) for table in names)
+            self.died = is_continuous
+        if is_continuous:
             self.left.clear()  # it has ended: the next run of its DAG, or the next try, begins another one with all
         return None
 
@@ -249,9 +249,9 @@ class _Passage:
         if attempt.stopped:
             platform.cancel(run.handle)
         for pause in self.runner.pace.pauses():
-            sight = seen(platform, run.handle, mend=not attempt.stopped)
-            if sight.has_ended or not self.runner.patient:
-                return sight
+            run_status = polled(platform, run.handle, restart=not attempt.stopped)
+            if run_status.has_ended or not self.runner.patient:
+                return run_status
             self._report(result for result in answers.new() if result.status != "failed")
             self._rest(pause)
         raise AssertionError("pauses have no end")
@@ -260,7 +260,7 @@ class _Passage:
         try:
             self.runner.sleep(pause)
         except BaseException:
-            # Whoever is told to stop waiting stops the run: nobody is left to hear of it.
+            # Whoever is asked to stop waiting stops the run: nobody is left to hear of it.
             self.runner.stop()
             raise
 
@@ -280,16 +280,16 @@ def _by_tier(spec: JobSpec) -> Iterator[JobSpec]:
         yield replace(spec, tables=tuple(tables))
 
 
-def _unanswered(table: str, attempt: Attempt, sight: RunStatus, handle: Handle) -> JobResult:
-    if sight.state == "cancelled":
+def _unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Handle) -> JobResult:
+    if run_status.state == "cancelled":
         code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
-    elif sight.state == "lost":
+    elif run_status.state == "lost":
         code, what = "REMOTE_RUN_LOST", "the platform does not know the run any more"
-    elif (refusal := _REFUSAL.search(sight.message)) is not None:
+    elif (refusal := _REFUSAL.search(run_status.message)) is not None:
         code, what = refusal[1], "the job refused its order; nothing was written"
     else:
-        code, what = "REMOTE_RUN_FAILED", f"the run {sight.state} without a result for this table"
-    said = f": {sight.message}" if sight.message else ""
+        code, what = "REMOTE_RUN_FAILED", f"the run {run_status.state} without a result for this table"
+    said = f": {run_status.message}" if run_status.message else ""
     where = f". Its page: {handle.page}" if handle.page else ""
     info = ErrorInfo(code=code, message=f"{what}{said}{where}")
     return JobResult(table=table, status="failed", run_id=attempt.submission.run_id, error=info)

@@ -31,7 +31,7 @@ class SparkSubmitRunner:
         settings: what `gddl.yaml` says of this runner.
         command: the driver's program and first arguments.
         environ: the driver's environment, spark-submit's too.
-        grace_seconds: how long a job that was told to stop may take before it is killed.
+        grace_seconds: how long a job that was asked to stop may take before it is killed.
         tick: see `JobProcess`.
     """
 

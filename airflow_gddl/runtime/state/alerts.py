@@ -48,7 +48,7 @@ def problems(one: BoardRow, quarantine_rate: float) -> list[TableProblem]:
     """All that holds of a table.
 
     Args:
-        quarantine_rate: the share of the newest run's rows that may be put aside, 0 to 1.
+        quarantine_rate: the share of the newest run's rows that may be quarantined, 0 to 1.
     """
     found = [_lateness(one)] if one.state.late else []
     newest = one.newest

@@ -62,13 +62,13 @@ class TableQuery:
     descending: bool = False
 
 
-def chosen(found: Iterable[BoardRow], wish: TableQuery) -> list[BoardRow]:
-    """Those that the wish is for, in its order; equal ones by name."""
-    words = wish.search.casefold().split()
-    picked = [one for one in found if _fits(one, wish, words)]
-    picked.sort(key=lambda one: one.row.table, reverse=wish.descending and wish.order == "table")
-    if wish.order != "table":
-        picked.sort(key=_KEYS[wish.order], reverse=wish.descending)
+def chosen(found: Iterable[BoardRow], query: TableQuery) -> list[BoardRow]:
+    """Those that the query is for, in its order; equal ones by name."""
+    words = query.search.casefold().split()
+    picked = [one for one in found if _fits(one, query, words)]
+    picked.sort(key=lambda one: one.row.table, reverse=query.descending and query.order == "table")
+    if query.order != "table":
+        picked.sort(key=_KEYS[query.order], reverse=query.descending)
     return picked
 
 
@@ -84,15 +84,15 @@ def facets(found: Iterable[BoardRow]) -> dict[Facet, list[str]]:
     return {name: sorted({value for row in rows if (value := getattr(row, name))}) for name in FACETS}
 
 
-def _fits(one: BoardRow, wish: TableQuery, words: Sequence[str]) -> bool:
+def _fits(one: BoardRow, query: TableQuery, words: Sequence[str]) -> bool:
     row, name = one.row, one.row.table.casefold()
     return (
         all(word in name for word in words)
-        and _among(row.source, wish.sources)
-        and _among(row.tier, wish.tiers)
-        and _among(row.priority, wish.priorities)
-        and _among(row.owner or "", wish.owners)
-        and (not wish.states or bool(_all_states(one.state).intersection(wish.states)))
+        and _among(row.source, query.sources)
+        and _among(row.tier, query.tiers)
+        and _among(row.priority, query.priorities)
+        and _among(row.owner or "", query.owners)
+        and (not query.states or bool(_all_states(one.state).intersection(query.states)))
     )
 
 

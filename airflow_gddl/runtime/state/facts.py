@@ -123,7 +123,7 @@ class TableRecord:
         last: the newest run, as `to_list` gives it; null before any.
         older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that stays unparsed until somebody asks,
             since a list of ten thousand tables shows few of them.
-        quarantined: rows put aside by the runs that are kept.
+        quarantined: rows quarantined by the runs that are kept.
         late_ignored: changes that these runs ignored as late.
         commit: newest source commit ever applied.
         complete: start of the newest run that did not fail: all that had landed by then is applied.

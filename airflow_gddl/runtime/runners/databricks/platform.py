@@ -62,7 +62,7 @@ class DatabricksPlatform:
         found = self._run(run)
         return Handle(run=str(run), group=str(job), page=(found.run_page_url or "") if found else "")
 
-    def look(self, handle: Handle) -> RunStatus:
+    def poll(self, handle: Handle) -> RunStatus:
         run = self._run(int(handle.run))
         if run is None:
             return RunStatus(state="lost", message=f"there is no run {handle.run}")
@@ -76,8 +76,8 @@ class DatabricksPlatform:
             return RunStatus(state="cancelled", message=end.message or "")
         code = end.code.value if end.code else "no reason"
         said = self._error_of(run) or end.message or ""
-        mendable = end.type in _NOT_OURS and len(_repairs(run)) < self.settings.repairs
-        return RunStatus(state="failed", message=f"{code}: {said}", mendable=mendable)
+        restartable = end.type in _NOT_OURS and len(_repairs(run)) < self.settings.repairs
+        return RunStatus(state="failed", message=f"{code}: {said}", restartable=restartable)
 
     def cancel(self, handle: Handle) -> None:
         def call(jobs: JobsAPI) -> None:
@@ -91,7 +91,7 @@ class DatabricksPlatform:
     def links(self, handle: Handle) -> Mapping[str, str]:  # noqa: ARG002 - the run's page leads to all others
         return {}
 
-    def mend(self, handle: Handle) -> None:
+    def restart(self, handle: Handle) -> None:
         run = self._run(int(handle.run))
         repairs = _repairs(run) if run else []
         latest = repairs[-1] if repairs else None

@@ -54,7 +54,7 @@ class EmrPlatform:
         group, run = str(started["applicationId"]), str(started["jobRunId"])
         return Handle(run=run, group=group, page=self._page(group, run))
 
-    def look(self, handle: Handle) -> RunStatus:
+    def poll(self, handle: Handle) -> RunStatus:
         with translated(_SERVICE):
             try:
                 found = self.client.get_job_run(applicationId=handle.group, jobRunId=handle.run)["jobRun"]
@@ -73,7 +73,7 @@ class EmrPlatform:
                 if code_of(error) not in _OVER:
                     raise
 
-    def mend(self, handle: Handle) -> None:
+    def restart(self, handle: Handle) -> None:
         """Never asked for: the service itself starts a run's driver again where its machine was lost."""
         raise FatalError("PLATFORM_REFUSED", f"job run {handle.run} can't be repaired", remedy="run again")
 

@@ -70,7 +70,7 @@ class GluePlatform:
                     self._stop(job, started)
         return Handle(run=found, group=job, page=self._page(job, found))
 
-    def look(self, handle: Handle) -> RunStatus:
+    def poll(self, handle: Handle) -> RunStatus:
         with translated("Glue"):
             run = self._run(handle)
         if run is None:
@@ -82,7 +82,7 @@ class GluePlatform:
         with translated("Glue"):
             self._stop(handle.group, handle.run)
 
-    def mend(self, handle: Handle) -> None:
+    def restart(self, handle: Handle) -> None:
         """Never asked for: Glue knows no run that it would start again."""
         raise FatalError("PLATFORM_REFUSED", f"run {handle.run} can't be repaired", remedy="run again")
 
