@@ -51,7 +51,7 @@ def explain(
 ) -> None:
     """Show what happened to one key: its changes in order, the one that decides and why, and what the replica holds.
 
-    Takes no claim and writes nothing. Masked values are shown as they are stored.
+    Takes no claim and changes nothing. Masked values are shown as they are stored.
     """
     around = surroundings.of(ctx)
     code = "EXPLAIN_KEY_INVALID"

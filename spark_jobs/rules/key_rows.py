@@ -32,7 +32,8 @@ def with_key(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Ta
         rows: of a change table, or of another one, which has no before images.
         key: its parts as `erased_keys.key_text` writes them, in the order of `schema.keys`.
     """
-    own, old = (key_texts(rows, schema, old=was) for was in (False, True))
+    own = key_texts(rows, schema)
+    old = key_texts(rows, schema, old=True) if schema.before_of_key else own
     return rows.filter(pa.array([key in pair for pair in zip(own, old, strict=True)], pa.bool_()))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.layout import answer_name, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.job.result_store import ResultStore
 from spark_jobs.table.outcome import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -158,3 +163,41 @@ def test_the_answer_is_no_record_of_a_run(tmp_path: Path) -> None:
     result: JobResult = lake.done(row, asked())
     assert (result.action, result.batches) == ("explain", 0)
     assert sorted(Path(lake.layout(row).runs).iterdir()) == kept
+
+
+def test_a_full_refresh_leaves_the_answer_as_it_was(tmp_path: Path) -> None:
+    row = spec_of()
+    lake = filled(tmp_path, row)
+    lake.done(row, JobOptions(full_refresh=True))
+    details = lake.done(row, asked()).details
+    assert [(change["sequence"], change["state"]) for change in details["changes"]] == [
+        (None, "superseded"), (100, "superseded"), (200, "late"), (300, "winner"),
+    ]  # fmt: skip
+    assert (details["outcome"], details["verdict"]) == ("present", "equal")
+
+
+def test_an_erasure_removes_the_key_from_answers(tmp_path: Path) -> None:
+    """Answers of jobs that ran elsewhere stay in the lake for a time."""
+    row = spec_of(before_image_prefix="BI_")
+    lake = SmallLake(tmp_path)
+    lake.load(row)
+    moved = {"Op": ["U", "?"], "seq": [1, 2], "id": pa.array([10, 10], pa.int32()), "v": ["m", "bad"]}
+    images = {"BI_id": pa.array([1, None], pa.int32())}
+    write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table({**moved, **images}))
+    lake.done(row)
+    paths = []
+    for number, key in enumerate(("10", "1")):
+        folder = join(lake.roots.lake, "_gddl", "answers", f"r{number}")
+        ResultStore(Storage(), folder).put(lake.done(row, asked(id=key)))
+        paths.append(Path(folder, answer_name("s.t")))
+    assert all("10" in shown_keys(path) for path in paths)
+    lake.done(row, JobOptions(action="erase", key={"id": "10"}))
+    own, other = (json.loads(path.read_text())["details"] for path in paths)
+    assert (own["keys"], own["replica"], own["quarantine"]["records"]) == ([], [], [])
+    assert [change["op"] for change in other["changes"]] == ["R"], "not the delete that names the other key"
+    assert all("10" not in shown_keys(path) for path in paths)
+
+
+def shown_keys(path: Path) -> set[str]:
+    """All values for `id` in JSON texts of an answer."""
+    return set(re.findall(r'\\"id\\": ?(?:\\")?(\d+)', path.read_text()))
