@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,8 @@ import pytest
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.erased_rows import key_texts
 from spark_jobs.rules.explain import KeyHistory, key_history, replica_records
 from spark_jobs.rules.key_rows import highest, with_key
 from tests.rules.changes import LATER, Change, in_file, table, table_schema
@@ -112,6 +116,27 @@ def test_an_update_of_the_key_names_the_other_key() -> None:
     assert (left.outcome, left.verdict) == ("deleted", "equal")
     (come,) = key_history(changes.slice(1), changes.slice(1), schema, ("2",), 1).changes
     assert (come.facts["op"], come.moved_from, come.moved_to) == ("U", '{"id": "1"}', None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "key", "found"),
+    [
+        ("bigint", [5, 50, None, 5], "5", [0, 3]),
+        ("string", ["5", "05", None, " 5"], "5", [0]),
+        ("decimal(5,2)", [Decimal("5.00"), Decimal("5.01")], "5", [0]),
+        ("double", [5.0, 5.5, None], "5", [0]),
+        ("date", [date(2024, 2, 29), date(2024, 3, 1)], "2024-02-29", [0]),
+        ("boolean", [True, False, None], "true", [0]),
+    ],
+)
+def test_rows_of_a_key_are_those_whose_text_is_its_text(
+    kind: str, values: list[Any], key: str, found: list[int]
+) -> None:
+    sql = parse_type(kind)
+    schema = replace(table_schema(), data=(Column("id", sql),))
+    rows = pa.table({"id": pa.array(values, arrow_type(sql)), "at": range(len(values))})
+    assert with_key(rows, schema, (key,)).column("at").to_pylist() == found
+    assert [at for at, texts in enumerate(key_texts(rows, schema)) if texts == (key,)] == found
 
 
 def test_the_highest_changes_are_read() -> None:
