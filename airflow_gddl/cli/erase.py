@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,9 +10,9 @@ import typer
 from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import options, summary
 from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.keys import read_key
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import count
-from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
@@ -41,50 +39,14 @@ def erase(
     machine's list of processes.
     """
     around = surroundings.of(ctx)
-    asked = JobOptions(action="erase", key=key_of(_parts(key)), asked_by=getpass.getuser(), wait_seconds=wait)
+    code = "ERASE_KEY_INVALID"
+    asked = JobOptions(action="erase", key=read_key(key, code), asked_by=getpass.getuser(), wait_seconds=wait)
     done = perform(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json))
     if not json:
         for result in done.outcome.results:
             show_erasure(around.screen, result)
     summary.show_troubles(around.screen, done.outcome)
     raise typer.Exit(done.exit_status)
-
-
-def _parts(given: list[str]) -> list[str]:
-    """The parts, those of files in their places: a file has one on each line."""
-    found = []
-    for part in given:
-        found += _lines(part.removeprefix("@")) if part.startswith("@") else [part]
-    return found
-
-
-def _lines(file: str) -> list[str]:
-    """
-    Raises:
-        MetadataError: `ERASE_KEY_INVALID`.
-    """
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        what = f"the file of the key can't be read: {type(error).__name__}"
-        raise MetadataError("ERASE_KEY_INVALID", what, remedy="name a text file in UTF-8, or @-") from error
-    return [line for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
-
-
-def key_of(parts: list[str]) -> dict[str, str]:
-    """`["a=1", "b=x=y"]` as `{"a": "1", "b": "x=y"}`.
-
-    Raises:
-        MetadataError: `ERASE_KEY_INVALID`.
-    """
-    found: dict[str, str] = {}
-    for part in parts:
-        name, equals, value = part.partition("=")
-        if not equals or not name or name in found:
-            what = f"the key's part number {len(found) + 1} is not COLUMN=VALUE, or names its column again"
-            raise MetadataError("ERASE_KEY_INVALID", what, remedy="write e.g. --key region=EU --key id=5")
-        found[name] = value
-    return found
 
 
 def show_erasure(screen: Screen, result: JobResult) -> None:

@@ -17,6 +17,7 @@ from airflow_gddl.cli.check import check
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo import demo
 from airflow_gddl.cli.erase import erase
+from airflow_gddl.cli.explain import explain
 from airflow_gddl.cli.fake_databricks import fake_databricks
 from airflow_gddl.cli.init import init
 from airflow_gddl.cli.inspect import inspect
@@ -50,6 +51,7 @@ for command in (
         run,
         status,
         verify,
+        explain,
         maintain,
         erase,
         resync,

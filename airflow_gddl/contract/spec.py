@@ -29,7 +29,9 @@ EngineName = Literal["spark", "delta_rs"]
 SpreadName = Literal["spark", "processes"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
-Action = Literal["run", "plan", "verify", "errors_list", "errors_replay", "maintain", "erase", "sweep_release"]
+Action = Literal[
+    "run", "plan", "verify", "explain", "errors_list", "errors_replay", "maintain", "erase", "sweep_release"
+]  # fmt: skip
 
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -258,13 +260,13 @@ class JobOptions:
     full_listing: bool = False
     """List the whole landing folder even if the cursor would allow less."""
     limit: int = 100
-    """Rows that `errors_list` returns, keys that `verify` names, at most."""
+    """Rows that `errors_list` returns, keys that `verify` names, changes that `explain` reads, at most."""
     max_batches: int | None = None
     """Stop after so many batches; null: work off all that waits."""
     dry_run: bool = False
     """`maintain`: tell what there is to do, and do nothing."""
     key: Mapping[str, str] = field(default_factory=dict)
-    """`erase`: key column to its value as text."""
+    """`erase`, `explain`: key column to its value as text; an empty name stands for the only key column."""
     source_connection: str = ""
     """`verify`: name of the connection to the source, instead of the row's `verify_connection`."""
     settle_seconds: float | None = None

@@ -20,6 +20,7 @@ from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored
 from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Verdict
+from spark_jobs.rules.key_rows import KeyRows
 
 
 class DeclinedError(Exception):
@@ -199,6 +200,15 @@ class Engine(Protocol):
 
     def live_rows(self, path: str, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text."""
+        ...
+
+    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+        """Rows of a change table, replica or tombstones that have a key; of changes also those that had it before.
+
+        Args:
+            key: as for `Eraser`.
+            limit: see `key_rows.highest`.
+        """
         ...
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:

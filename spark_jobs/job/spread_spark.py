@@ -49,7 +49,7 @@ _TRIES = 2
 _WAVES = 8
 """Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
 _BUSY = "TABLE_BUSY"
-_READS = ("plan", "errors_list")
+_READS = ("plan", "explain", "errors_list")
 """Actions that read so little that Spark's start would be most of their time."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import cast
@@ -122,21 +123,30 @@ def _lacks_memory(error: BaseException) -> bool:
 def act(run: TableRun, totals: Outcome) -> JobResult:
     """The action that the job asks for."""
     totals.engine = run.engine
-    match run.job.options.action:
-        case "plan":
-            return actions.show_plan(run, totals)
-        case "verify":
-            return actions.verify(run, totals)
-        case "erase":
-            from spark_jobs.maintenance.erase import erase  # noqa: PLC0415 - seldom asked for, and it reads files: others start sooner
+    return _ACTIONS.get(run.job.options.action, _run)(run, totals)
 
-            return erase(run, totals)
-        case "maintain":
-            return maintain(run, totals)
-        case "errors_list":
-            return actions.list_errors(run, totals)
-        case _:
-            return _run(run, totals)
+
+def _erase(run: TableRun, totals: Outcome) -> JobResult:
+    from spark_jobs.maintenance.erase import erase  # noqa: PLC0415 - seldom asked for, and it reads files: others start sooner
+
+    return erase(run, totals)
+
+
+def _explain(run: TableRun, totals: Outcome) -> JobResult:
+    from spark_jobs.actions.explain import explain  # noqa: PLC0415 - seldom asked for, and it imports rules: others start sooner
+
+    return explain(run, totals)
+
+
+_ACTIONS: Mapping[str, Callable[[TableRun, Outcome], JobResult]] = {
+    "plan": actions.show_plan,
+    "verify": actions.verify,
+    "explain": _explain,
+    "erase": _erase,
+    "maintain": maintain,
+    "errors_list": actions.list_errors,
+}
+"""Actions that load nothing."""
 
 
 def _run(run: TableRun, totals: Outcome) -> JobResult:

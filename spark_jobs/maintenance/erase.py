@@ -8,13 +8,11 @@ The hash is remembered first: from then on nothing lets the key in. Every step d
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
@@ -30,13 +28,12 @@ from spark_jobs.plan.files import PlannedFile
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.retention import vacuum_hours
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.types import SqlType
-from spark_jobs.rules.erased_keys import key_text
 from spark_jobs.table.decisions import has_few_rows
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
 from spark_jobs.table.stored_schema import stored_schema
+from spark_jobs.table.wanted_key import WantedKey
 from spark_jobs.verification.source_differences import LOOKS
 
 
@@ -54,7 +51,8 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
         _require_idle(run, ledger)
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
         table_schema = stored_schema(context, ledger.state)
-        wanted = _Wanted.of(run, table_schema)
+        code = "ERASE_KEY_INVALID"
+        wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
         done, found = _Erasing(
             run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,
             totals=totals,
@@ -83,39 +81,6 @@ def _require_idle(run: TableRun, ledger: Ledger) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
-    """The key in the order of the table's keys: as the source has it, and as the lake has it, masks applied."""
-
-    kinds: dict[str, SqlType]
-    source: dict[str, str]
-    stored: tuple[str, ...]
-
-    @classmethod
-    def of(cls, run: TableRun, table_schema: TableSchema) -> _Wanted:
-        given = {name.lower(): text for name, text in run.job.options.key.items()}
-        if set(given) != {k.lower() for k in table_schema.keys}:
-            raise _invalid(
-                run, f"the key of {run.spec.table} is {', '.join(table_schema.keys)}, not {', '.join(given)}"
-            )
-        masks = {name.lower(): method for name, method in run.spec.mask.items()}
-        kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
-        source, stored = {}, []
-        for key in table_schema.keys:
-            text, hashed = given[key.lower()], masks.get(key.lower()) == "hash"
-            fitted = text if hashed else key_text(text, kinds[key])
-            if fitted is None:
-                raise _invalid(run, f"the value for {key} is none of type {kinds[key]}, or of a type without a text")
-            source[key] = fitted
-            stored.append(hashlib.sha256(text.encode()).hexdigest() if hashed else fitted)
-        return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored))
-
-
-def _invalid(run: TableRun, what: str) -> FatalError:
-    keys = " ".join(f"--key {name}=…" for name in run.spec.keys)
-    return FatalError("ERASE_KEY_INVALID", what, where=run.spec.table, remedy=f"name the whole key: {keys}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Found:
     """Attributes:
     unread: landing files that can't be read.
@@ -131,7 +96,7 @@ class _Erasing:
     run: TableRun
     context: TableContext
     table_schema: TableSchema
-    wanted: _Wanted
+    wanted: WantedKey
     claim: Claim
     ledger: Ledger
     totals: Outcome
@@ -201,18 +166,7 @@ class _Erasing:
             if exists(path):
                 yield name, eraser.remove_key(path, self.table_schema, key)
         if exists(layout.errors):
-            yield "errors", eraser.remove_records(layout.errors, self._is_in)
-
-    def _is_in(self, record: str) -> bool:
-        """Whether a record of the quarantine is of this key, now or by its before image."""
-        row = {name.lower(): value for name, value in json.loads(record, parse_float=Decimal).items()}
-        prefix = (self.run.spec.before_image_prefix or "").lower()
-        own, old = [], []
-        for column, kind in self.wanted.kinds.items():
-            value, image = row.get(column.lower()), row.get(prefix + column.lower())
-            own.append(key_text(value, kind))
-            old.append(key_text(value if image is None else image, kind))
-        return self.wanted.stored in {tuple(own), tuple(old)}
+            yield "errors", eraser.remove_records(layout.errors, self.wanted.is_in)
 
     def _records(self) -> None:
         """Samples of keys in records and answers of runs: those that show this key are left out.
@@ -261,7 +215,7 @@ class _Erasing:
         if isinstance(item, dict):
             return any(isinstance(value, str) and self._shows(value) for value in item.values())
         try:
-            return isinstance(item, str) and self._is_in(item)
+            return isinstance(item, str) and self.wanted.is_in(item)
         except (ValueError, AttributeError):
             return False
 

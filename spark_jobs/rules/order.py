@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import changes as differs
-from spark_jobs.rules.codes import ranks, row_codes, shared_codes, sortable, sorted_rows
+from spark_jobs.rules.codes import codes, ranks, row_codes, shared_codes, sortable, sorted_rows
 
 MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""
@@ -103,7 +103,15 @@ def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
 def order_columns(
     gddl: dict[str, pa.Array], schema: TableSchema, *, forced: np.ndarray, ends_in_delete: np.ndarray | None = None
 ) -> list[pa.Array]:
-    """Columns that sort as changes of one key do, left to right.
+    """Columns that sort as changes of one key do, left to right; arguments are those of `order_parts`."""
+    parts = order_parts(gddl, schema, forced=forced, ends_in_delete=ends_in_delete)
+    return [column for columns in parts.values() for column in columns]
+
+
+def order_parts(
+    gddl: dict[str, pa.Array], schema: TableSchema, *, forced: np.ndarray, ends_in_delete: np.ndarray | None = None
+) -> dict[str, list[pa.Array]]:
+    """The parts of the order of a key's changes, the deciding ones first: name to columns.
 
     Where sequences are equal, the order that file names give decides, then the row of the file. Between files whose
     names give none the tie policy does.
@@ -113,14 +121,15 @@ def order_columns(
         ends_in_delete: whether the last change of the key and sequence in the same file is a delete; null: each
             change is that last one.
     """
-    columns = [gddl["generation"], *sortable(gddl["sequence"])]
-    columns += [pa.array(forced)] if schema.spec.force_update is not None else []
+    parts = {"generation": [gddl["generation"]], "sequence": sortable(gddl["sequence"])}
+    if schema.spec.force_update is not None:
+        parts["force_update"] = [pa.array(forced)]
     places = file_places(gddl["source_file"], schema)
-    columns.append(pa.array(places))
+    parts["file_order"] = [pa.array(places)]
     if schema.spec.tie_break == "delete_wins":
         last = np.asarray(pc.equal(gddl["op"], "D")) if ends_in_delete is None else ends_in_delete
-        columns += [pa.array(last & (places == 0)), gddl["source_file"]]
-    return [*columns, gddl["batch_id"], gddl["position"]]
+        parts["tie_break"] = [pa.array(last & (places == 0)), gddl["source_file"]]
+    return parts | {"batch": [gddl["batch_id"]], "position": [gddl["position"]]}
 
 
 def file_places(paths: pa.Array, schema: TableSchema) -> np.ndarray:
@@ -191,6 +200,18 @@ def _sorted(happened: pa.Table, schema: TableSchema, key: np.ndarray, forced: np
     columns = order_columns(gddl, schema, forced=forced[rows], ends_in_delete=lasts)
     found = rows[sorted_rows([pa.array(key[rows]), *columns])]
     return np.concatenate([np.flatnonzero(~several), found])
+
+
+def deciding_parts(found: OrderedEvents, schema: TableSchema) -> list[str]:
+    """For each event the part of `order_parts` by which it is above the one before it; empty for a key's first."""
+    gddl = {name: part.take(pa.array(found.at)) for name, part in gddl_fields(found.rows).items()}
+    lasts = _ends_in_delete(gddl, schema, np.cumsum(found.begins), found.forced)
+    parts = order_parts(gddl, schema, forced=found.forced, ends_in_delete=lasts)
+    decided = np.full(len(found.at), "", dtype=object)
+    for name, columns in parts.items():
+        for column in columns:
+            decided[(decided == "") & differs(codes(column)) & ~found.begins] = name
+    return [str(name) for name in decided]
 
 
 def _ends_in_delete(gddl: dict[str, pa.Array], schema: TableSchema, key: np.ndarray, forced: np.ndarray) -> np.ndarray:

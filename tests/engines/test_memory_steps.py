@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from spark_jobs.table.runtime import Step
 from tests.engines.memory_lake import MemoryLake
 from tests.landing import write
@@ -69,3 +69,19 @@ def test_a_late_change_comes_back_only_past_the_retention(days: int, ids: list[i
     _land(lake, spec, 3, [("U", 5, 1, 0), ("I", 11, 4, 0)])
     lake.run(spec, clock=lambda: later + timedelta(hours=1))
     assert _ids(lake, spec) == ids
+
+
+def test_what_happened_to_a_key(tmp_path: Path) -> None:
+    spec, lake = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",)), MemoryLake(tmp_path)
+    _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
+    lake.run(spec)
+    _land(lake, spec, 2, [("U", 5, 1, 0)])
+    lake.run(spec)
+    options = JobOptions(action="explain", key={"id": "1"})
+    job = JobSpec(run_id="run", roots=lake.roots, tables=(spec,), tiers=DEFAULT_TIERS, options=options)
+    (result,) = lake.port.run(job)
+    found = result.details
+    assert [(c["sequence"], c["op"], c["state"]) for c in found["changes"]] == [
+        (1, "I", "superseded"), (5, "U", "late"), (9, "D", "winner"),
+    ]  # fmt: skip
+    assert (found["outcome"], found["verdict"], found["tombstone"]["sequence"]) == ("deleted", "equal", 9)

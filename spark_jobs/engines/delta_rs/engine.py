@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.delta_rs import quarantine
@@ -26,6 +28,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Verdict
+from spark_jobs.rules.key_rows import KeyRows, highest, with_key
 from spark_jobs.rules.quarantine import unresolved
 from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.rules.sweep import unmarked
@@ -134,6 +137,12 @@ class DeltaRsEngine:
         for file in snapshot.files:
             rows = unmarked(self.tables.read_files(snapshot, [file]))
             yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+
+    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+        snapshot = self.tables.existing(path)
+        files = (self.tables.read_files(snapshot, [file]) for file in snapshot.files)
+        parts = [with_key(rows, table_schema, key) for rows in files]
+        return highest(pa.concat_tables([snapshot.schema.arrow.empty_table(), *parts]), limit)
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         return unresolved(self.tables.read(path), limit)

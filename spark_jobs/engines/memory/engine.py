@@ -29,6 +29,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Compacted, Verdict
+from spark_jobs.rules.key_rows import KeyRows, highest, with_key
 from spark_jobs.rules.quarantine import unresolved
 from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.rules.superseded import applied_before, are_changes, superseded
@@ -116,6 +117,9 @@ class MemoryEngine:
     def live_rows(self, path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         rows = unmarked(self.tables.rows(path))
         return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+
+    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+        return highest(with_key(self.tables.rows(path), table_schema, key), limit)
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         return unresolved(self.tables.rows(path), limit)

@@ -17,7 +17,7 @@ from spark_jobs.engines.spark.batch_context import BatchContext
 from spark_jobs.engines.spark.batch_reader import BatchReader
 from spark_jobs.engines.spark.change_table import AppendedChanges, ChangeTableWriter
 from spark_jobs.engines.spark.columns import tuples
-from spark_jobs.engines.spark.erasing import SparkEraser
+from spark_jobs.engines.spark.erasing import SparkEraser, of_key
 from spark_jobs.engines.spark.maintenance import SparkMaintenance
 from spark_jobs.engines.spark.rebuild import Rebuild
 from spark_jobs.engines.spark.replica import ReplicaWriter
@@ -31,6 +31,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Verdict
+from spark_jobs.rules.key_rows import KeyRows
 from spark_jobs.rules.recorded import recorded_files
 
 
@@ -121,6 +122,12 @@ class SparkEngine:
         if "deleted" in rows.select(f"{GDDL}.*").columns:
             rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
         return tuples(rows, columns)
+
+    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+        rows, gddl = self.tables.read(path), F.col(GDDL)
+        found = rows.where(of_key(table_schema, key, rows.columns))
+        order = [gddl[name].desc_nulls_last() for name in ("generation", "sequence", "batch_id", "position")]
+        return KeyRows(rows=found.orderBy(*order).limit(limit).toArrow(), count=found.count())
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path).where(F.col("resolved_at").isNull())

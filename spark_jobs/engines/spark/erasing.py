@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -75,6 +75,14 @@ def text_of(value: Column, kinds: Sequence[SqlType]) -> Column:
     if "timestamp_ntz" in names:
         return F.regexp_replace(text, f"{MIDNIGHT}$", "")
     return text
+
+
+def of_key(table_schema: TableSchema, key: tuple[str, ...], columns: Collection[str]) -> Column:
+    """Whether rows with these columns have a key, or had it before their change."""
+    found = _is(_texts(table_schema, old=False), _literals(key))
+    if set(columns).issuperset(table_schema.before_of_key.values()):
+        found = found | _is(_texts(table_schema, old=True), _literals(key))
+    return found
 
 
 @dataclass(frozen=True)

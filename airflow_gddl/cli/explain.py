@@ -1,0 +1,186 @@
+"""`gddl explain`: what happened to one key."""
+
+from __future__ import annotations
+
+import json as parser
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import options, summary
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.keys import read_key
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.text import count, counted
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+
+_COLUMNS = (
+    *(ScreenColumn(title) for title in ("change", "state")),
+    *(ScreenColumn(title, "right") for title in ("generation", "sequence")),
+    *(ScreenColumn(title) for title in ("higher by", "committed", "file", "batch", "key changed")),
+)
+_STYLES = {"winner": "green", "late": "yellow", "swept": "yellow"}
+_PARTS = {
+    "force_update": "forced",
+    "file_order": "file name",
+    "tie_break": "tie policy",
+    "position": "position in the batch",
+}
+"""Names of parts of the order, where they are others than the job's."""
+
+
+def explain(
+    ctx: typer.Context,
+    *,
+    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
+    key: Annotated[
+        list[str],
+        typer.Option(
+            "--key",
+            metavar="[COLUMN=]VALUE",
+            help="The key, or a part of it; all parts have to be named. @FILE reads parts from a file, @- from "
+            "standard input.",
+        ),
+    ],
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Changes to read: the highest ones.")] = 100,
+) -> None:
+    """Show what happened to one key: its changes in order, the one that decides and why, and what the replica holds.
+
+    Takes no claim and changes nothing. Masked values are shown as they are stored.
+    """
+    around = surroundings.of(ctx)
+    code = "EXPLAIN_KEY_INVALID"
+    asked = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
+    done = perform(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json))
+    if not json:
+        for result in done.outcome.results:
+            show_history(around.screen, result)
+    summary.show_troubles(around.screen, done.outcome)
+    raise typer.Exit(done.exit_status)
+
+
+def show_history(screen: Screen, result: JobResult) -> None:
+    """The key's changes, the row that they give, and what else is known of it."""
+    found = summary.answer(result)
+    if not found:
+        return
+    text, style = _OUTCOMES[found["outcome"]]
+    screen.say(f"{result.table} {found['keys'][0]}: {text.format(**found)}", style)
+    _show_changes(screen, result.table, found)
+    _show_replica(screen, result.table, found)
+    _show_quarantine(screen, result.table, found["quarantine"])
+    if found["erased_at"]:
+        screen.say(f"The key was erased; asked for at {_moment(found['erased_at'])}.", "yellow")
+    if found["changes_cut_before"]:
+        cut = _moment(found["changes_cut_before"])
+        screen.say(f"Superseded changes before {cut} were removed (changes_retention).")
+
+
+_OUTCOMES = {
+    "present": ("the row is there", "green"),
+    "deleted": ("the row is deleted", "yellow"),
+    "swept": ("swept: the full load of generation {swept} lacks the row", "yellow"),
+    "no_changes": ("no change is stored", "yellow"),
+}
+
+
+def _show_changes(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
+    changes, left_out = found["changes"], found["left_out"]
+    if left_out:
+        screen.say(f"The highest {count(len(changes))} of {counted(len(changes) + left_out, 'change')}:", "yellow")
+    if not changes:
+        return
+    screen.say("")
+    screen.table(_COLUMNS, [_row(number, table, change) for number, change in enumerate(changes, start=1)])
+    screen.say("")
+    last, number = changes[-1], len(changes)
+    verb = "wins" if last["state"] == "winner" else "was the last"
+    why = f"its {_part(last)} is higher than that of change {number - 1}" if number > 1 else "there is no other"
+    if last["forced"]:
+        why = "it is applied whatever its sequence (force_update)"
+    screen.say(f"Change {number} ({last['op']}) {verb}: {why}.")
+    if any(change["state"] == "late" for change in changes):
+        screen.say("Late changes arrived in a later batch than a higher one, and were not applied.")
+
+
+def _row(number: int, table: str, change: Mapping[str, Any]) -> list[Cell | str]:
+    moved = [f"{way} {change[f'moved_{way}']}" for way in ("from", "to") if change[f"moved_{way}"]]
+    return [
+        f"{number} {change['op']}",
+        Cell(change["state"], _STYLES.get(change["state"], "")),
+        str(change["generation"]),
+        _sequence(change),
+        _part(change),
+        _moment(change["commit_ts"]),
+        _file(table, change),
+        _batch(change),
+        "".join(moved),
+    ]
+
+
+def _show_replica(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
+    for row in found["replica"]:
+        marked = " (marked as deleted)" if row.get("deleted") else ""
+        screen.say(f"The replica holds{marked}, of batch {_batch(row)}, applied {_moment(row['applied_at'])}:")
+        values = parser.loads(row["record"], parse_float=str)
+        longest = max(map(len, values))
+        for name, value in values.items():
+            # A line each, for a row is wider than any table.
+            screen.spans([Cell(f"  {name:<{longest}}  ", "dim"), Cell(_value(value))])
+    if not found["replica"]:
+        screen.say("The replica has no row of this key.")
+    delete = found["tombstone"]
+    if delete and found["outcome"] != "present":
+        screen.say(f"Tombstone, applied {_moment(delete['applied_at'])}:")
+        screen.spans([Cell("  sequence  ", "dim"), Cell(_sequence(delete))])
+    if found["verdict"] is None:
+        screen.say("Not all changes were read (--limit), so the replica was not compared.", "yellow")
+    elif found["verdict"] != "equal":
+        screen.say(f"The replica is not what these changes give ({found['verdict']}).", "bold red")
+        unfinished = "A batch is not finished: ask again after the next run."
+        screen.say(unfinished if found["batch_unfinished"] else f"Compare the whole table: gddl verify --table {table}")
+
+
+def _show_quarantine(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
+    if found["records"]:
+        screen.say(f"{counted(len(found['records']), 'record')} of this key in quarantine:", "yellow")
+    for row in found["records"]:
+        where = f"{_file(table, row)}, batch {_batch(row)}"
+        screen.spans([Cell(f"  {row['code']}", "yellow"), Cell(f"  {row['reason'] or ''} ({where})")])
+    if found["searched"] < found["unresolved"]:
+        searched, total = count(found["searched"]), count(found["unresolved"])
+        screen.say(f"The quarantine was searched in part: {searched} of {total} unresolved rows.", "yellow")
+
+
+def _sequence(change: Mapping[str, Any]) -> str:
+    """Several columns as a JSON object."""
+    return "" if change["sequence"] is None else _value(change["sequence"])
+
+
+def _part(change: Mapping[str, Any]) -> str:
+    part = str(change["decided_by"])
+    return _PARTS.get(part, part)
+
+
+def _file(table: str, change: Mapping[str, Any]) -> str:
+    """Its path below the table's landing folder."""
+    return str(change["source_file"]).rpartition(f"/{table.replace('.', '/', 1)}/")[2]
+
+
+def _batch(change: Mapping[str, Any]) -> str:
+    """Its number, with the `r` of a full refresh."""
+    return str(change["batch_id"]).lstrip("0")
+
+
+def _moment(text: str | None) -> str:
+    """Without fractions of a second that are zero, in UTC."""
+    return "" if text is None else text.replace("+00:00", "Z").replace(".000000", "")
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else parser.dumps(value, ensure_ascii=False)

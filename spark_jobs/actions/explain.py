@@ -1,0 +1,136 @@
+"""What happened to one key of a table; takes no claim and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.engines.base import TableContext
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.maintenance.cut_mark import CutMark
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.explain import key_history, key_json, replica_records, row_facts
+from spark_jobs.rules.key_rows import KeyRows
+from spark_jobs.table import notices
+from spark_jobs.table.decisions import has_few_rows
+from spark_jobs.table.foreign import require_replica
+from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.stored_schema import stored_schema
+from spark_jobs.table.wanted_key import WantedKey
+
+_SEARCHED = 1000
+"""Unresolved rows of the quarantine that are searched for the key, the oldest first."""
+_SHOWN = ("code", "reason", "column", "source_file", "position", "batch_id", "occurred_at", "record")
+
+
+def explain(run: TableRun, totals: Outcome) -> JobResult:
+    """The changes of the key that the job's options name, and what the tables hold of it; see docs/cli.md.
+
+    Raises:
+        FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
+            `FIRST_LOAD_UNREADABLE`.
+    """
+    started, ledger = run.runtime.clock(), run.ledger()
+    _require_keyed(run, ledger)
+    require_same_identity(run.spec, ledger.state)
+    unfinished = ledger.plan() is not None
+    context = run.context()
+    context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+    require_replica(context, ledger.state)
+    table_schema = stored_schema(context, ledger.state)
+    code = "EXPLAIN_KEY_INVALID"
+    wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
+    details = _details(run, context, table_schema, wanted, ledger)
+    details["batch_unfinished"] = unfinished
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    return replace(result, status="succeeded", details=details)
+
+
+def _require_keyed(run: TableRun, ledger: Ledger) -> None:
+    notices.require_first_load(run.spec.table, ledger)
+    if ledger.state.keys is None or not run.spec.keys:
+        raise FatalError(
+            "EXPLAIN_NOT_POSSIBLE",
+            f"{run.spec.table} has no keys, or was never loaded",
+            remedy="load the table first; rows of a table without keys can't be told apart",
+        )
+
+
+def _details(
+    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, ledger: Ledger
+) -> dict[str, Any]:
+    state, layout = ledger.state, context.layout
+    changes, replica, tombstones = (
+        _rows(run, context, table_schema, wanted, path)
+        for path in (layout.changes, layout.replica, layout.tombstones)
+    )  # fmt: skip
+    quarantine, erased_at = _quarantined(context, wanted), _erased_at(context, wanted)
+    if changes is None or replica is None:
+        raise _not_found(run)  # a table without changes yet has no keys either
+    if not (changes.count or replica.count or (tombstones and tombstones.count) or quarantine["records"] or erased_at):
+        raise _not_found(run)
+    history = key_history(changes.rows, replica.rows, table_schema, wanted.stored, state.swept)
+    left_out, cut = changes.count - changes.rows.num_rows, CutMark(run.runtime.storage, layout.state).read()
+    deletes = [] if tombstones is None else row_facts(tombstones.rows, table_schema)
+    return {
+        "keys": [key_json(table_schema, wanted.stored)],
+        "outcome": history.outcome,
+        "verdict": None if left_out else history.verdict,
+        "changes": [_plain(asdict(change)) for change in history.changes],
+        "left_out": left_out,
+        "replica": replica_records(replica.rows, table_schema),
+        "tombstone": deletes[-1] if deletes else None,
+        "generation": state.generation,
+        "swept": state.swept,
+        "quarantine": quarantine,
+        "erased_at": erased_at,
+        "changes_cut_before": None if cut is None else cut.before,
+    }
+
+
+def _rows(
+    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, path: str
+) -> KeyRows | None:
+    """Null where there is no table."""
+    if not context.engine.exists(path):
+        return None
+    return context.engine.rows_of_key(path, table_schema, wanted.stored, run.job.options.limit)
+
+
+def _plain(change: dict[str, Any]) -> dict[str, Any]:
+    return {**change.pop("facts"), **change}
+
+
+def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
+    """Unresolved records of the key, and how many rows were searched of how many."""
+    path = context.layout.errors
+    count, rows = context.engine.unresolved(path, _SEARCHED) if context.engine.exists(path) else (0, [])
+    found = [{name: row[name] for name in _SHOWN} for row in rows if _is_of(row, wanted)]
+    return {"records": found, "searched": len(rows), "unresolved": count}
+
+
+def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:
+    """Files that could not be read have no record."""
+    return row["record"] is not None and wanted.is_in(row["record"])
+
+
+def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
+    """When the erasure of the key was asked for; null: it was not."""
+    erasures = context.erasures
+    key_hash = erasures.keys().held(wanted.stored)
+    erasure = None if key_hash is None else erasures.read(key_hash)
+    return None if erasure is None else erasure.asked_at
+
+
+def _not_found(run: TableRun) -> FatalError:
+    return FatalError(
+        "KEY_NOT_FOUND",
+        "no change, row or delete of this key is known, and no quarantined record of it was found",
+        where=run.spec.table,
+        remedy="write the key as the source has it; `gddl run --dry-run` shows files that were not loaded yet",
+    )

@@ -1,0 +1,174 @@
+"""What happened to one key: its changes in order, the one that decides, and whether the replica agrees.
+
+The order is that of `rules.order`, the state that of `rules.fold`, the comparison that of `rules.verify`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.types import parse_type
+from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.erased_rows import key_texts
+from spark_jobs.rules.order import (
+    OrderedEvents,
+    deciding_parts,
+    events,
+    gddl_fields,
+    moved_rows,
+    ordered,
+)
+from spark_jobs.rules.value_text import rows_json
+from spark_jobs.rules.verify import compare, expected_state, live_rows
+
+ChangeState = Literal["winner", "superseded", "late", "swept"]
+"""`late`: a higher change had arrived in an earlier batch. `swept`: the highest, but its generation has vanished."""
+OtherKey = tuple[str | None, ...] | None
+"""The other key of an update that changed the key, as text part by part."""
+Outcome = Literal["present", "deleted", "swept", "no_changes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyChange:
+    """One change of the key; a change that moved the row to another key is a delete here.
+
+    Attributes:
+        facts: `_gddl` of the change as JSON values.
+        decided_by: the part of the order by which it is above the change before it, see `order.order_parts`; empty
+            for the first.
+        forced: applied whatever its sequence (`force_update`).
+        moved_from, moved_to: the other key of an update that changed the key, a JSON object; null: it did not.
+    """
+
+    facts: dict[str, Any]
+    state: ChangeState
+    decided_by: str
+    forced: bool = False
+    moved_from: str | None = None
+    moved_to: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyHistory:
+    """What the changes of a key lead to.
+
+    Attributes:
+        changes: lowest first.
+        outcome: whether there is a row, or why there is none.
+        verdict: `equal`, or as `verify.compare` says how the replica's row differs from what the changes give.
+    """
+
+    changes: tuple[KeyChange, ...]
+    outcome: Outcome
+    verdict: str
+
+
+def key_json(schema: TableSchema, key: tuple[str | None, ...]) -> str:
+    """A key, given as text part by part, as a JSON object."""
+    return json.dumps(dict(zip(schema.keys, key, strict=True)), ensure_ascii=False)
+
+
+def key_history(
+    changes: pa.Table, replica: pa.Table, schema: TableSchema, key: tuple[str, ...], swept: int
+) -> KeyHistory:
+    """
+    Args:
+        changes: rows of the change table, all that have the key or had it before.
+        replica: rows of the replica with the key.
+        key: its parts as `erased_keys.key_text` writes them.
+        swept: rows of generations before this one have vanished.
+    """
+    changes = by_name(changes, change_schema(schema))
+    happened, others = _events_of(changes, schema, key)
+    found = ordered(happened, schema)
+    expected = expected_state(happened, schema, swept)
+    differing = compare(live_rows(_of_replica(replica, schema), schema), expected, schema, 1).keys
+    told = _told(found, happened, others, schema, swept)
+    return KeyHistory(changes=told, outcome=_outcome(told, expected.num_rows),
+                      verdict=differing[0]["state"] if differing else "equal")  # fmt: skip
+
+
+def row_facts(rows: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
+    """`_gddl` of rows as JSON values, `deleted` among them where rows have it; numbers with a point as text."""
+    gddl = gddl_fields(rows)
+    fields = (*schema.gddl_fields, *((("deleted", "boolean"),) if "deleted" in gddl else ()))
+    texts = rows_json([(name, gddl[name], parse_type(kind)) for name, kind in fields], nulls=True)
+    return [json.loads(text, parse_float=str) for text in texts]
+
+
+def replica_records(replica: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
+    """The replica's rows: `record`, the row as a JSON object in a text, beside `row_facts`."""
+    rows = _of_replica(replica, schema)
+    columns = (*schema.data, *((Column(RESCUED, parse_type("string")),) if schema.rescues else ()))
+    records = rows_json([(c.name, flat(rows.column(c.name)), c.type) for c in columns], nulls=True)
+    facts = row_facts(rows, schema)
+    return [{"record": record, **fact} for record, fact in zip(records, facts, strict=True)]
+
+
+def _of_replica(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """In the types of the change table; a column that the replica lacks is null."""
+    changes = change_schema(schema)
+    kind = changes.field(GDDL).type
+    if rows.schema.field(GDDL).type.get_field_index("deleted") >= 0:
+        kind = pa.struct([*kind, pa.field("deleted", pa.bool_())])
+    return by_name(rows, pa.schema([*(changes.field(name) for name in schema.columns), pa.field(GDDL, kind)]))
+
+
+def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> tuple[pa.Table, list[OtherKey]]:
+    """Events of the key, and for each the other key where an update changed it."""
+    moved = moved_rows(changes, schema)
+    own, old = (key_texts(changes, schema, old=was) for was in (False, True))
+    others = [old[row] if moved[row] else None for row in range(changes.num_rows)]
+    others += [own[row] for row in np.flatnonzero(moved)]  # `events` has their deletes at its end
+    happened = events(changes, schema)
+    mine = [texts == key for texts in key_texts(happened, schema)]
+    return happened.filter(pa.array(mine, pa.bool_())), [o for o, m in zip(others, mine, strict=True) if m]
+
+
+def _told(
+    found: OrderedEvents,
+    happened: pa.Table,
+    others: Sequence[OtherKey],
+    schema: TableSchema,
+    swept: int,
+) -> tuple[KeyChange, ...]:
+    facts = row_facts(happened, schema)  # of `found.rows` sequences are those that were made of forced ones
+    states, decided = _states([facts[at] for at in found.at], swept), deciding_parts(found, schema)
+    told = []
+    for number, at in enumerate(found.at):
+        other = others[at]
+        text = None if other is None else key_json(schema, other)
+        moved = {"moved_from" if found.moved[number] else "moved_to": text}
+        told.append(KeyChange(facts=facts[at], state=states[number], decided_by=decided[number],
+                              forced=bool(found.forced[number]), **moved))  # fmt: skip
+    return tuple(told)
+
+
+def _states(facts: list[dict[str, Any]], swept: int) -> list[ChangeState]:
+    """The state of each change, given lowest first. Full-load rows are never late, as in `Applied.late`."""
+    states: list[ChangeState] = []
+    earliest: str | None = None
+    for fact in reversed(facts):
+        if earliest is None:
+            states.append("winner" if fact["generation"] >= swept else "swept")
+        else:
+            states.append("late" if fact["op"] != "R" and earliest < fact["batch_id"] else "superseded")
+        earliest = fact["batch_id"] if earliest is None else min(earliest, fact["batch_id"])
+    return states[::-1]
+
+
+def _outcome(told: tuple[KeyChange, ...], expected: int) -> Outcome:
+    if not told:
+        return "no_changes"
+    if expected:
+        return "present"
+    return "swept" if told[-1].state == "swept" else "deleted"

@@ -1,0 +1,77 @@
+"""One key of a table as a person names it, and as the table's rows hold it; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.types import SqlType
+from spark_jobs.rules.erased_keys import key_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedKey:
+    """The key in the order of the table's keys: as the source has it, and as the lake has it, masks applied.
+
+    Attributes:
+        kinds: key column to its type.
+        before_image_prefix: prefix of the columns that hold a row's key before a change; empty: there are none.
+    """
+
+    kinds: dict[str, SqlType]
+    source: dict[str, str]
+    stored: tuple[str, ...]
+    before_image_prefix: str = ""
+
+    @classmethod
+    def of(cls, spec: TableSpec, table_schema: TableSchema, named: Mapping[str, str], code: str) -> WantedKey:
+        """
+        Args:
+            named: key column, in any case, to its value as text; an empty name stands for the only key column.
+            code: of the error; its message shows no value, which may be personal.
+
+        Raises:
+            FatalError: columns are missing or no key columns, or a value is none of its column's type.
+        """
+        given = {name.lower(): text for name, text in named.items()}
+        if set(given) == {""} and len(table_schema.keys) == 1:
+            given = {table_schema.keys[0].lower(): given[""]}
+        if set(given) != {k.lower() for k in table_schema.keys}:
+            names = ", ".join(name or "a value alone" for name in given)
+            what = f"the key of {spec.table} is {', '.join(table_schema.keys)}, not {names}"
+            raise _invalid(spec, what, code)
+        masks = {name.lower(): method for name, method in spec.mask.items()}
+        kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
+        source, stored = {}, []
+        for key in table_schema.keys:
+            text, hashed = given[key.lower()], masks.get(key.lower()) == "hash"
+            fitted = text if hashed else key_text(text, kinds[key])
+            if fitted is None:
+                what = f"the value for {key} is none of type {kinds[key]}, or of a type without a text"
+                raise _invalid(spec, what, code)
+            source[key] = fitted
+            stored.append(hashlib.sha256(text.encode()).hexdigest() if hashed else fitted)
+        return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored),
+                   before_image_prefix=spec.before_image_prefix or "")  # fmt: skip
+
+    def is_in(self, record: str) -> bool:
+        """Whether a record of the quarantine, JSON text, is of this key, now or by its before image."""
+        row = {name.lower(): value for name, value in json.loads(record, parse_float=Decimal).items()}
+        prefix = self.before_image_prefix.lower()
+        own, old = [], []
+        for column, kind in self.kinds.items():
+            value, image = row.get(column.lower()), row.get(prefix + column.lower())
+            own.append(key_text(value, kind))
+            old.append(key_text(value if image is None else image, kind))
+        return self.stored in {tuple(own), tuple(old)}
+
+
+def _invalid(spec: TableSpec, what: str, code: str) -> FatalError:
+    keys = " ".join(f"--key {name}=…" for name in spec.keys)
+    return FatalError(code, what, where=spec.table, remedy=f"name the whole key: {keys}")
