@@ -35,6 +35,7 @@ from spark_jobs.table.decisions import (
 from spark_jobs.table.next_batch import next_plan
 from spark_jobs.table.outcome import Outcome
 from spark_jobs.table.pending_work import PendingWork, look, report_left, waits_for_files
+from spark_jobs.table.result_columns import columns_of
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
 from spark_jobs.table.sweep import NOT_SWEPT, Swept, sweep, sweep_alone
@@ -267,3 +268,4 @@ def count(outcome: Outcome, plan: BatchPlan, done: Ingested) -> None:
     if done.decoded_batch is not None:
         outcome.rows_read += done.decoded_batch.figures.rows
         outcome.quarantined += done.decoded_batch.figures.quarantined
+        outcome.columns = columns_of(done.decoded_batch.schema)

@@ -43,6 +43,22 @@ class ErrorInfo:
     message: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ResultColumn:
+    """A column of the replica.
+
+    Attributes:
+        type: Spark's SQL type.
+        sources: columns of the landing files, by their names there, that it is made of; empty: the job adds it.
+        masked: its values are hashes or nulls instead of the source's.
+    """
+
+    name: str
+    type: str
+    sources: tuple[str, ...] = ()
+    masked: bool = False
+
+
 RECORDED_WHEN_IDLE = frozenset({"FOREIGN_COMMIT"})
 """Codes of warnings for which a run that had nothing to do leaves a record all the same."""
 
@@ -89,6 +105,11 @@ class JobResult:
     """Rows with values in `_rescued_data`."""
     revisit: bool = False
     """The next run has something to do even if no file comes: files may still be written, or a reload is not whole."""
+
+    columns: tuple[ResultColumn, ...] = ()
+    """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""
+    columns_left_out: int = 0
+    """Columns of the replica that `columns` lacks, because a result holds a limited number."""
 
     @property
     def is_idle(self) -> bool:

@@ -62,7 +62,7 @@ def execute(
 class _Execution(Task):
     def keep(self) -> dict[str, Any]:
         """The continuous job, to its end."""
-        reporter = self._reporter()
+        reporter = self.reporter()
         monitor = self._keeping(reporter)
 
         def tick() -> None:
@@ -91,7 +91,7 @@ class _Execution(Task):
         run = self.context["run_id"]
         work = observe(self.document, Question(run=run, now=utc_now(), asked=asked), self.environ)
         book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
-        results = []
+        results, reporter = [], self.reporter()
         for stage in _STAGES:
             order = LoadRequest(
                 document=self.document,
@@ -101,7 +101,6 @@ class _Execution(Task):
                 job_id=self.job_id(stage),
                 wait_seconds=configuration.number("claim_wait_seconds"),
             )
-            reporter = self._reporter()
             loading = Loading(order, book, reporter, task=self.operator.task_id, environ=self.environ)
             if specs := loading.todo():
                 loading.load(self.runner(patient=True, tick=reporter.tick), specs, order.marks)
@@ -142,9 +141,6 @@ class _Execution(Task):
         kept = self._kept()
         alert = alert_of(kept, self.context, self.operator.log, self.environ)
         return monitor_of(kept, self.document, self.environ, reporter, alert)
-
-    def _reporter(self) -> Reporter:
-        return Reporter(self.operator.log, {spec.table: spec for spec in self.document.specs})
 
     def _job(self, folder: str) -> JobSpec:
         hours = configuration.number("continuous_hours")

@@ -18,6 +18,7 @@ from airflow_gddl.operators.outcomes import is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import tell
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
+from airflow_gddl.reporting.loaded import LoadedTables
 from airflow_gddl.reporting.results import Reporter, explained, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
@@ -139,6 +140,13 @@ class Task:
         operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
         return runner
 
+    def reporter(self) -> Reporter:
+        """Logs and measures; what it is notified of is the lineage of the task."""
+        specs = {spec.table: spec for spec in self.document.specs}
+        loaded = LoadedTables(roots=self.document.roots, specs=specs, environ=self.environ)
+        self.operator.lineage = loaded
+        return Reporter(self.operator.log, specs, loaded=loaded)
+
     def begun_with(self, tables: Sequence[str], runner: Runner) -> Begun:
         """What to remember of this try if it has to wait."""
         since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
@@ -191,7 +199,7 @@ class Load(Task):
             AirflowException: its job was asked to stop.
         """
         operator = self.operator
-        reporter = Reporter(operator.log, {spec.table: spec for spec in self.document.specs})
+        reporter = self.reporter()
         loading = Loading(self._order(begun), book, reporter, task=operator.task_id, environ=self.environ)
         runner = self.runner(tick=reporter.tick)
         tables = self._load(loading, runner)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator, Context
 
 from airflow_gddl.assets import alias_of
 from airflow_gddl.links.jobs import AssetsLink, JobLogLink
+
+if TYPE_CHECKING:
+    from airflow_gddl.reporting.loaded import LoadedTables
 
 
 class JobOperator(BaseOperator):
@@ -25,6 +28,7 @@ class JobOperator(BaseOperator):
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
         loaded: tables that a job was asked to load in this try.
+        lineage: what this try has loaded, for OpenLineage; null before its job begins.
         stop: cancels the run elsewhere that this try started; null when there is none.
     """
 
@@ -46,6 +50,7 @@ class JobOperator(BaseOperator):
         self.runner = runner
         self.job_log: str | None = None
         self.loaded: tuple[str, ...] = ()
+        self.lineage: LoadedTables | None = None
         self.stop: Callable[[], None] | None = None
 
     @property
@@ -78,6 +83,14 @@ class JobOperator(BaseOperator):
         self.outlets = [alias_of(self.pipeline)]
         # Every parse and every task of a DAG imports this module; only a load that runs needs the rest.
         return importlib.import_module(self.execution).execute(self, context, begun)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002 - the provider's interface
+        """An `OperatorLineage` of the tables that this try has loaded; called by Airflow's OpenLineage provider alone.
+
+        The provider calls it for a task that failed, too. At the start of a task there is nothing to say yet.
+        """
+        module = importlib.import_module("airflow_gddl.operators.lineage")
+        return module.lineage_of(self.lineage, self.log)
 
     def on_kill(self) -> None:
         """The task was stopped while it was in this process; what the triggerer watches, it cancels itself."""

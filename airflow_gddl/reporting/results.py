@@ -11,6 +11,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.reporting.asset_events import extra_of
 from airflow_gddl.reporting.heartbeat import Heartbeat
+from airflow_gddl.reporting.loaded import LoadedTables
 from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.version_compat import gauge
 
@@ -37,12 +38,17 @@ class Reporter:
     Args:
         specs: rows by table, for their freshness.
         clock: seconds, monotonic.
+        loaded: gets every result; null: nobody asks what was loaded.
     """
 
     def __init__(
-        self, log: Logger, specs: Mapping[str, TableSpec], clock: Callable[[], float] = time.monotonic
+        self,
+        log: Logger,
+        specs: Mapping[str, TableSpec],
+        clock: Callable[[], float] = time.monotonic,
+        loaded: LoadedTables | None = None,
     ) -> None:
-        self._log, self._specs, self._heartbeat = log, specs, Heartbeat(clock)
+        self._log, self._specs, self._heartbeat, self._loaded = log, specs, Heartbeat(clock), loaded
         self._counted: set[str] = set()
 
     def on_progress(self, event: ProgressEvent) -> None:
@@ -56,6 +62,8 @@ class Reporter:
 
     def on_result(self, result: JobResult) -> None:
         self._heartbeat.ended(result.table)
+        if self._loaded is not None:
+            self._loaded.take(result)
         if result.status == "failed":
             self._log.error("%s failed: %s", result.table, reason(result))
             return

@@ -25,7 +25,8 @@ def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
 
 
 def for_record(result: JobResult) -> JobResult:
-    """The result without keys of rows: its details are for who asked, a record stays."""
+    """The result without columns and without keys of rows: these are for the caller, a record stays."""
+    result = replace(result, columns=(), columns_left_out=0)
     details = result.details
     if result.action != "verify" or not isinstance(details, Mapping):
         return result

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, RunWarning
+from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, ResultColumn, RunWarning
 from airflow_gddl.contract.spec import EngineName, TableSpec
 from spark_jobs.plan.discover import NotListed
 
 _SAMPLE = 5
+MOST_COLUMNS = 500
+"""Columns that a result lists."""
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Outcome:
     version: int | None = None
     not_listed: NotListed | None = None
     revisit: bool = False
+    columns: tuple[ResultColumn, ...] = ()
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""
@@ -81,6 +84,8 @@ class Outcome:
             not_listed_days=0 if self.not_listed is None else self.not_listed.days,
             listed_in_full_at=None if self.not_listed is None else self.not_listed.since,
             revisit=self.revisit,
+            columns=self.columns[:MOST_COLUMNS],
+            columns_left_out=max(0, len(self.columns) - MOST_COLUMNS),
         )
 
 

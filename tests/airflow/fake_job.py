@@ -2,7 +2,7 @@
 
 `record`: a file that gets a JSON line for each job: its run id, tables, options and roots. `fail`: table to [code,
 message]; `fail_jobs`: only in the first so many jobs. `die_at`: a table before which the process kills itself.
-`skip`: tables that have nothing new. `sleep`: seconds before
+`columns`: table to what its result says of its columns. `skip`: tables that have nothing new. `sleep`: seconds before
 each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
 to text. A job that goes on answers for tables as its standing order names them, for `lasts` seconds or until it is
 told to stop, and then ends with `status`.
@@ -68,6 +68,7 @@ def work(orders: dict, run_id: str, table: str) -> bool:
     time.sleep(pause.get(table, 0) if isinstance(pause, dict) else pause)
     result = {"table": table, "run_id": run_id, "status": "succeeded", "version": 3, "rows_read": 7, "files": 1}
     result |= {"changes_written": 7, "main": {"inserted": 7, "rows": 7}, "freshness": {"lag_seconds": 12.5}}
+    result |= {"columns": orders.get("columns", {}).get(table, [])}
     if table in orders.get("skip", ()):
         result = {"table": table, "run_id": run_id, "status": "skipped"}
     if table in orders.get("fail", {}):

@@ -24,7 +24,7 @@ from airflow_gddl.bundle.platforms import Bundle
 from tests.unit.pages import ROOT
 
 VERSIONS = ("3.0.6", "3.2.1", "3.3.1")
-EXTRAS = "airflow,cli,databricks,emr-serverless,events,glue,s3,source"
+EXTRAS = "airflow,cli,databricks,emr-serverless,events,glue,openlineage,s3,source"
 """Of the Airflow side."""
 FILES = Path(__file__).with_name("mwaa")
 PACK = "gddl_pack.s.small.hourly.normal.all"

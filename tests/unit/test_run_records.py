@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.layout import record_name, tells_of_load
-from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, ResultColumn, RunWarning
 from spark_jobs.job.run_records import for_record, is_recorded
 
 IDLE = {"compacted": {}, "files_removed": 0, "dry_run": False}
@@ -47,3 +47,10 @@ def test_keys_of_rows_are_not_kept() -> None:
     details = {"rows": 3, "keys": [{"key": "7"}], "source": {"different": 1, "keys": [{"key": "7"}]}}
     kept = for_record(JobResult(table="s.t", status="failed", action="verify", details=details))
     assert kept.details == {"rows": 3, "source": {"different": 1}}
+
+
+def test_columns_are_for_the_caller_not_for_the_record() -> None:
+    result = JobResult(
+        table="s.t", status="succeeded", columns=(ResultColumn(name="id", type="bigint"),), columns_left_out=3
+    )
+    assert for_record(result) == JobResult(table="s.t", status="succeeded")

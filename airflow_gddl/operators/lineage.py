@@ -1,0 +1,184 @@
+"""OpenLineage events of tasks that load: from landing folders or source tables to the tables of the lake.
+
+Only Airflow's OpenLineage provider leads here, once a task has ended: nothing else imports what it brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow.providers.openlineage.extractors import OperatorLineage
+from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    column_lineage_dataset,
+    dataset_version_dataset,
+    input_statistics_input_dataset,
+    lifecycle_state_change_dataset,
+    output_statistics_output_dataset,
+    schema_dataset,
+)
+
+from airflow_gddl.contract import connections
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult, ResultColumn
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.reporting.loaded import LoadedTables
+from airflow_gddl.reporting.results import Logger
+
+MOST_TABLES = 200
+MOST_COLUMNS = 2000
+"""Columns that the outputs of one event describe: some 700 kB of JSON."""
+# SQLAlchemy's name of a database to its scheme and port in OpenLineage's names of datasets.
+_SOURCES = {
+    "postgresql": ("postgres", 5432),
+    "mysql": ("mysql", 3306),
+    "mariadb": ("mysql", 3306),
+    "mssql": ("mssql", 1433),
+    "oracle": ("oracle", 1521),
+}
+_STATES = lifecycle_state_change_dataset.LifecycleStateChange
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetName:
+    namespace: str
+    name: str
+
+
+def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage:
+    """Of the tables that the task has loaded, by name; no datasets where it loaded none.
+
+    Args:
+        log: names how much the limits of one event leave out.
+    """
+    lineage = OperatorLineage()
+    if loaded is None:
+        return lineage
+    tables, described, bare = sorted(loaded.sums), 0, []
+    for table in tables[:MOST_TABLES]:
+        spec, result = loaded.specs[table], loaded.sums[table]
+        layout = Layout.of(loaded.roots, spec)
+        source = source_table(spec, loaded)
+        found = _outputs(spec, result, layout, source or location(layout.landing), MOST_COLUMNS - described)
+        lineage.inputs.append(_input(result, layout, source))
+        lineage.outputs += found.datasets
+        described += found.columns
+        bare += [] if found.columns or not result.columns else [table]
+        if result.columns_left_out:
+            log.warning("OpenLineage: %s lacks %d of its columns", table, result.columns_left_out)
+    if bare:
+        log.warning("OpenLineage: %d tables are sent without columns: %s", len(bare), ", ".join(bare))
+    if left := tables[MOST_TABLES:]:
+        log.warning("OpenLineage: %d of %d tables are not sent: %s", len(left), len(tables), ", ".join(left))
+    return lineage
+
+
+def location(path: str) -> DatasetName:
+    """A folder by OpenLineage's rules: bucket and key on S3, the path elsewhere."""
+    if path.startswith("s3://"):
+        bucket, _, key = path.removeprefix("s3://").partition("/")
+        return DatasetName(namespace=f"s3://{bucket}", name=key)
+    return DatasetName(namespace="file", name=path)
+
+
+def source_table(spec: TableSpec, loaded: LoadedTables) -> DatasetName | None:
+    """The table in the source database, where the row names a connection that the environment holds; else null."""
+    connection = spec.options.get("verify_connection")
+    if not connection:
+        return None
+    try:
+        import sqlalchemy  # noqa: PLC0415 - workers that hold the Task SDK alone lack it
+
+        url = connections.lent_url_of(sqlalchemy, str(connection), loaded.environ)
+    except (GddlError, ImportError):
+        return None
+    known = _SOURCES.get(url.get_backend_name())
+    if known is None or not url.host:
+        return None
+    scheme, port = known
+    namespace = f"{scheme}://{url.host}:{url.port or port}"
+    if scheme == "mysql":  # whose databases are schemas
+        return DatasetName(namespace=namespace, name=spec.table)
+    database = url.database or url.query.get("service_name")
+    return DatasetName(namespace=namespace, name=f"{database}.{spec.table}") if database else None
+
+
+def _input(result: JobResult, layout: Layout, source: DatasetName | None) -> Dataset:
+    if source is not None:
+        return InputDataset(namespace=source.namespace, name=source.name)
+    landing = location(layout.landing)
+    read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+        rowCount=result.rows_read, size=result.bytes_read, fileCount=result.files
+    )
+    return InputDataset(namespace=landing.namespace, name=landing.name, inputFacets={"inputStatistics": read})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outputs:
+    """`columns`: how many columns the datasets' facets describe, in all of them."""
+
+    datasets: Sequence[Dataset]
+    columns: int
+
+
+def _outputs(spec: TableSpec, result: JobResult, layout: Layout, source: DatasetName, room: int) -> _Outputs:
+    """Replica, and the change table and history where they are written.
+
+    Args:
+        room: columns that the facets may describe.
+    """
+    paths: dict[str, int | None] = {layout.replica: result.main.inserted + result.main.updated}
+    paths |= {layout.changes: result.changes_written} if result.changes_written else {}
+    paths |= {layout.history: None} if spec.history and spec.keys else {}
+    columns = result.columns if len(result.columns) * len(paths) <= room else ()
+    facets = {layout.replica: _replica_facets(result, columns)}
+    datasets = [
+        _output(path, rows, {**_column_facets(columns, source), **facets.get(path, {})}) for path, rows in paths.items()
+    ]
+    return _Outputs(datasets=datasets, columns=len(columns) * len(paths))
+
+
+def _output(path: str, rows: int | None, facets: dict[str, DatasetFacet]) -> OutputDataset:
+    where = location(path)
+    dataset = OutputDataset(namespace=where.namespace, name=where.name, facets=facets)
+    if rows is not None:
+        written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
+        dataset.outputFacets = {"outputStatistics": written}
+    return dataset
+
+
+def _replica_facets(result: JobResult, columns: Sequence[ResultColumn]) -> dict[str, DatasetFacet]:
+    facets: dict[str, DatasetFacet] = {}
+    if columns:
+        fields = [schema_dataset.SchemaDatasetFacetFields(name=column.name, type=column.type) for column in columns]
+        facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=fields)
+    if result.version is not None:
+        version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(result.version))
+        facets["version"] = version
+    if result.mode != "incremental":
+        state = _STATES.CREATE if result.mode == "initial" else _STATES.OVERWRITE
+        change = lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(lifecycleStateChange=state)
+        facets["lifecycleStateChange"] = change
+    return facets
+
+
+def _column_facets(columns: Sequence[ResultColumn], source: DatasetName) -> dict[str, DatasetFacet]:
+    """`columnLineage` of the columns that come from the source; none where no columns are known."""
+    fields = {column.name: _field(column, source) for column in columns if column.sources}
+    return {"columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=fields)} if fields else {}
+
+
+def _field(column: ResultColumn, source: DatasetName) -> column_lineage_dataset.Fields:
+    how = column_lineage_dataset.Transformation(
+        type="DIRECT", subtype="TRANSFORMATION" if column.masked else "IDENTITY", masking=column.masked
+    )
+    fields = [
+        column_lineage_dataset.InputField(
+            namespace=source.namespace, name=source.name, field=name, transformations=[how]
+        )
+        for name in column.sources
+    ]
+    return column_lineage_dataset.Fields(inputFields=fields)
