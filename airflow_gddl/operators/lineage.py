@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
@@ -48,13 +49,13 @@ class DatasetName:
     name: str
 
 
-def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage:
+def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any, Any]:
     """Of the tables that the task has loaded, by name; no datasets where it loaded none.
 
     Args:
         log: names how much the limits of one event leave out.
     """
-    lineage = OperatorLineage()
+    lineage: OperatorLineage[Any, Any] = OperatorLineage()
     if loaded is None:
         return lineage
     tables, described, bare = sorted(loaded.sums), 0, []
