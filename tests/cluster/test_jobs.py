@@ -55,7 +55,7 @@ def test_a_table_goes_from_a_dead_executor_to_a_living_one(tmp_path: Path, clust
     }
     assert {name: here.replica(name) for name in PACK} == dict.fromkeys(PACK, CHANGED)
     assert {name: here.changes(name) for name in PACK} == dict.fromkeys(PACK, KEPT)
-    (log,) = (tmp_path / "lake" / "_gddl" / "logs").glob("*.log")
+    (log,) = (tmp_path / "lake" / "_gddl" / "logs").rglob("*.log")
     assert f"GDDL-APPLICATION {application}" in log.read_text().splitlines()
     page = f"http://127.0.0.1:{cluster.web}/app/?appId={application}"
     assert "Executor Summary" in urllib.request.urlopen(page, timeout=10).read().decode()
