@@ -283,6 +283,7 @@ def test_killed_at_any_moment_and_started_again_it_loses_and_doubles_nothing(sou
                 time.sleep(chance.uniform(0.1, 0.8))
             os.kill(child.pid, signal.SIGKILL)
     with job_child(process_job(source)) as child:
+        source.change()  # else all may be taken before this job is up, and the signal would come too soon
         _wait(source.is_taken)
         os.kill(child.pid, signal.SIGTERM)
         assert child.end(30).status == 0
