@@ -9,7 +9,8 @@ import typer
 
 from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import options, summary
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.execution import carry_out, each
+from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.keys import read_key
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import count
@@ -41,12 +42,7 @@ def erase(
     around = surroundings.of(ctx)
     code = "ERASE_KEY_INVALID"
     asked = JobOptions(action="erase", key=read_key(key, code), asked_by=getpass.getuser(), wait_seconds=wait)
-    done = perform(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json))
-    if not json:
-        for result in done.outcome.results:
-            show_erasure(around.screen, result)
-    summary.show_troubles(around.screen, done.outcome)
-    raise typer.Exit(done.exit_status)
+    carry_out(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_erasure))
 
 
 def show_erasure(screen: Screen, result: JobResult) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import options, summary
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.execution import carry_out, each
+from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.cli.text import count
 from airflow_gddl.contract.result import JobResult
@@ -30,12 +32,8 @@ def list_errors(
     """Show what is in quarantine and why."""
     around = surroundings.of(ctx)
     asked = JobOptions(action="errors_list", limit=limit)
-    done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
-    if not json:
-        for result in done.outcome.results:
-            show_quarantine(around.screen, result)
-    summary.show_troubles(around.screen, done.outcome)
-    raise typer.Exit(done.exit_status)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
+    carry_out(around, request, each(show_quarantine))
 
 
 @app.command()
@@ -49,13 +47,14 @@ def replay(
     """Take the quarantined rows through the job again, after their cause was fixed."""
     around = surroundings.of(ctx)
     asked = JobOptions(action="errors_replay", wait_seconds=wait)
-    done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
-    if not json:
-        summary.show_runs(around.screen, done.outcome.results)
-        for result in done.outcome.results:
-            show_replay(around.screen, result)
-    summary.show_troubles(around.screen, done.outcome)
-    raise typer.Exit(done.exit_status)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
+    carry_out(around, request, show_replays)
+
+
+def show_replays(screen: Screen, results: Sequence[JobResult]) -> None:
+    """What the job did to each table, then how many of its quarantined rows were accepted."""
+    summary.show_runs(screen, results)
+    each(show_replay)(screen, results)
 
 
 def show_replay(screen: Screen, result: JobResult) -> None:

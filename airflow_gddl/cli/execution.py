@@ -17,7 +17,7 @@ Show = Callable[[Screen, Sequence[JobResult]], None]
 
 
 def carry_out(around: CliContext, request: Request, show: Show) -> NoReturn:
-    """Run the request, show what came of it unless it is told as JSON, and exit.
+    """Run the request, show the results unless they are printed as JSON, and exit.
 
     Raises:
         typer.Exit: always, with the command's status.
@@ -28,6 +28,16 @@ def carry_out(around: CliContext, request: Request, show: Show) -> NoReturn:
         show(around.screen, done.outcome.results)
     summary.show_troubles(around.screen, done.outcome)
     raise typer.Exit(done.exit_status)
+
+
+def each(show: Callable[[Screen, JobResult], None]) -> Show:
+    """Shows results one after the other."""
+
+    def show_all(screen: Screen, results: Sequence[JobResult]) -> None:
+        for result in results:
+            show(screen, result)
+
+    return show_all
 
 
 def show_counts(

@@ -10,7 +10,8 @@ import typer
 
 from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import options, summary
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.execution import carry_out, each
+from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.keys import read_key
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, counted
@@ -56,12 +57,7 @@ def explain(
     around = surroundings.of(ctx)
     code = "EXPLAIN_KEY_INVALID"
     asked = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
-    done = perform(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json))
-    if not json:
-        for result in done.outcome.results:
-            show_history(around.screen, result)
-    summary.show_troubles(around.screen, done.outcome)
-    raise typer.Exit(done.exit_status)
+    carry_out(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_history))
 
 
 def show_history(screen: Screen, result: JobResult) -> None:

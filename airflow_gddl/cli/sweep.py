@@ -8,7 +8,8 @@ import typer
 
 from airflow_gddl.cli import context as surroundings
 from airflow_gddl.cli import options, summary
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.execution import carry_out
+from airflow_gddl.cli.job import Request
 from airflow_gddl.contract.spec import JobOptions
 
 app = typer.Typer(help="Rows that a reload lacks: release them to be removed.", no_args_is_help=True)
@@ -33,8 +34,5 @@ def release(
     """Remove the rows that the newest full load lacks, whatever their share; the load is whole, you say."""
     around = surroundings.of(ctx)
     asked = JobOptions(action="sweep_release", wait_seconds=wait)
-    done = perform(around, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json))
-    if not json:
-        summary.show_runs(around.screen, done.outcome.results)
-    summary.show_troubles(around.screen, done.outcome)
-    raise typer.Exit(done.exit_status)
+    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
+    carry_out(around, request, summary.show_runs)
