@@ -92,8 +92,8 @@ def key_history(
     found = ordered(happened, schema)
     expected = expected_state(happened, schema, swept)
     differing = compare(live_rows(_of_replica(replica, schema), schema), expected, schema, 1).keys
-    told = _told(found, happened, others, schema, swept)
-    return KeyHistory(changes=told, outcome=_outcome(told, expected.num_rows),
+    judged = _judged(found, happened, others, schema, swept)
+    return KeyHistory(changes=judged, outcome=_outcome(judged, expected.num_rows),
                       verdict=differing[0]["state"] if differing else "equal")  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> 
     return happened.filter(pa.array(mine, pa.bool_())), [o for o, m in zip(others, mine, strict=True) if m]
 
 
-def _told(
+def _judged(
     found: OrderedEvents,
     happened: pa.Table,
     others: Sequence[OtherKey],
@@ -143,14 +143,14 @@ def _told(
 ) -> tuple[KeyChange, ...]:
     facts = row_facts(happened, schema)  # of `found.rows` sequences are those that were made of forced ones
     states, decided = _states([facts[at] for at in found.at], swept), deciding_parts(found, schema)
-    told = []
+    judged = []
     for number, at in enumerate(found.at):
         other = others[at]
         text = None if other is None else key_json(schema, other)
         moved = {"moved_from" if found.moved[number] else "moved_to": text}
-        told.append(KeyChange(facts=facts[at], state=states[number], decided_by=decided[number],
+        judged.append(KeyChange(facts=facts[at], state=states[number], decided_by=decided[number],
                               forced=bool(found.forced[number]), **moved))  # fmt: skip
-    return tuple(told)
+    return tuple(judged)
 
 
 def _states(facts: list[dict[str, Any]], swept: int) -> list[ChangeState]:
@@ -166,9 +166,9 @@ def _states(facts: list[dict[str, Any]], swept: int) -> list[ChangeState]:
     return states[::-1]
 
 
-def _outcome(told: tuple[KeyChange, ...], expected: int) -> Outcome:
-    if not told:
+def _outcome(changes: tuple[KeyChange, ...], expected: int) -> Outcome:
+    if not changes:
         return "no_changes"
     if expected:
         return "present"
-    return "swept" if told[-1].state == "swept" else "deleted"
+    return "swept" if changes[-1].state == "swept" else "deleted"
