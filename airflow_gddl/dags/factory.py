@@ -43,7 +43,7 @@ def build_dags(
 ) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
-    A pipeline that can't be built is left out, and told by `dags/gddl_metadata_problems.py`.
+    A pipeline that can't be built is left out, and named by `dags/gddl_metadata_problems.py`.
 
     Args:
         metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.

@@ -114,8 +114,8 @@ class Storage:
     def open_input(self, path: str) -> BinaryIO:
         """A seekable binary reader, such as `pyarrow.parquet.ParquetFile` takes; the caller closes it.
 
-        What the store raises while it is read is raised as by every method, so that it can be told from what the
-        content raises in whoever reads it.
+        What the store raises while it is read is raised as by every method, so that it differs from what a
+        damaged content raises in its reader.
 
         Raises:
             FileNotFoundError: nothing there.

@@ -52,7 +52,7 @@ class JobProcess:
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `Runner.run`. A table the job didn't answer for fails with `JOB_DIED`, or `JOB_CANCELLED` after a signal.
 
-        Of a continuous job, the listener is told of every turn of a table, and the outcome has the last one of each.
+        Of a continuous job, the listener gets every turn of a table, and the outcome has the last one of each.
 
         Raises:
             FatalError: `JOB_NOT_STARTED`, `LAKE_NOT_WRITABLE`, or as `check_roots`.
