@@ -30,6 +30,7 @@ ScalarName = Literal[
     "timestamp_ntz",
 ]
 MAX_PRECISION = 38
+REMEDY = "write it as Spark does, e.g. decimal(12,2), array<string> or struct<name:type>"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCALARS: dict[str, ScalarName] = {
     **{name: name for name in get_args(ScalarName)},
@@ -97,7 +98,7 @@ class StructType:
         return f"struct<{','.join(map(str, self.fields))}>"
 
     def field(self, name: str) -> StructField | None:
-        """The field of that name whatever its case; null when there is none."""
+        """The field of that name, case-insensitive; null when there is none."""
         return self._by_name.get(name.lower())
 
     @cached_property
@@ -165,7 +166,7 @@ def without_void(kind: SqlType) -> SqlType | None:
 def parse_type(text: str) -> SqlType:
     """Read a type as Spark prints or accepts it: any case, aliases, `name: type`, `NOT NULL` and `COMMENT` in structs.
 
-    Names may stand bare up to their colon (`simpleString` never quotes them). A type that is not known here gives an
+    Names may be unquoted up to their colon (`simpleString` never quotes them). A type that is not known here gives an
     `UnsupportedType`.
 
     Raises:
@@ -275,5 +276,5 @@ class _Reader:
         return FatalError(
             "COLUMN_TYPE_UNSUPPORTED",
             f"{self.text!r} is not a SQL type: {wanted} expected at character {self.at + 1}",
-            remedy="write it as Spark does, e.g. decimal(12,2), array<string> or struct<name:type>",
+            remedy=REMEDY,
         )

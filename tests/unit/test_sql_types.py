@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.plan.types import (
+from airflow_gddl.contract.sql_types import (
     VOID,
     ArrayType,
     DecimalType,
@@ -25,6 +25,7 @@ from spark_jobs.plan.types import (
     unsupported_part,
     without_void,
 )
+from airflow_gddl.contract.type_checks import type_fault
 
 SCALARS: tuple[ScalarName, ...] = get_args(ScalarName)
 INT = ScalarType("int")
@@ -145,3 +146,16 @@ def test_fields_are_found_whatever_their_case() -> None:
     struct = StructType((StructField("Zip", INT),))
     assert struct.field("zIP") == StructField("Zip", INT)
     assert struct.field("zap") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("int", ""),
+        ("", "not a SQL type"),
+        ("varchr", "no table can hold the type varchr"),
+        ("array<" * 5000 + "int" + ">" * 5000, "a type nested too deeply"),
+    ],
+)
+def test_fault_of_a_declared_type(text: str, fault: str) -> None:
+    assert type_fault(text) == fault
