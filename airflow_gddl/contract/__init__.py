@@ -1,1 +1,1 @@
-"""All that the Airflow side and the job side share; imports the standard library alone."""
+"""Code shared by the Airflow side and the job side; imports only the standard library."""

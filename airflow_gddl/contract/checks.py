@@ -1,6 +1,6 @@
-"""What types can't say about a `TableSpec`: names, durations and fields that contradict each other.
+"""Checks of a `TableSpec` beyond its types: names, durations and contradicting fields.
 
-The catalog runs these on every metadata row; a job may run them again on the spec it was handed. Column names compare
+The catalog runs these on every metadata row; a job may run them again on its spec. Column names compare
 without case, as Delta does.
 """
 
@@ -9,22 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from airflow_gddl.contract import durations
+from airflow_gddl.contract import durations, targets
 from airflow_gddl.contract.debezium import fault_of_log_began
 from airflow_gddl.contract.path_format import PathFormat
+from airflow_gddl.contract.published import published_problems
+from airflow_gddl.contract.shard_checks import shard_problems
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
-from airflow_gddl.contract.table_properties import is_allowed
+from airflow_gddl.contract.table_layout_checks import check_clustering, check_partitions
+from airflow_gddl.contract.table_properties import iceberg_problems, is_allowed
+from airflow_gddl.contract.type_checks import check_types
 
 RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
 RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
-MAX_CLUSTER_COLUMNS = 4
 LEAST_VACUUM_SECONDS = 86_400
 CONNECTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}")
-# Packs take their DAG ids from it, so only what Airflow allows there.
-_SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_COLUMN_LISTS = ("keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by")
+# Part of the DAG ids of packs, so limited to Airflow's characters.
+SOURCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_COLUMN_LISTS = (
+    "keys", "sequence_by", "track_history_except", "columns", "exclude_columns", "cluster_by", "partition_by",
+)  # fmt: skip
 DURATIONS = ("freshness", "trigger", "tombstone_retention", "changes_retention", "vacuum_retention")
 WAITS = ("settle", "sweep_after")
 """Durations that may be `0s`."""
@@ -32,19 +37,28 @@ _CONTROL_COLUMNS = ("columns_to_update", "force_update")
 
 
 def check_table(spec: TableSpec) -> tuple[SpecProblem, ...]:
-    """All problems of a spec that has the right types; empty when it is sound."""
+    """All problems of a spec with valid types; empty when there are none."""
     return tuple(problem for check in (*_VALUE_CHECKS, *_ROW_CHECKS) for problem in check(spec))
 
 
 def check_values(spec: TableSpec) -> tuple[SpecProblem, ...]:
-    """Only problems of single values, whatever `table` and `keys` are: for defaults, which have neither."""
+    """Problems of single values only, for defaults, which have no `table` and `keys`."""
     return tuple(problem for check in _VALUE_CHECKS for problem in check(spec))
 
 
 def _source(spec: TableSpec) -> Iterator[SpecProblem]:
-    if not _SOURCE.fullmatch(spec.source):
+    if not SOURCE_NAME.fullmatch(spec.source):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
-        yield spec_problem("SOURCE_INVALID", ("source",), spec.source, "not a name that a DAG id can carry", remedy)
+        yield spec_problem("SOURCE_INVALID", ("source",), spec.source, "not valid as part of a DAG id", remedy)
+
+
+def _target(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Check the template; the resulting names are checked with each row."""
+    if spec.target is None:
+        return
+    fault = targets.template_fault(spec.target) or table_name_fault(targets.rendered(spec.target, "s", "a.b"))
+    if fault:
+        yield spec_problem("TARGET_INVALID", ("target",), spec.target, fault, targets.REMEDY)
 
 
 def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -54,7 +68,7 @@ def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
                 "COLUMN_INVALID", path, column, "an empty column name", "name the column or drop the entry"
             )
         elif column.lower() in RESERVED_COLUMNS:
-            message = "a name that the replica keeps for itself"
+            message = "a reserved column name of the replica"
             remedy = "rename the column in the source's view or leave it out of the metadata"
             yield spec_problem("COLUMN_RESERVED", path, column, message, remedy)
 
@@ -74,36 +88,36 @@ def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
     waits: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in WAITS}
     for path, value in (values | {p: v for p, v in waits.items() if v != durations.NO_WAIT}).items():
         if isinstance(value, str) and not durations.is_duration(value):
-            yield spec_problem("DURATION_INVALID", path, value, "not a length of time", durations.remedy(value))
+            yield spec_problem("DURATION_INVALID", path, value, "not a duration", durations.remedy(value))
 
 
 def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
     if durations.is_duration(spec.vacuum_retention) and vacuum_seconds(spec) < LEAST_VACUUM_SECONDS:
-        message = "shorter than a reader may take that has opened the table"
+        message = "shorter than a running query may take"
         yield spec_problem(
             "RETENTION_TOO_SHORT", ("vacuum_retention",), spec.vacuum_retention, message, "write 1d or more"
         )
 
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
-    if not 0 <= spec.sweep_limit <= 1:  # true for a number that is none, too
-        message = "not a share of rows"
+    if not 0 <= spec.sweep_limit <= 1:  # also true for NaN
+        message = "not a fraction"
         yield spec_problem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
 
 
 def vacuum_seconds(spec: TableSpec) -> int:
-    """How long files that no version needs stay in storage."""
+    """Retention of files that no table version references, in seconds."""
     return durations.seconds(spec.vacuum_retention)
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
-    """What is derived from all changes ever, not from those that still matter to the replica."""
+    """Refuse retention where fields need the complete change table."""
     if spec.changes_retention is None:
         return
     for name, is_set in (("history", spec.history), ("force_update", spec.force_update is not None)):
         if is_set:
-            message = f"{name} is derived from all changes there ever were"
-            remedy = f"keep all changes (null), or do without {name}"
+            message = f"{name} needs the complete change table"
+            remedy = f"keep all changes (null), or remove {name}"
             yield spec_problem(
                 "CHANGES_RETENTION_REFUSED", ("changes_retention",), spec.changes_retention, message, remedy
             )
@@ -111,7 +125,7 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
 
 def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.trigger is not None and spec.schedule not in ("continuous", TableSpec.schedule):
-        message = "a table that is looked at all the time has no other schedule"
+        message = "trigger makes a table continuous, which excludes another schedule"
         yield spec_problem(
             "TRIGGER_REFUSED", ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
         )
@@ -149,7 +163,7 @@ def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
     for key, value in spec.table_properties.items():
         path = ("table_properties", key)
         if key.lower().startswith(("gddl.", "delta.columnmapping.")):
-            message = "a property that this package sets itself"
+            message = "a property that is reserved for this package"
             yield spec_problem("PROPERTY_RESERVED", path, value, message, "remove it from table_properties")
         elif not key.strip():
             yield spec_problem("PROPERTY_INVALID", path, value, "a property without a name", "name it or remove it")
@@ -168,7 +182,7 @@ def _prefix(spec: TableSpec) -> Iterator[SpecProblem]:
 
 def _table_name(spec: TableSpec) -> Iterator[SpecProblem]:
     if fault := table_name_fault(spec.table):
-        remedy = "write schema.name as the source has it, e.g. shop.orders"
+        remedy = "write schema.name as in the source, e.g. shop.orders"
         yield spec_problem("TABLE_NAME_INVALID", ("table",), spec.table, fault, remedy)
 
 
@@ -196,7 +210,7 @@ def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
             yield spec_problem("KEYS_DUPLICATE", ("keys", i), key, message, "name each key column once")
         if key.lower() in excluded:
             message = "a key that exclude_columns leaves out; keys always reach the lake"
-            remedy = "take it out of exclude_columns, or mask it with hash"
+            remedy = "remove it from exclude_columns, or mask it with hash"
             yield spec_problem("KEYS_EXCLUDED", ("keys", i), key, message, remedy)
         seen.add(key.lower())
 
@@ -210,7 +224,7 @@ def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
             yield spec_problem("MASK_REFUSED", path, method, message, "mask it with hash, or not at all")
         if column.lower() in ordering | control:
             message = "masks apply before changes are ordered and applied, which need this column's values"
-            remedy = "take the column out of mask; exclude_columns keeps a sequence column out of the lake"
+            remedy = "remove the column from mask; exclude_columns keeps a sequence column out of the lake"
             yield spec_problem("MASK_REFUSED", path, method, message, remedy)
 
 
@@ -218,32 +232,22 @@ def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
     excluded, included = _lower(spec.exclude_columns), _lower(spec.columns or ())
     for name, column in _control(spec).items():
         if column.lower() in excluded:
-            message = "a column that exclude_columns leaves out, yet changes can't be applied without it"
+            message = "a column that exclude_columns removes, but that is needed to apply changes"
             yield spec_problem("COLUMN_EXCLUDED", (name,), column, message, "take it out of exclude_columns")
     for i, column in enumerate(spec.exclude_columns):
         if column.lower() in included:
-            message = "a column that columns lets in and exclude_columns keeps out"
+            message = "a column in both columns and exclude_columns"
             yield spec_problem("COLUMNS_OVERLAP", ("exclude_columns", i), column, message, "name it in one of the two")
-    for i, column in enumerate(spec.cluster_by):
-        if column.lower() in excluded - _lower(spec.keys):
-            message = "a column that exclude_columns leaves out, so the replica can't be clustered by it"
-            yield spec_problem("COLUMN_EXCLUDED", ("cluster_by", i), column, message, "take it out of one of the two")
-
-
-def _clustering(spec: TableSpec) -> Iterator[SpecProblem]:
-    if len(spec.cluster_by) > MAX_CLUSTER_COLUMNS:
-        message = f"more columns than the {MAX_CLUSTER_COLUMNS} that Delta clusters by"
-        yield spec_problem(
-            "CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective"
-        )
-    if len(_lower(spec.cluster_by)) < len(spec.cluster_by):
-        message = "the same column twice"
-        yield spec_problem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
+    for field, what in (("cluster_by", "clustered"), ("partition_by", "partitioned")):
+        for i, column in enumerate(getattr(spec, field)):
+            if column.lower() in excluded - _lower(spec.keys):
+                message = f"a column that exclude_columns leaves out, so the replica can't be {what} by it"
+                yield spec_problem("COLUMN_EXCLUDED", (field, i), column, message, "remove it from one of the two")
 
 
 _KEYED_ONLY: tuple[tuple[str, Callable[[TableSpec], bool], str], ...] = (
     ("history", lambda s: s.history, "versions are kept by key"),
-    ("before_image_prefix", lambda s: s.before_image_prefix is not None, "before images tell which key changed"),
+    ("before_image_prefix", lambda s: s.before_image_prefix is not None, "before images say which key changed"),
     ("ignore_null_updates", lambda s: s.ignore_null_updates, "no update finds its row without a key"),
     ("columns_to_update", lambda s: s.columns_to_update is not None, "no update finds its row without a key"),
     ("delete", lambda s: s.delete == "soft", "no delete finds its row without a key"),
@@ -271,14 +275,19 @@ def _lower(names: Iterable[str]) -> frozenset[str]:
 
 _VALUE_CHECKS = (
     _source,
+    _target,
     _column_names,
     _durations,
     _retention,
     _connection,
+    check_types,
     _path_format,
     _log_began,
     _properties,
     _prefix,
     _sweep_limit,
 )
-_ROW_CHECKS = (_table_name, _keys, _mask, _exclusions, _clustering, _keyless, _cutting, _trigger)
+_ROW_CHECKS = (
+    _table_name, _keys, _mask, _exclusions, published_problems, iceberg_problems, check_clustering, check_partitions,
+    _keyless, _cutting, _trigger, shard_problems,
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """Frozen dataclasses to JSON and back, strictly, with the standard library alone.
 
 `decode` refuses unknown fields, missing fields and wrong types with `SPEC_INVALID`, naming the path to the value, so
-that a job on a cluster without pydantic checks its order as strictly as the catalog did.
+that a job on a cluster without pydantic checks its spec as strictly as the catalog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from airflow_gddl.contract.errors import FatalError
 
 T = TypeVar("T")
-# A folder of ten thousand rows is compiled to half a million values, most of them of these.
+OMIT_DEFAULT = "omit_default"
+"""Key of a field's metadata: true leaves the field out of the JSON while it has its default."""
+# A folder of ten thousand rows compiles to half a million values, mostly of these types.
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
@@ -26,7 +28,7 @@ def to_json(value: object) -> str:
     text = json.dumps(plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     try:
         text.encode()
-    except UnicodeEncodeError:  # halves of characters, such as a file name that isn't UTF-8 has: escaped, so kept
+    except UnicodeEncodeError:  # lone surrogates, as in file names that aren't UTF-8, are escaped and so kept
         return json.dumps(plain(value), sort_keys=True, separators=(",", ":"))
     return text
 
@@ -37,7 +39,8 @@ def plain(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if dataclasses.is_dataclass(kind):
-        return {name: plain(getattr(value, name)) for name in _field_names(kind)}
+        left_out = {name for name, default in _omitted(kind) if getattr(value, name) == default}
+        return {name: plain(getattr(value, name)) for name in _field_names(kind) if name not in left_out}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -48,6 +51,12 @@ def plain(value: Any) -> Any:
 @functools.cache
 def _field_names(cls: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls))
+
+
+@functools.cache
+def _omitted(cls: type) -> tuple[tuple[str, Any], ...]:
+    """Fields with the metadata `OMIT_DEFAULT`, and their defaults."""
+    return tuple((f.name, f.default) for f in dataclasses.fields(cls) if f.metadata.get(OMIT_DEFAULT))
 
 
 def from_json(cls: type[T], text: str) -> T:

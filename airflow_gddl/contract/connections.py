@@ -1,4 +1,4 @@
-"""The connection to a source database, by its name alone: its content comes from the environment and is never shown."""
+"""Connections to source databases by name: their content comes from the environment and is never shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError, RetriableError
 
 LENT_PREFIX = "GDDL_SOURCE_"
-"""How variables and Airflow connections begin that rows may name, in any case."""
+"""Prefix of variables and Airflow connections that rows may name, in any case."""
 # By SQLAlchemy's name of the driver, or of the database alone: its default driver.
 _PACKAGES = {
     "postgresql": "psycopg2-binary",
@@ -35,10 +35,10 @@ LENT = "GDDL_SOURCE_CONNECTIONS"
 def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
     """The connection of this name: a variable that holds an SQLAlchemy URL, or Airflow's `AIRFLOW_CONN_<NAME>`.
 
-    Who names it must be trusted with the environment; for names out of metadata or the lake see `lent_url_of`.
+    The caller must be trusted with the environment; for names from metadata or the lake use `lent_url_of`.
 
     Args:
-        sqlalchemy: the module, which only who reads a database has.
+        sqlalchemy: the module, installed only where databases are read.
 
     Returns:
         An `sqlalchemy.engine.URL`.
@@ -54,13 +54,13 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
             return _of_json(sqlalchemy, json.loads(written))
         if written:
             url = sqlalchemy.engine.make_url(written)
-            # Behind an @ that is not escaped stands the rest of the password, which every driver's message would show.
+            # After an unescaped @ comes the rest of the password, which driver messages would show.
             if not any("@" in (part or "") for part in (url.host, url.database)):
                 return url.set(drivername=_driver(url.drivername))
             problem = "has more than one @"
             way = ", @ in its password written as %40"
     except (ValueError, TypeError, KeyError, sqlalchemy.exc.ArgumentError):
-        pass  # told below, without a cause that might show the content
+        pass  # reported below, without a cause that might show the content
     raise FatalError(
         "SOURCE_CONNECTION_MISSING",
         f"the connection {name!r} {problem}",
@@ -69,9 +69,9 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
 
 
 def is_lent(name: str, environ: Mapping[str, str]) -> bool:
-    """Whether the deployment has set this connection aside for tables: by its prefix, or by listing it.
+    """Whether the deployment allows tables to use this connection: by its prefix, or in the list.
 
-    A row of metadata may name a connection and not see it; without this rule it could name any secret of the process.
+    Without this rule, metadata could name any secret of the process.
     """
     if name.upper() == LENT:
         return False
@@ -87,7 +87,7 @@ def lent_url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
     if not is_lent(name, environ):
         raise FatalError(
             "SOURCE_CONNECTION_REFUSED",
-            f"the connection {name!r} is not one that this deployment lends to tables",
+            f"the connection {name!r} is not allowed for tables in this deployment",
             remedy=f"name it {LENT_PREFIX}{name.upper()}, or add {name} to {LENT} where jobs and Airflow run",
         )
     return url_of(sqlalchemy, name, environ)

@@ -1,4 +1,4 @@
-"""Options of the dialect `debezium`: how Debezium's events came into files."""
+"""Options of the dialect `debezium`: how Debezium's events are written to files."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 @dataclass(frozen=True, kw_only=True)
 class DebeziumOptions:
-    """Everything has Debezium's own default; name only what the connector's settings changed."""
+    """Defaults are Debezium's own; set only what the connector's settings change."""
 
     __pydantic_config__ = _STRICT
 
     unavailable: str = "__debezium_unavailable_value"
-    """`unavailable.value.placeholder`: what stands for a value that the source did not send; the stored one is kept."""
+    """`unavailable.value.placeholder`: placeholder of a value that the source left out; the stored value is kept."""
     semantic_types: Mapping[str, str] = field(default_factory=dict)
-    """Column to Connect type name (`io.debezium.time.MicroTimestamp`, ...), for files that don't tell it themselves."""
+    """Column to Connect type name (`io.debezium.time.MicroTimestamp`, ...), for files without type names."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `date`, ...) for values that come as text; others keep their type."""
     path_format: str | None = None
     """`path.format` of a sink that makes folders of time (`'year'=YYYY/'month'=MM/'day'=dd`), for shorter listings."""
     log_began: tuple[str, ...] = ()
-    """When the source's log began anew (failover, reset, restored backup), ISO 8601: later changes come after all."""
+    """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
     lookback: str = "7d"
-    """How far behind the newest change file each run looks for a late one, with `path_format`; else all is listed."""
+    """How far behind the newest change file each run lists for late files, with `path_format`; else all are listed."""
     missing_folder: Literal["report", "empty"] = "report"
-    """What a vanished folder means: a warning, or that the table is empty now."""
+    """Meaning of a missing folder: a warning, or an empty table."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
 
 
 def fault_of_log_began(began: Any) -> str | None:
-    """What is wrong with the moments of `log_began`; null: nothing, or another check says it."""
+    """Why the moments of `log_began` are invalid; null: they are valid, or another check reports it."""
     if not isinstance(began, (list, tuple)):
         return None
     try:

@@ -1,9 +1,9 @@
-"""What a continuous job is told while it runs, through two sorts of small objects in one folder of the lake.
+"""Input of a running continuous job: two kinds of small objects in one folder of the lake.
 
-    order.json        the tables as the metadata has them now; written by whoever keeps the job alive
-    stop-<run id>     its presence tells the job of that id to finish what it is at, and end
+    order.json        the tables by the current metadata; written by the monitor of the job
+    stop-<run id>     asks the job of that id to finish its current batch and end
 
-One listing of the folder tells the job whether there is anything to read.
+The job lists the folder to find new objects.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, TableSpec, TierSpec
 
@@ -20,10 +21,11 @@ ORDER = "order.json"
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredState:
-    """Which tables the job keeps from now on, and what their sizes mean."""
+    """Tables that the job loads from now on, their tiers and catalogs."""
 
     tables: tuple[TableSpec, ...]
     tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS))
+    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
     contract_version: int = CONTRACT_VERSION
 
 
@@ -32,7 +34,7 @@ def order_path(folder: str) -> str:
 
 
 def stop_name(run_id: str) -> str:
-    """Name of the object that stops a job: run ids may hold what names of objects may not."""
+    """Name of the object that stops a job; hashed, since run ids may contain characters that object names may not."""
     return f"stop-{hashlib.blake2b(run_id.encode(), digest_size=16).hexdigest()}"
 
 

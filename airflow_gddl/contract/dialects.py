@@ -1,6 +1,6 @@
-"""The register of dialects: who can have written the files, what its options are, and what reads them.
+"""Registry of dialects: writers of landing files, with their options and readers.
 
-Both sides look here: the Airflow side checks a row's options, the job loads what reads the files. Classes are named,
+Used by both sides: the Airflow side checks a row's options, the job loads the reader. Classes are named,
 not imported, so that neither side loads what it doesn't need. Other packages add theirs by an entry point of the group
 `airflow_gddl.dialects`: its name is the dialect's, its value `module:attribute` of a `Registered` (docs/extending.md).
 """
@@ -21,7 +21,7 @@ GROUP = "airflow_gddl.dialects"
 
 
 class DialectOptions(Protocol):
-    """What the options of every dialect have; the class is a frozen dataclass, all fields with defaults."""
+    """Fields that the options of every dialect have; a frozen dataclass, all fields with defaults."""
 
     @property
     def types(self) -> Mapping[str, str]:
@@ -30,12 +30,12 @@ class DialectOptions(Protocol):
 
     @property
     def lookback(self) -> str:
-        """How far behind the newest change file each run looks for a late one, where names tell the time."""
+        """How far behind the newest change file each run lists for late files, where names contain the time."""
         ...
 
     @property
     def missing_folder(self) -> Literal["report", "empty"]:
-        """What a vanished folder means."""
+        """Meaning of a missing folder."""
         ...
 
     @property
@@ -49,8 +49,8 @@ class Registered:
     """A dialect by the names of its two classes, `module:Class`.
 
     Attributes:
-        options: what the row's `options` are built to; see `DialectOptions`. Loaded on both sides.
-        reading: the subclass of `spark_jobs.dialects.base.Dialect`; loaded by the job alone.
+        options: class of the row's `options`; see `DialectOptions`. Loaded on both sides.
+        reading: the subclass of `spark_jobs.dialects.base.Dialect`; loaded only by the job.
     """
 
     options: str
@@ -98,7 +98,7 @@ def options_class(name: str) -> type[Any]:
 
 
 def load(reference: str) -> Any:
-    """What `module:attribute` names.
+    """Load `module:attribute`.
 
     Raises:
         FatalError: `DIALECT_BROKEN`.
@@ -110,7 +110,7 @@ def load(reference: str) -> Any:
 
 @contextmanager
 def _told(reference: str) -> Iterator[None]:
-    """Whatever other people's code fails of while it is imported is their package's fault, not a defect of ours."""
+    """Any error while importing another package's code is reported as `DIALECT_BROKEN`."""
     try:
         yield
     except Exception as error:
@@ -122,7 +122,7 @@ def _told(reference: str) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Look again for packages, which may have come since."""
+    """Discover newly installed packages."""
     _entry_points.cache_clear()
 
 

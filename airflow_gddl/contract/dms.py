@@ -1,4 +1,4 @@
-"""Options of the dialect `dms`: how AWS DMS was told to write its files."""
+"""Options of the dialect `dms`: how AWS DMS was configured to write its files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
 DateDelimiter = Literal["slash", "dash", "underscore", "none"]
 TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
-"""Columns that the dialect orders changes by, the first that is there."""
+"""Columns that may order changes; the first that exists is used."""
 COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
 """Columns that hold the commit time, where the row names none."""
 _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -17,12 +17,12 @@ _STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 @dataclass(frozen=True, kw_only=True)
 class DmsOptions:
-    """Everything has DMS's own default; name only what the task's settings changed."""
+    """Defaults are those of DMS; set only what the task's settings change."""
 
     __pydantic_config__ = _STRICT
 
     date_partition: DatePartition = "none"
-    """`DatePartitionSequence`, when `DatePartitionEnabled`; folders are known without it, it only narrows listings."""
+    """`DatePartitionSequence`, with `DatePartitionEnabled`; optional, limits listings."""
     date_delimiter: DateDelimiter = "slash"
     """`DatePartitionDelimiter`."""
     op_column: str = "Op"
@@ -30,7 +30,7 @@ class DmsOptions:
     timestamp_column: str | None = None
     """`TimestampColumnName`: the commit time. Null: recognised by its usual names."""
     missing_op: Literal["quarantine", "insert"] = "quarantine"
-    """What a change without an operation is (`CdcInsertsOnly` without `IncludeOpForFullLoad` writes none)."""
+    """Operation of changes that state none (`CdcInsertsOnly` without `IncludeOpForFullLoad`)."""
     csv_header: bool = False
     """`AddColumnName`: the first line of a CSV file holds the names."""
     csv_columns: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class DmsOptions:
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
     lookback: str = "7d"
-    """How far behind the newest change file a run over many files looks for a late one; once a day all are listed."""
+    """How far behind the newest change file a run over many files lists for late files; once a day all are listed."""
     missing_folder: Literal["report", "empty"] = "report"
-    """What a vanished folder means: a warning, or that the table is empty now."""
+    """Meaning of a missing folder: a warning, or an empty table."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""

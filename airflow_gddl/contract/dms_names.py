@@ -1,4 +1,4 @@
-"""What the name of a file below a table's landing folder tells; pure.
+"""Parses names of landing files of AWS DMS; pure.
 
 AWS DMS names full-load files by a hexadecimal counter (`LOAD00000009`, `LOAD0000000A`; under parallel load
 `SEGMENT1_LOAD…`, `LOAD_1_…` or in a subfolder each) and change files by time (`20240131-235959123`), in the table's
@@ -23,7 +23,7 @@ _CHANGE = re.compile(rf"{TIMED}{_EXTENSION}", re.IGNORECASE)
 
 
 def classify(relative_path: str) -> Names | None:
-    """Kind, format and order of a file by its path below the landing folder; None for what is no data file.
+    """Kind, format and order of a file by its path below the landing folder; None if it is not a data file.
 
     Loads are ordered by folder, segment and counter, changes by the time in the name, then by path.
     """

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them (`45s`, `30m`, `2h`, `7d`), and moments."""
+"""Parses durations (`45s`, `30m`, `2h`, `7d`) and moments."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def seconds(text: str) -> int:
 
 
 def wait_seconds(text: str) -> int:
-    """The same of a wait, which may be none: `0s`."""
+    """Like `seconds`, but also accepts `0s`."""
     return 0 if text == NO_WAIT else seconds(text)
 
 
 def is_duration(text: str) -> bool:
-    """Whether `seconds` takes it."""
+    """Whether `seconds` accepts it."""
     try:
         seconds(text)
     except ValueError:
@@ -37,7 +37,7 @@ def is_duration(text: str) -> bool:
 
 
 def remedy(value: object) -> str:
-    """What to write instead of a value that is no duration; names the value where only the unit is missing."""
+    """Remedy for a value that is not a duration; suggests the value with a unit where only the unit is missing."""
     number = str(value)
     if is_duration(f"{number}s"):
         return f"write the unit: {number}s, {number}m, {number}h or {number}d"
@@ -45,7 +45,7 @@ def remedy(value: object) -> str:
 
 
 def moment_of(text: str) -> datetime:
-    """A moment as people write it, `2026-01-31T12:00:00Z`; without a zone it is UTC.
+    """Parse a moment such as `2026-01-31T12:00:00Z`; UTC without a zone.
 
     Raises:
         ValueError: for any other form.

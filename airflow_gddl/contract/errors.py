@@ -1,6 +1,6 @@
-"""The error family both sides share: a stable code, what, where and the way out.
+"""Error classes of both sides: a stable code, what, where and a remedy.
 
-The class tells what may be done about an error, the code what it is. Codes are part of the public contract: they appear
+The class determines recovery, the code identifies the error. Codes are part of the public contract: they appear
 in `JobResult.error.code`, in quarantine rows and in the documentation, and never change their meaning.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class GddlError(Exception):
-    """Something this project noticed itself; never raised bare, only as one of the families below.
+    """Base class of this project's errors; only its subclasses are raised.
 
     Args:
         code: stable upper-case identifier, e.g. ``SCHEMA_REFUSED``.
@@ -31,16 +31,16 @@ class GddlError(Exception):
 
 
 class FatalError(GddlError):
-    """Running again without a change by a person gives the same error."""
+    """A retry fails with the same error until a user fixes the cause."""
 
 
 class RetriableError(GddlError):
-    """A passing fault (a held claim, a busy store): the same call may succeed later."""
+    """A transient error (a held claim, a busy store): the same call may succeed later."""
 
 
 class QuarantinableError(GddlError):
-    """It concerns one row or one file, which goes to the quarantine; the rest goes on."""
+    """Concerns one row or file, which is quarantined; processing continues."""
 
 
 class MetadataError(FatalError):
-    """Wrong metadata or arguments; the command line answers it with exit status 2."""
+    """Invalid metadata or arguments; exit status 2 on the command line."""

@@ -1,4 +1,4 @@
-"""What names of landed files tell, whoever writes the data."""
+"""Types and rules for names of landing files, common to all dialects."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ _TEMPORARY = ("~", ".tmp", ".temp", ".crc", ".part", ".partial", ".filepart", ".
 
 
 def is_temporary(relative_path: str) -> bool:
-    """Hidden and unfinished files, which no warning should mention."""
+    """Whether a file is hidden or unfinished, and so ignored without a warning."""
     rooted = f"/{relative_path}"
     return "/." in rooted or "/_" in rooted or rooted.lower().endswith(_TEMPORARY)

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 
 STATE = "_gddl"
+SHARDS = "shards"
+"""Folder, below a table's state, of the ledgers of its shards."""
 
 
 def join(root: str, *parts: str) -> str:
-    """Path below a root, whatever slash the root ends with."""
+    """Path below a root, with or without a trailing slash."""
     return "/".join([root.rstrip("/"), *parts])
 
 
 def order_path(lake: str, run_id: str) -> str:
-    """Where the JobSpec of a job that runs elsewhere is put."""
+    """Path of the JobSpec of a remote job."""
     return join(lake, STATE, "specs", f"{run_id}.json")
 
 
 def log_folder(lake: str, group: str) -> str:
-    """Where logs of jobs are that Airflow's DAG `group` has ordered; see `JobSpec.log_group`."""
+    """Folder of the logs of jobs started by Airflow's DAG `group`; see `JobSpec.log_group`."""
     return join(lake, STATE, "logs", group)
 
 
 LOADS = ("run", "errors_replay", "sweep_release")
 """Actions that load."""
 UPKEEP = ("maintain", "verify", "erase")
-"""Actions that don't, and whose records say so in their names."""
+"""Actions that load nothing, which the names of their records state."""
 
 
 def record_name(started: datetime, run_id: str, action: str) -> str:
@@ -44,28 +46,55 @@ def tells_of_load(name: str) -> bool:
 
 
 def answers_folder(lake: str, run_id: str) -> str:
-    """Where such a job puts a JobResult for each table."""
+    """Folder of a remote job's JobResults."""
     return join(lake, STATE, "answers", run_id)
 
 
 def standing_folder(lake: str, name: str) -> str:
-    """Where a continuous job is told of its tables; see `standing`."""
+    """Folder of a continuous job's desired state; see `desired_state`."""
     return join(lake, STATE, "continuous", name)
 
 
 def answer_name(table: str) -> str:
-    """Name of a table's answer: names of tables may hold what names of objects may not."""
+    """Name of a table's result object; hashed, since table names may contain characters that object names may not."""
     return f"{hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}.json"
 
 
 def landing_root(landing: str) -> str:
-    """The root of all landing files, of a table's folder of them."""
+    """The landing root of a table's landing folder."""
     return landing.rstrip("/").rsplit("/", 2)[0]
 
 
 @dataclass(frozen=True)
+class LandingFolder:
+    """A table's landing folder: below `root`, in the folders of `table`, its `schema.name` in the source."""
+
+    root: str
+    table: str
+
+    @classmethod
+    def of(cls, roots: Roots, spec: TableSpec) -> LandingFolder:
+        return cls(spec.landing or roots.landing, spec.name_in_source)
+
+    @classmethod
+    def all_of(cls, roots: Roots, spec: TableSpec) -> tuple[LandingFolder, ...]:
+        """One for each source of the table."""
+        return tuple(cls.of(roots, spec.of_shard(shard)) for shard in spec.shards) or (cls.of(roots, spec),)
+
+    @property
+    def path(self) -> str:
+        return join(self.root, *self.table.split(".", 1))
+
+
+def places_of(job: JobSpec) -> tuple[str, ...]:
+    """The lake and the landing roots of the job's tables, each once."""
+    roots = (folder.root for spec in job.tables for folder in LandingFolder.all_of(job.roots, spec))
+    return tuple(dict.fromkeys((job.roots.lake, *roots)))
+
+
+@dataclass(frozen=True)
 class Layout:
-    """Paths of one table; every one is below `landing` or `lake`."""
+    """Paths of one table; all but `landing` are below the lake."""
 
     landing: str
     replica: str
@@ -76,12 +105,18 @@ class Layout:
     state: str
     runs: str
     erased: str
+    iceberg: str
+
+    def of_shard(self, roots: Roots, spec: TableSpec, shard: str) -> Layout:
+        """The same tables, with the landing folder and the ledger of one of the table's sources."""
+        landing = LandingFolder.of(roots, spec.of_shard(shard)).path
+        return replace(self, landing=landing, state=join(self.state, SHARDS, shard))
 
     @classmethod
     def of(cls, roots: Roots, spec: TableSpec) -> Layout:
         schema, name = spec.schema_name, spec.name
         return cls(
-            landing=join(roots.landing, schema, name),
+            landing=LandingFolder.of(roots, spec).path,
             replica=join(roots.lake, schema, name),
             changes=join(roots.lake, schema, f"{name}__changes"),
             history=join(roots.lake, schema, f"{name}__history"),
@@ -90,4 +125,5 @@ class Layout:
             state=join(roots.lake, STATE, "ledger", schema, name),
             runs=join(roots.lake, STATE, "runs", schema, name),
             erased=join(roots.lake, STATE, "erased", schema, name),
+            iceberg=join(roots.lake, STATE, "iceberg", schema, name),
         )

@@ -1,7 +1,6 @@
-"""The time in the name of a change file, `20240131-235959123.parquet`: AWS DMS names its files so, and others may.
+"""The time in the name of a change file, `20240131-235959123.parquet`: used by AWS DMS and others.
 
-Names that tell their time keep listings short and let old rows of the ledger go to an archive. Files without such names
-are found all the same: by listing everything.
+Names with a time limit listings and allow old ledger rows to be archived. Other files are found by full listings.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ def change_time(path: str) -> str | None:
 
 
 def timed_order(path: str) -> str | None:
-    """What sorts change files that tell a time in the order of their changes; None for other files."""
+    """Sort key of change files with a time, in the order of their changes; None for other files."""
     time = change_time(path)
     return None if time is None else f"{time}/{path}"
 
 
 def moment(digits: str) -> datetime | None:
-    """The time that `change_time` digits stand for, without zone; None when there is no such time."""
+    """Parse `change_time` digits to a time without zone; None when they are not a valid time."""
     try:
         whole = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # noqa: DTZ007  names carry no zone
         return whole + timedelta(milliseconds=int(digits[14:_TIME_DIGITS]))

@@ -1,8 +1,8 @@
-"""Folders that tell a time, as sinks make them that partition by it: a `path.format` such as Confluent's; pure.
+"""Time-partitioned folders of sinks, described by a `path.format` such as Confluent's; pure.
 
-`'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH`: the letters are parts of a time, quoted texts and other characters stand
-for themselves. Parts come from the year downwards, none left out, each in all its digits: names of folders then sort
-as their times do, and a listing can begin at one.
+`'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH`: letters are parts of a time, quoted texts and other characters are literal.
+Parts come from the year downwards, none left out, each in all its digits: names of folders then sort as their times do,
+and a listing can begin at one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIGITS = 17
 
 @dataclass(frozen=True)
 class PathFormat:
-    """How the folders below a table's landing folder tell the time of the files in them.
+    """Time format of the folders below a table's landing folder.
 
     Attributes:
         tokens: in order; the name of a part of a time, or `=` and a text.
@@ -44,7 +44,7 @@ class PathFormat:
     def parsed(cls, text: str) -> PathFormat:
         """
         Raises:
-            ValueError: it is no such format; the message says why, without the text.
+            ValueError: it is not a valid format; the message gives the reason, without the text.
         """
         tokens = tuple(_tokens(text.strip("/")))
         parts = [token for token in tokens if token in _PARTS]
@@ -56,7 +56,7 @@ class PathFormat:
 
     @functools.cached_property
     def first(self) -> str:
-        """The least that the path of a file in a folder of time can begin with."""
+        """Smallest possible prefix of a path in a time folder."""
         before = self.tokens[: self.tokens.index("year")]
         return "".join(_plain(token) for token in before) + _FIRST_YEAR
 
@@ -73,7 +73,7 @@ class PathFormat:
         return digits.ljust(_DIGITS, "0") if _is_date(digits[:8]) else None
 
     def floor(self, time: datetime) -> datetime:
-        """When the folder begins that holds this time."""
+        """Start of the folder that contains this time."""
         coarser = {part: least for part, least in _LEAST.items() if part not in self.tokens}
         return time.replace(**coarser, second=0, microsecond=0)  # type: ignore[arg-type]  # names of whole numbers
 
@@ -101,7 +101,7 @@ class PathFormat:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Neighbouring texts stay apart; a slash is always one by itself or inside one."""
+    """Join adjacent literals; a slash remains a separate literal."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)

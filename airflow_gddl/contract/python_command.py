@@ -1,6 +1,6 @@
-"""How Python is started: never with the working directory among the places that modules come from.
+"""Command that starts Python without the working directory on the module path.
 
-A user's own folder `spark_jobs/` there would be taken for this project's package.
+A user's folder `spark_jobs/` there would shadow this project's package.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 def module_command(name: str, *arguments: str) -> tuple[str, ...]:
-    """This Python, running a module."""
+    """Command that runs a module with this Python."""
     return (sys.executable, "-P", "-m", name, *arguments)
 
 

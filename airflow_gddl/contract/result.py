@@ -1,4 +1,4 @@
-"""What a job answers: one JobResult a table, as section 10 of the design lists it."""
+"""Result of a job: one JobResult for each table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Mode = Literal["initial", "incremental", "refresh"]
 
 @dataclass(frozen=True, kw_only=True)
 class MainCounts:
-    """Rows of the replica touched in this run, and rows it holds now (null: not known)."""
+    """Rows of the replica changed in this run, and its current rows (null: not known)."""
 
     inserted: int = 0
     updated: int = 0
@@ -21,12 +21,17 @@ class MainCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class RunWarning:
-    """Something a person should know though the run went on. `sample`: a few keys or names, never masked values."""
+    """A problem that did not stop the run. `sample`: a few keys or names, never masked values."""
 
     code: str
     message: str
     count: int = 1
     sample: tuple[Any, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the affected files; samples of other warnings may be keys, which are never logged or displayed."""
+        return tuple(map(str, self.sample)) if self.code.startswith("FILE") else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,7 @@ class ResultColumn:
 
     Attributes:
         type: Spark's SQL type.
-        sources: columns of the landing files, by their names there, that it is made of; empty: the job adds it.
+        sources: columns of the landing files, by their names there, that it is computed from; empty: the job adds it.
         masked: its values are hashes or nulls instead of the source's.
     """
 
@@ -59,8 +64,20 @@ class ResultColumn:
     masked: bool = False
 
 
-RECORDED_WHEN_IDLE = frozenset({"FOREIGN_COMMIT"})
-"""Codes of warnings for which a run that had nothing to do leaves a record all the same."""
+CATALOG_PROBLEMS = frozenset(
+    {
+        "CATALOG_UNKNOWN",
+        "CATALOG_UNREACHABLE",
+        "CATALOG_DENIED",
+        "CATALOG_REFUSED",
+        "CATALOG_NAME_INVALID",
+        "CATALOG_NAME_TAKEN",
+        "CATALOG_TABLE_DROPPED",
+    }
+)
+"""Codes of warnings: the data is correct, but the table's catalog entry is not."""
+RECORDED_WHEN_IDLE = frozenset({"FOREIGN_COMMIT", "ICEBERG_BEHIND", "CATALOG_REGISTERED"}) | CATALOG_PROBLEMS
+"""Codes of warnings for which an idle run still writes a record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,23 +105,23 @@ class JobResult:
     version: int | None = None
     """Delta version of the replica after the run; null when there is none yet."""
     details: Any = None
-    """What an action other than `run` answers: the plan, the verdict, the quarantine rows."""
+    """Result of an action other than `run`: the plan, the verdict, the quarantined rows."""
     bytes_read: int = 0
     """Of landing files, as they are stored."""
     action: str = "run"
-    """What was asked for, one of `spec.Action`."""
+    """Requested action, one of `spec.Action`."""
     origin: tuple[str, ...] = ()
     """See `JobOptions.origin`."""
     not_listed_days: int = 0
-    """Days of change files that the listing left out, because the folder is large; 0: it was listed whole."""
+    """Days of change files that the listing of a large folder skipped; 0: it was listed in full."""
     listed_in_full_at: str | None = None
-    """Since when these days were not looked at (ISO 8601, UTC); null where none was left out."""
+    """Since when these days were not listed (ISO 8601, UTC); null where none was skipped."""
     late_ignored: int = 0
-    """Changes that were not applied, because what is stored of their key is of a later sequence."""
+    """Changes that were not applied, because the stored row has a later sequence."""
     rescued: int = 0
     """Rows with values in `_rescued_data`."""
     revisit: bool = False
-    """The next run has something to do even if no file comes: files may still be written, or a reload is not whole."""
+    """The next run has work even without new files: files may still be written, or a reload is incomplete."""
 
     columns: tuple[ResultColumn, ...] = ()
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""
@@ -113,5 +130,5 @@ class JobResult:
 
     @property
     def is_idle(self) -> bool:
-        """There was nothing to do, and no warning that needs a record."""
+        """Whether the run had no work, and no warning that needs a record."""
         return self.status == "skipped" and not any(w.code in RECORDED_WHEN_IDLE for w in self.warnings)

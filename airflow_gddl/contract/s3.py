@@ -1,4 +1,4 @@
-"""How S3 is reached: endpoint, region and credentials as the environment says, with one meaning for every client."""
+"""S3 access: endpoint, region and credentials from the environment, with the same meaning for every client."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _OWN_CREDENTIALS = (
 
 @dataclass(frozen=True, kw_only=True)
 class S3Settings:
-    """Where S3 is, and how it is spoken to; no credentials.
+    """Settings of S3 access, without credentials.
 
     Attributes:
         endpoint: URL without a slash at its end; null: Amazon's own.
-        region: null: whatever the client finds (a profile, else `us-east-1`).
+        region: null: the client's default (a profile, else `us-east-1`).
         path_style: the bucket is named in the path, not in the host.
         allow_http: the endpoint is plain HTTP, and that is allowed.
         seconds: time that one request may take.
-        retries: tries after the first of a request that failed in a way that may pass.
-        retry_seconds: time after which no further try is begun.
+        retries: retries of a request after a transient error.
+        retry_seconds: time after which no further retry starts.
     """
 
     endpoint: str | None = None
@@ -50,8 +50,8 @@ class S3Settings:
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> S3Settings:
         """Of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_ALLOW_HTTP`,
-        `AWS_MAX_ATTEMPTS` and `AWS_VIRTUAL_HOSTED_STYLE_REQUEST`; a custom endpoint is spoken to in path style unless
-        the last is true.
+        `AWS_MAX_ATTEMPTS` and `AWS_VIRTUAL_HOSTED_STYLE_REQUEST`; a custom endpoint uses path style unless the last is
+        true.
 
         Raises:
             FatalError: `S3_ENDPOINT_INVALID`: no URL, or plain HTTP to another machine without `AWS_ALLOW_HTTP=true`.
@@ -74,7 +74,7 @@ class S3Settings:
         )
 
     def store_config(self) -> dict[str, str | bool]:
-        """What obstore's `S3Store` takes as `config`, beyond what it reads from the environment."""
+        """`config` for obstore's `S3Store`, beyond what it reads from the environment."""
         config: dict[str, str | bool] = {}
         if self.region is not None:
             config["region"] = self.region
@@ -84,7 +84,7 @@ class S3Settings:
         return config
 
     def client_options(self) -> dict[str, str | bool]:
-        """What obstore's stores take as `client_options`."""
+        """`client_options` for obstore's stores."""
         return {"timeout": f"{self.seconds}s", "connect_timeout": "5s", "allow_http": self.allow_http}
 
     def storage_options(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ def is_s3(path: str) -> bool:
 
 
 def buckets_of(roots: Roots) -> tuple[str, ...]:
-    """Buckets that the roots are in, each once, sorted; empty when both are local."""
+    """Distinct buckets of the roots, sorted; empty when both are local."""
     return buckets((roots.landing, roots.lake))
 
 
@@ -146,7 +146,7 @@ def _is_plain(endpoint: str, name: str, allowed: bool) -> bool:
     if url.scheme == "https":
         return False
     if not (allowed or _is_loopback(url.hostname)):
-        what = f"{name} is plain HTTP to {url.hostname}, which anybody on the way can read"
+        what = f"{name} is plain HTTP to {url.hostname}, which is not encrypted"
         raise FatalError("S3_ENDPOINT_INVALID", what, remedy="use https://, or set AWS_ALLOW_HTTP=true")
     return True
 
@@ -159,13 +159,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def of_profile(name: str, make: Callable[[], T]) -> T | None:
-    """What `make` makes of a profile of the configuration files, which obstore alone does not read.
+    """Call `make` with a profile of the configuration files, which obstore itself does not read.
 
     Args:
         name: empty: the default one.
 
     Returns:
-        null where a file of profiles only lies about and what reads it is not installed: the machine's role may serve.
+        null where an unnamed profile file exists but boto3 is not installed: the machine's role may apply.
 
     Raises:
         FatalError: `S3_CREDENTIALS_MISSING`.

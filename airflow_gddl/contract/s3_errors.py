@@ -1,4 +1,4 @@
-"""What S3, or the way to it, said: faults that concern all of a bucket, told from the text of any client's error."""
+"""Bucket-wide S3 errors, recognised by the text of any client's error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODES = frozenset(
         "S3_UNREACHABLE",
     }
 )
-"""Of errors that no table of the job escapes."""
+"""Codes of errors that affect all tables of the job."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,15 @@ _FAULTS = (
         passing=True,
     ),
 )
-# What the store says, not where it is: a path may well be called like an error.
+# Matches the message without paths: a path may contain the name of an error.
 _URL = re.compile(r"\b(?:s3a?|https?)://(?!169\.254\.)\S*")
 
 
 def s3_error(text: str, where: str) -> GddlError | None:
-    """The error of ours that an error's text tells; null for any other.
+    """Translate an error's text; null if it is not recognised.
 
     Args:
-        text: as long as it may be; nothing of it is repeated, for it may hold signed requests.
+        text: of any length; never repeated, since it may contain signed requests.
         where: the bucket or object.
     """
     bare = _URL.sub("", text)

@@ -1,11 +1,10 @@
-"""Spark's way to S3: Hadoop's S3A under the name `s3://`, set up as every other client here is; pure."""
+"""Spark settings for S3: Hadoop's S3A for `s3://`, configured like the other clients; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from airflow_gddl.contract.s3 import S3Settings, buckets_of
-from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.s3 import S3Settings, buckets
 
 _FIXED = {
     "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
@@ -21,15 +20,15 @@ _FIXED = {
 _LOG_STORE = "io.delta.storage.S3SingleDriverLogStore"
 
 
-def s3a_settings(environ: Mapping[str, str], roots: Roots) -> dict[str, str]:
-    """Spark settings (`spark.…`) for jobs on these roots; empty when both are local.
+def s3a_settings(environ: Mapping[str, str], places: Iterable[str]) -> dict[str, str]:
+    """Spark settings (`spark.…`) for jobs on these roots; empty when all are local.
 
     No credentials: S3A reads those of the process it runs in, as `AWS_ACCESS_KEY_ID` and the like.
 
     Raises:
         FatalError: `S3_ENDPOINT_INVALID`.
     """
-    if not buckets_of(roots):
+    if not buckets(places):
         return {}
     settings = S3Settings.of(environ)
     hadoop = {**_FIXED, "fs.s3a.connection.timeout": f"{settings.seconds}s"}

@@ -1,4 +1,4 @@
-"""Amounts of memory as metadata writes them: `512m`, `4g`, or bytes."""
+"""Parses amounts of memory in metadata: `512m`, `4g`, or bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
 
 
 def remedy(value: object) -> str:
-    """What to write instead of a value that is no amount of memory; names the value where only the unit is missing."""
+    """Remedy for a value that is not an amount of memory; suggests units where only the unit is missing."""
     number = str(value)
     if MEMORY.fullmatch(f"{number}g"):
         return f"write the unit: {number}g, {number}m, {number}k or {number}t"

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a spec, and where."""
+"""A problem of a spec and its location."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ FieldPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class SpecProblem:
-    """One thing that is wrong with a spec.
+    """A problem of a spec.
 
     Attributes:
         code: stable, e.g. `KEYS_DUPLICATE`.
         path: names and list positions that lead to the value.
-        value: what stands there, as it is: whoever prints it cuts it and hides secrets.
+        value: the raw value; it must be truncated and screened for secrets before display.
         message: what is wrong, without the value.
         remedy: the way out.
     """

@@ -1,4 +1,4 @@
-"""Metadata: files to validated rows and a problem for whatever is wrong (`loading`), rows to pipelines (`topology`).
+"""Metadata: `loading` reads files into validated rows and problems, `topology` maps rows to pipelines.
 
-Nothing is imported here: DAG files and tasks, which need `topology` alone, must not pay for pydantic and YAML.
+Nothing is imported here: DAG files and tasks need only `topology`, without pydantic and YAML.
 """

@@ -1,4 +1,4 @@
-"""What a spec with the right types may still get wrong: the contract's checks, and those that need the catalog."""
+"""Checks of a spec with valid types: the contract's checks, and those that need the catalog."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from airflow_gddl.metadata.validation import TABLE, options_of
 PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
 _CRON_REMEDY = f"write five cron fields, e.g. '*/15 * * * *', or one of {', '.join(PRESETS)}, or null for none"
 _RANDOM = re.compile(r"[HhRr]([(/,]|$)")
-# Any fixed start: whether a cron line ever fires again must not depend on the day of the parse.
+# A fixed start: whether a cron line ever fires must not depend on the day of the parse.
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:
-    """Everything wrong with one row, other rows aside."""
+    """All problems of one row, independent of other rows."""
     return (*check_table(spec), *_fields(spec, tiers))
 
 
 def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple[SpecProblem, ...]:
-    """Everything wrong with a `defaults` section, whatever rows it serves."""
+    """All problems of a `defaults` section, independent of rows."""
     for name in ("table", "keys"):
         if name in defaults:
             remedy = "move it into each row"
@@ -48,7 +48,7 @@ def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     yield from _schedule(spec)
     if spec.dialect not in dialects.BUILT_IN and spec.dialect not in dialects.names():
         allowed = " or ".join(map(repr, dialects.names()))
-        remedy = f"write one of {allowed}, or install the package that brings this one"
+        remedy = f"write one of {allowed}, or install the package that provides it"
         yield spec_problem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
     elif spec.options or spec.dialect not in dialects.BUILT_IN:
         yield from _options(spec)
@@ -78,7 +78,7 @@ def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
 
 @functools.lru_cache(maxsize=4096)
 def cron_fault(schedule: str) -> str:
-    """Why this text is no schedule; empty when it is one."""
+    """Why this text is not a schedule; empty when it is one."""
     if schedule in PRESETS:
         return ""
     if schedule.startswith("@"):
@@ -87,7 +87,7 @@ def cron_fault(schedule: str) -> str:
     if len(cells) != 5:
         return "neither a preset nor five cron fields"
     if any(_RANDOM.match(cell) for cell in cells):
-        return "H and R stand for a moment that differs from parse to parse"
+        return "H and R give a different time in each parse"
     try:
         croniter(schedule, _START).get_next()
     except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError):

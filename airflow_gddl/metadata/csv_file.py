@@ -21,7 +21,7 @@ from airflow_gddl.metadata.validation import TABLE
 from airflow_gddl.metadata.values import DocumentError, Position, Refused
 
 _LONGEST = 131_072
-"""Characters of a cell that Python's `csv` reads, unless some other code of the process has raised its limit."""
+"""Default size limit of a cell in Python's `csv`."""
 _REMEDY = "give each row as many cells as the header has; put cells with commas into double quotes"
 
 
@@ -49,7 +49,7 @@ def read(text: str) -> list[CsvRow]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
-    """Cells of each line that is not blank; an error instead where a line can't be split: the next ones still can."""
+    """Cells of each line that is not blank; an error for a line that can't be split; later lines are still read."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     while True:
         line = reader.line_num + 1
@@ -80,10 +80,10 @@ def _header(header: tuple[int, list[str] | csv.Error]) -> list[str]:
         )
     for i, name in enumerate(names):
         if name not in TABLE.names:
-            message = f"the header names a field that there is not: {show_name(name) or 'an empty one'}"
+            message = f"the header names an unknown field: {show_name(name) or 'an empty one'}"
             raise DocumentError("FIELD_UNKNOWN", message, TABLE.unknown(name), Position(line))
         if name in names[:i]:
-            raise DocumentError("NAME_TWICE", f"{name} stands twice in the header", "keep one", Position(line))
+            raise DocumentError("NAME_TWICE", f"{name} is repeated in the header", "keep one", Position(line))
     if "table" not in names:
         raise DocumentError("FIELD_MISSING", "the header has no table", "add a column named table", Position(line))
     return names

@@ -1,4 +1,4 @@
-"""`depends_on` between tables: known names, no circles."""
+"""Checks of `depends_on`: known names, no cycles."""
 
 from __future__ import annotations
 
@@ -6,43 +6,55 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
 
 _NAMED = 5
 
 
-def unknown(depends_on: Iterable[str], names: Collection[str], folded: Mapping[str, str]) -> Iterator[SpecProblem]:
-    """Tables that a row depends on and no row names.
+def resolve(
+    depends_on: Iterable[str], source: str, names: TableNames, refused: Collection[str]
+) -> Iterator[str | SpecProblem]:
+    """The target of each table that a row depends on, or what is wrong with its name.
 
     Args:
         depends_on: of the row, in its order.
-        names: every table that some row names, be that row sound or not.
-        folded: the same by lower case, to tell a slip of case.
+        source: of the row; its own tables come before those of others.
+        names: of all rows whose names are known.
+        refused: names of rows that are not loaded, as they are written.
     """
     for i, table in enumerate(depends_on):
-        if table not in names:
-            near = folded.get(table.lower())
+        found = names.candidates_within(table, source)
+        if len(found) == 1:
+            yield next(iter(found.values()))
+        elif found:
+            path, remedy = ("depends_on", i), ambiguous_remedy(found)
+            yield spec_problem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), remedy)
+        elif table in refused:
+            yield table
+        else:
+            near = names.near(table)
             remedy = f"write {near}" if near else "name a table that some row has, as schema.name"
             yield spec_problem("DEPENDS_ON_UNKNOWN", ("depends_on", i), table, "no row has this table", remedy)
 
 
-def circular(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
-    """A problem for each table that in the end depends on itself; one that merely depends on such a table is sound."""
+def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
+    """A problem for each table that is part of a cycle; tables that only depend on such a table are valid."""
     edges = {spec.table: spec.depends_on for spec in specs}
     problems = {}
-    for circle in _components(edges):
-        if len(circle) == 1 and circle[0] not in edges[circle[0]]:
+    for cycle in _components(edges):
+        if len(cycle) == 1 and cycle[0] not in edges[cycle[0]]:
             continue
-        members = sorted(circle)
+        members = sorted(cycle)
         others = ", ".join(members[:_NAMED]) + (f" and {len(members) - _NAMED} more" if len(members) > _NAMED else "")
         for table in members:
-            message = f"a circle of {len(members)}: {others}"
-            remedy = "break the circle: remove one of these depends_on"
+            message = f"a cycle of {len(members)}: {others}"
+            remedy = "break the cycle: remove one of these depends_on"
             problems[table] = spec_problem("DEPENDS_ON_CYCLE", ("depends_on",), list(edges[table]), message, remedy)
     return problems
 
 
 def _components(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Strongly connected components (Tarjan), without recursion: a chain may be as long as the catalog."""
+    """Strongly connected components (Tarjan's algorithm), iterative, since a chain may be as long as the catalog."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     open_: dict[str, None] = {}
@@ -71,7 +83,7 @@ def _components(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def _closed(open_: dict[str, None], root: str) -> list[str]:
-    """Take the component of `root` off the end of the open ones."""
+    """Pop the component of `root` from the stack."""
     members: list[str] = []
     while not members or members[-1] != root:
         members.append(open_.popitem()[0])

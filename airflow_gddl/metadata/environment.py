@@ -1,8 +1,9 @@
 """Settings from environment variables, so that one metadata folder serves development and production.
 
 `GDDL_LANDING`, `GDDL_LAKE`, `GDDL_RUNNER`, `GDDL_AWS_CONN_ID` and `GDDL_DAG_PREFIX` hold text.
-`GDDL_DEFAULTS__<FIELD>`, `GDDL_TIERS__<TIER>__<FIELD>` and `GDDL_RUNNERS__<RUNNER>__<FIELD>` hold a YAML scalar or a
-`[...]`/`{...}` in one line. An empty one is as good as none.
+`GDDL_DEFAULTS__<FIELD>`, `GDDL_TIERS__<TIER>__<FIELD>`, `GDDL_RUNNERS__<RUNNER>__<FIELD>` and
+`GDDL_SOURCES__<SOURCE>__<FIELD>`, `GDDL_CATALOGS__<CATALOG>__<FIELD>` hold a YAML scalar or a `[...]`/`{...}` in one
+line. An empty variable counts as unset.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from airflow_gddl.metadata.values import DocumentError
 from airflow_gddl.metadata.variables import PREFIX
 
 ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
-_SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3}
+_SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3, "sources": 3, "catalogs": 3}
 
 
 @dataclass(frozen=True)
 class Override:
-    """One variable: the settings path it stands for (lower case) and its value."""
+    """One variable: its settings path (lower case) and value."""
 
     variable: str
     path: tuple[str, ...]
@@ -70,7 +71,7 @@ def _check_form(variable: str, parts: tuple[str, ...]) -> None:
 
 
 def _value(variable: str, text: str) -> Any:
-    # `@daily` and `*/5 * * * *` are no YAML scalars without quotes, yet nothing else can be meant here.
+    # `@daily` and `*/5 * * * *` are not valid unquoted YAML scalars, but unambiguous here.
     if text[0] not in "[{\"'":
         return yaml_file.scalar(text)
     try:

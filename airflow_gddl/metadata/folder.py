@@ -1,4 +1,4 @@
-"""The metadata folder, on a disk or in an object store: list and read, nothing else."""
+"""The metadata folder, on a disk or in an object store: list and read only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.stores import Storage, open_store
 
+YAML_ENDINGS, JSON_ENDINGS = (".yaml", ".yml"), (".json",)
+ENDINGS = (*YAML_ENDINGS, *JSON_ENDINGS, ".csv")
+"""Of metadata files, in lower case."""
 MAX_BYTES = 16 * 1024**2
-"""Larger files are not metadata."""
+"""Maximum size of a metadata file in bytes."""
 
 
 class Folder(Protocol):
@@ -30,7 +33,13 @@ class Folder(Protocol):
     def base(self) -> str: ...
 
     def names(self, below: str) -> list[str]:
-        """Paths of the files below a sub-folder, relative to this folder with `/`, sorted; hidden ones left out."""
+        """Paths of the files below a sub-folder, relative to this folder with `/`, sorted; hidden ones left out.
+
+        A path that ends with `/` is a folder in the place of a file, or a link to a folder, which is not searched.
+
+        Raises:
+            FatalError: `STORAGE_DENIED`: a folder can't be listed.
+        """
         ...
 
     def read(self, name: str) -> bytes:
@@ -52,20 +61,25 @@ class LocalFolder:
         return os.path.normpath(self.path.absolute())
 
     def names(self, below: str) -> list[str]:
-        found = (p.relative_to(self.path) for p in (self.path / below).rglob("*") if not p.is_dir())
-        # Mounted ConfigMaps keep the real files in hidden folders and link to them, so hidden ones would come twice.
-        return sorted(_shown(p.as_posix()) for p in found if not _hidden(p.parts))
+        found = []
+        for place, folders, files in os.walk(self.path / below, onerror=_denied):
+            inside = Path(place).relative_to(self.path)
+            # Mounted ConfigMaps keep the files in hidden folders and link to them, so hidden ones would be duplicates.
+            folders[:] = [name for name in folders if not _hidden([name])]
+            odd = [f"{name}/" for name in folders if _is_odd(Path(place, name))]
+            found += [f"{inside.as_posix()}/{name}" for name in (*files, *odd) if not _hidden([name])]
+        return sorted(map(_shown, found))
 
     def read(self, name: str) -> bytes:
-        """A regular file that really lies in this folder: what a link shows of other folders, and what a FIFO or a
-        device would give, is no metadata.
-        """
+        """Open a regular file in this folder; links to other folders, FIFOs and devices are refused."""
         path = self.path / name
-        if not path.resolve().is_relative_to(self.path.resolve()):
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.path)):  # resolve() raises on loops
             raise OSError(errno.EPERM, "a link that leaves the metadata folder", name)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would keep us waiting
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a FIFO would block
         except FileNotFoundError:
+            if path.is_symlink():
+                raise OSError(errno.EINVAL, "a link to a file that does not exist", name) from None
             if self._is_no_utf8(path):
                 raise OSError(errno.EILSEQ, "its name is not UTF-8", name) from None
             raise
@@ -75,7 +89,7 @@ class LocalFolder:
             return file.read(MAX_BYTES + 1)
 
     def _is_no_utf8(self, path: Path) -> bool:
-        """Whether there is a file that `names` shows by this name, for it has none that can be shown."""
+        """Whether a file with undecodable name bytes is listed under this name."""
         there = path.parent.iterdir() if path.parent.is_dir() else iter(())
         return any(found.name != path.name and _shown(found.name) == path.name for found in there)
 
@@ -109,13 +123,26 @@ def _shown(name: str) -> str:
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
+def _is_odd(folder: Path) -> bool:
+    return folder.is_symlink() or folder.suffix.lower() in ENDINGS
+
+
+def _denied(error: OSError) -> None:
+    """Raise where a folder can't be listed; one that does not exist holds no files."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        remedy = "let the user of this process list the folder and read its files"
+        raise FatalError(
+            "STORAGE_DENIED", "a metadata folder can't be listed", where=str(error.filename), remedy=remedy
+        ) from error
+
+
 def _hidden(parts: Sequence[str]) -> bool:
     return any(part.startswith(".") for part in parts)
 
 
 @contextmanager
 def reached(base: str) -> Iterator[None]:
-    """Faults of the store that may pass as `METADATA_UNREACHABLE`; others, such as `STORAGE_DENIED`, as they are."""
+    """Raise transient store errors as `METADATA_UNREACHABLE`; others, such as `STORAGE_DENIED`, unchanged."""
     try:
         yield
     except RetriableError as error:

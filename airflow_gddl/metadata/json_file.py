@@ -1,4 +1,4 @@
-"""JSON text to plain values; lines are found, when someone asks, by reading it again as the YAML it also is."""
+"""Parses JSON text to plain values; line numbers are found on demand by parsing it as YAML."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _float(digits: str) -> float | Refused:
 
 
 def _shallow(value: Any, depth: int) -> Any:
-    """Cut what is nested too deeply, in place, so that whoever walks the value can recurse."""
+    """Cut deep nesting in place, so that callers can recurse."""
     if depth > yaml_file.MAX_DEPTH:
         return too_deep()
     if isinstance(value, dict):

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract import dialects, sizes
+from airflow_gddl.metadata.catalogs import CATALOG
 from airflow_gddl.metadata.runner_settings import COMPUTE, RUNNERS
 from airflow_gddl.metadata.settings import DAG_PREFIX
+from airflow_gddl.metadata.sources import SOURCE
 from airflow_gddl.metadata.tiers import AMOUNTS, COUNTS, TIER
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
 
@@ -36,7 +38,7 @@ def rendered(schema: Schema) -> str:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write every schema into a folder, made if need be; the files written."""
+    """Write every schema into a folder, created if missing; return the written files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, schema in schemas().items():
@@ -86,7 +88,12 @@ def _settings() -> Schema:
         "tiers": {
             "type": ["object", "null"],
             "additionalProperties": {"anyOf": [{"$ref": "#/$defs/Tier"}, {"type": "null"}]},
-            "description": "What sizes mean: changes to `small`, `medium`, `large`, or tiers of your own.",
+            "description": "Settings of sizes: changes to `small`, `medium`, `large`, or further tiers.",
+        },
+        "sources": {
+            "type": ["object", "null"],
+            "additionalProperties": {"anyOf": [_source_schema(definitions), {"type": "null"}]},
+            "description": "Source databases by short name, with what holds for all of their tables.",
         },
         "runners": {
             "type": ["object", "null"],
@@ -94,8 +101,20 @@ def _settings() -> Schema:
             "additionalProperties": {"type": ["object", "null"]},
             "description": "Settings by runner; never secrets.",
         },
+        "catalogs": {
+            "type": ["object", "null"],
+            "additionalProperties": _defined(CATALOG, definitions),
+            "description": "Catalogs in which tables may be registered, by the name that rows give.",
+        },
     }
     return _file("metadata/gddl.yaml", properties, definitions, required=[])
+
+
+def _source_schema(definitions: Schema) -> Schema:
+    found = _defined(SOURCE, definitions)
+    fields = definitions[SOURCE.name]["properties"]
+    fields["defaults"] = {"$ref": "#/$defs/Defaults", "description": fields["defaults"]["description"]}
+    return found
 
 
 def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
@@ -121,14 +140,16 @@ def _row() -> tuple[Schema, Schema]:
     """Schema of a row, and the definitions it refers to."""
     row, definitions = _split(TABLE)
     fields = row["properties"]
-    # Any of them: the dialect may be said elsewhere, in the defaults.
+    for name in TABLE.resolved:
+        del fields[name]
+    # Any of them: the dialect may be set in the defaults.
     options = [_defined(options_of(name), definitions) for name in dialects.BUILT_IN]
     fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}
     fields["dialect"]["examples"] = list(dialects.BUILT_IN)
     fields["table"] |= {"pattern": r"^[^.]+\.[^.]+$"}
     fields["schedule"]["examples"] = ["*/15 * * * *", "@hourly", "continuous", {"assets": ["name"]}]
     fields["schedule"]["description"] += f" Texts: {_PRESETS}."
-    # `null` without quotes is what people write, and the catalog takes it for the word.
+    # Unquoted `null` is accepted for the text.
     _or_null(fields["mask"]["additionalProperties"])
     _or_null(definitions["SchemaEvolution"]["properties"]["dropped_column"])
     row["required"] = ["table"]
@@ -154,7 +175,7 @@ def _untitled(value: Any) -> Any:
 
 
 def _or_one(value: Any) -> Any:
-    """A single text is taken wherever a list of texts is expected; see `FieldShape.listed`."""
+    """A single text is accepted wherever a list of texts is expected; see `FieldShape.listed`."""
     if isinstance(value, list):
         return [_or_one(item) for item in value]
     if not isinstance(value, dict):

@@ -1,50 +1,76 @@
-"""Keys kept apart from the rows, as an automated key finder writes them."""
+"""Keys in separate files, as written by an automated key finder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.table_names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import reading
-from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
 from airflow_gddl.metadata.layers import Layer, report
 from airflow_gddl.metadata.problems import Problem, unread
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.values import Document, DocumentError, Position, one_or_more
 
 FOLDER = "keys"
+ENDINGS = (*YAML_ENDINGS, *JSON_ENDINGS)
 
 
 @dataclass(frozen=True)
 class KeysEntry:
-    """Keys that a file names for a table; `rival`: file and line of other keys for the same table (empty: none)."""
+    """Keys that a file names for a table.
+
+    Attributes:
+        table: as written: a target, `source:schema.table`, or the name that one source alone has.
+        rival: file and line of other keys for the same table (empty: none).
+        tables: qualified names of the matching tables, where there are several.
+    """
 
     table: str
     keys: tuple[str, ...]
     layer: Layer
     rival: str = ""
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Keys:
-    """All entries by table in lower case, and what is wrong with the files."""
+    """All entries by table in lower case, what is wrong with the files, and `reading.passed_over`."""
 
     entries: Mapping[str, KeysEntry]
     problems: tuple[Problem, ...]
+    passed_over: tuple[str, ...] = ()
 
-    def of(self, table: object) -> KeysEntry | None:
-        return self.entries.get(table.lower()) if isinstance(table, str) else None
+    def of(self, written: object, table: NamedTable | None) -> KeysEntry | None:
+        """The entry of a row.
+
+        Args:
+            written: its `table`.
+            table: what it is called in the lake and in its source; null where that isn't known.
+        """
+        names = () if table is None else (f"{table.source}:{table.name_in_source}", table.table)
+        found = (self.entries.get(name.lower()) for name in (*names, written) if isinstance(name, str))
+        return next((entry for entry in found if entry is not None), None)
+
+    def for_tables(self, tables: Iterable[NamedTable]) -> Keys:
+        """The same, with entries of a name that several tables have marked as such."""
+        names, entries = TableNames(tables, fold=True), {}
+        for name, entry in self.entries.items():
+            found = names.candidates(name)
+            entries[name] = replace(entry, tables=tuple(sorted(found))) if len(found) > 1 else entry
+        return replace(self, entries=entries)
 
 
 def read_keys(folder: Folder) -> Keys:
     """Every keys file, merged by table (case does not count)."""
     entries: dict[str, KeysEntry] = {}
     problems: list[Problem] = []
-    endings = (*reading.YAML_ENDINGS, *reading.JSON_ENDINGS)
-    for name in reading.having_ending(folder.names(FOLDER), endings):
+    names = folder.names(FOLDER)
+    for name in reading.having_ending(names, ENDINGS):
         for item in _read(folder, name):
             if isinstance(item, Problem):
                 problems.append(item)
@@ -53,12 +79,16 @@ def read_keys(folder: Folder) -> Keys:
             if set(known.keys) != set(item.keys):
                 position = item.layer.locate(("keys",))
                 entries[item.table.lower()] = replace(known, rival=f"{name}:{position.line}" if position else name)
-    return Keys(entries, tuple(problems))
+    return Keys(entries, tuple(problems), reading.passed_over(names, ENDINGS))
 
 
 def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
-    """Why a row can't take these keys, given the ones it names itself (null: none)."""
+    """Why a row can't use these keys, given its own keys (null: none)."""
     here = entry.layer.file
+    if entry.tables:
+        message = f"in {here}, {ambiguous(entry.table, entry.tables)}"
+        remedy = ambiguous_remedy(entry.tables)
+        return spec_problem("TABLE_AMBIGUOUS", ("keys",), list(entry.keys), message, remedy)
     remedy = "decide which columns identify a row, and name them in one place"
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
@@ -72,7 +102,7 @@ def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
 def _read(folder: Folder, name: str) -> Iterator[KeysEntry | Problem]:
     try:
         document = reading.read_document(folder, name)
-    except DocumentError as error:
+    except (DocumentError, FileNotFoundError) as error:
         yield unread(error, name)
         return
     whole = Layer(file=name, values=_mapping(document.value), locate=document.locate)

@@ -10,8 +10,8 @@ from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.metadata.problems import Problem, show, show_field, show_name
 from airflow_gddl.metadata.values import Locate
 
-# A row that sets one entry of these keeps the other entries of the defaults. Not `schedule`, which is one value.
-MERGED = frozenset({"mask", "schema_evolution", "table_properties", "tags", "options"})
+# Mappings whose entries are merged with the defaults. Not `schedule`, which is a single value.
+MERGED = frozenset({"mask", "column_descriptions", "schema_evolution", "table_properties", "tags", "options"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,8 @@ def merged(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def report(problem: SpecProblem, layers: Sequence[Layer], table: object = None) -> Problem:
-    """A problem at the place that set the value: the strongest layer that has the whole path, else the first's."""
+    """A problem at the position that set the value: the strongest layer that has the full path, else the first
+    layer."""
     having = [layer for layer in layers if _has(layer.values, problem.path)]
     if not having:
         having = [layer for layer in layers if _has(layer.values, problem.path[:1])]

@@ -1,39 +1,46 @@
-"""The metadata folder as one frozen value: what may run, and what is wrong with the rest."""
+"""The metadata folder as one frozen value: valid tables and problems."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
+from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.metadata import dependencies
+from airflow_gddl.metadata.catalogs import check_rows
 from airflow_gddl.metadata.folder import Folder, open_folder
+from airflow_gddl.metadata.identities import NamedRow, TakenNames
 from airflow_gddl.metadata.keys import Keys, read_keys
 from airflow_gddl.metadata.layers import report
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.rows import assess
 from airflow_gddl.metadata.screen import screen
-from airflow_gddl.metadata.settings import read_settings
+from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.table_files import Row, TableFile, table_files
 from airflow_gddl.metadata.values import one_or_more
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """All that the metadata says.
+    """Content of the metadata.
 
     Attributes:
         roots: absolute.
         runner: name of the runner that jobs go to.
         tiers: every tier by name, defaults filled in.
         runners: settings by runner, as written; checked by the runner itself.
-        tables: the sound rows, sorted by `table`. `depends_on` may name a table whose own row is refused.
+        tables: the sound rows, sorted by `table`. `depends_on` may name a table whose row is invalid.
         problems: in the order of files and lines; a row that has one is not in `tables`.
         unused_keys: tables that keys files name and no row does, sorted.
+        unread_files: paths below `tables/` and `keys/` that look like metadata but are not read, sorted.
         aws_conn_id: Airflow connection that reaches S3; null: the environment, or the machine's role.
+        catalogs: in which tables may be registered, by name.
+        landings: absolute landing root of each source that the settings declare.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
     """
 
@@ -44,18 +51,21 @@ class Catalog:
     tables: tuple[TableSpec, ...]
     problems: tuple[Problem, ...]
     unused_keys: tuple[str, ...] = ()
+    unread_files: tuple[str, ...] = ()
     aws_conn_id: str | None = None
     dag_prefix: str = ""
+    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
+    landings: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(metadata_dir: str | Path, environ: Mapping[str, str]) -> Catalog:
     """Read a metadata folder: a local path, or an `s3://` URL.
 
     Args:
-        environ: names that start with `GDDL_` override settings; `AWS_…` tell how S3 is reached.
+        environ: names that start with `GDDL_` override settings; `AWS_…` say how S3 is reached.
 
     Raises:
-        MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is wrong, so nothing can run.
+        MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is invalid.
         RetriableError: `METADATA_UNREACHABLE`: the object store did not answer.
     """
     return load_folder(open_folder(metadata_dir, environ), environ)
@@ -64,101 +74,112 @@ def load(metadata_dir: str | Path, environ: Mapping[str, str]) -> Catalog:
 def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
     """`load` for a folder that is open already."""
     settings = read_settings(folder, environ)
-    keys = read_keys(folder)
     files = tuple(table_files(folder, settings))
-    names = _names(files)
     rows = [row for file in files for row in file.rows]
-    sound, row_problems = _assess(rows, keys, settings.tiers)
-    dependency_problems = _dependencies(sound, names)
+    identities = [identity for row in rows if (identity := row.identity) is not None]
+    keys = read_keys(folder).for_tables(identities)
+    sound, row_problems = _assess(rows, keys, settings)
+    names = _Names(TableNames(identities), frozenset(_written(files)))
+    problems_beside = _dependencies(sound, names)
+    _add_catalog_problems(problems_beside, sound, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
-    problems += tuple(problem for found in dependency_problems.values() for problem in found)
-    tables = (item.spec for table, item in sound.items() if table not in dependency_problems)
-    written = {name.lower() for name in names}
+    problems += tuple(problem for found in problems_beside.values() for problem in found)
+    tables = (item.spec for table, item in sound.items() if table not in problems_beside)
+    written = {name.lower() for name in names.written}
+    written |= {name.lower() for one in identities for name in (one.table, f"{one.source}:{one.name_in_source}")}
     return Catalog(
         roots=settings.roots,
         runner=settings.runner,
         aws_conn_id=settings.aws_conn_id,
         dag_prefix=settings.dag_prefix,
+        landings={name: source.landing for name, source in settings.sources.items()},
         tiers=settings.tiers,
+        catalogs=settings.catalogs,
         runners=settings.runners,
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
+        unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(sorted(e.table for table, e in keys.entries.items() if table not in written)),
     )
 
 
 @dataclass(frozen=True)
-class _Sound:
-    """A row that is right by itself, and its spec."""
+class _Names:
+    """Names of tables: of valid rows, and as written in any row.
 
-    row: Row
-    spec: TableSpec
+    An invalid row must not invalidate its dependents.
+    """
 
-
-def _names(files: Iterable[TableFile]) -> frozenset[str]:
-    """Tables that rows name, sound or not: a bad row must not take those along that depend on it."""
-    written = (row.table for file in files for row in file.rows)
-    refused = (table for file in files for table in file.refused)
-    return frozenset(table for table in (*written, *refused) if isinstance(table, str))
+    tables: TableNames
+    written: frozenset[str]
 
 
-def _assess(rows: Sequence[Row], keys: Keys, tiers: Collection[str]) -> tuple[dict[str, _Sound], list[Problem]]:
+def _written(files: Iterable[TableFile]) -> Iterator[str]:
+    for file in files:
+        yield from (row.table for row in file.rows if isinstance(row.table, str))
+        yield from (table for table in file.refused if isinstance(table, str))
+
+
+def _assess(rows: Sequence[Row], keys: Keys, settings: Settings) -> tuple[dict[str, NamedRow], list[Problem]]:
     """Sound rows by table in lower case, and the problems of the others. A bad row does not take its table's name."""
-    sound: dict[str, _Sound] = {}
+    taken = TakenNames(settings.roots)
     problems: list[Problem] = []
     for row in rows:
-        spec = assess(row, keys, tiers)
+        spec = assess(row, keys, settings.tiers, settings.sources)
         if isinstance(spec, tuple):
             problems += spec
-        elif (first := sound.get(spec.table.lower())) is not None:
-            problems.append(_placed(_duplicate(spec, first), row, spec))
-        else:
-            sound[spec.table.lower()] = _Sound(row, spec)
-    return sound, problems
+        elif (problem := taken.take(NamedRow(row, spec))) is not None:
+            problems.append(_placed(problem, row))
+    return taken.by_target, problems
 
 
-def _duplicate(spec: TableSpec, first: _Sound) -> SpecProblem:
-    position = first.row.own.locate(("table",))
-    place = first.row.own.file if position is None else f"{first.row.own.file}:{position.line}"
-    message = f"this table has a row already, at {place} (case does not count)"
-    return spec_problem("TABLE_DUPLICATE", ("table",), spec.table, message, "remove one of the two rows")
-
-
-def _dependencies(sound: Mapping[str, _Sound], names: frozenset[str]) -> dict[str, list[Problem]]:
-    """Problems by table in lower case."""
-    folded = _folded(names)
-    circles = dependencies.circular([item.spec for item in sound.values()])
+def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[Problem]]:
+    """Problems by table in lower case; the sound rows come to name targets."""
     problems: dict[str, list[Problem]] = {}
     for table, item in sound.items():
-        found = list(dependencies.unknown(item.spec.depends_on, names, folded))
-        found += [circles[item.spec.table]] if item.spec.table in circles else []
-        if found:
-            problems[table] = [_placed(problem, item.row, item.spec) for problem in found]
+        if item.spec.depends_on:
+            found = _resolved(item.spec.depends_on, item.spec.source, names)
+            targets = tuple(one for one in found if isinstance(one, str))
+            sound[table] = replace(item, spec=replace(item.spec, depends_on=targets))
+            if faults := [_placed(one, item.row) for one in found if not isinstance(one, str)]:
+                problems[table] = faults
+    cycles = dependencies.cyclic([item.spec for item in sound.values()])
+    for table, item in sound.items():
+        if (cycle := cycles.get(item.spec.table)) is not None:
+            problems[table] = [*problems.get(table, ()), _placed(cycle, item.row)]
     return problems
 
 
-def _dependencies_of_others(
-    rows: Sequence[Row], sound: Mapping[str, _Sound], names: frozenset[str]
-) -> Iterator[Problem]:
-    """The same problems of rows that have others, so that all of a row are reported at once.
+def _add_catalog_problems(
+    problems: dict[str, list[Problem]], sound: Mapping[str, NamedRow], catalogs: Mapping[str, CatalogSpec]
+) -> None:
+    for spec, problem in check_rows([item.spec for item in sound.values()], catalogs):
+        table = spec.table.lower()
+        problems.setdefault(table, []).append(_placed(problem, sound[table].row))
 
-    Not of rows with values that may not be shown, such as secrets.
+
+def _resolved(depends_on: Iterable[str], source: str, names: _Names) -> list[str | SpecProblem]:
+    return list(dependencies.resolve(depends_on, source, names.tables, names.written))
+
+
+def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], names: _Names) -> Iterator[Problem]:
+    """Further problems of invalid rows, so that all problems of a row are reported together.
+
+    Skips rows with values that must not be displayed, such as secrets.
     """
-    folded, known = _folded(names), {id(item.row) for item in sound.values()}
+    known = {id(item.row) for item in sound.values()}
     for row in rows:
         listed = one_or_more(row.own.values.get("depends_on"))
         if id(row) in known or not isinstance(listed, list) or screen(row.own.values):
             continue
         if not all(isinstance(name, str) for name in listed):
             continue
-        for problem in dependencies.unknown(listed, names, folded):
-            yield report(problem, (row.own, *row.below), row.table)
+        source = row.identity.source if row.identity is not None else ""
+        for problem in _resolved(listed, source, names):
+            if not isinstance(problem, str):
+                yield _placed(problem, row)
 
 
-def _folded(names: Iterable[str]) -> dict[str, str]:
-    return {name.lower(): name for name in sorted(names)}
-
-
-def _placed(problem: SpecProblem, row: Row, spec: TableSpec) -> Problem:
-    return report(problem, (row.own, *row.below), spec.table)
+def _placed(problem: SpecProblem, row: Row) -> Problem:
+    return report(problem, (row.own, *row.below), row.shown)

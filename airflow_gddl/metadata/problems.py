@@ -1,4 +1,4 @@
-"""What is wrong with the metadata: one frozen value each, safe to show anywhere."""
+"""Problems of the metadata as frozen values, safe to display."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LIMITED = _limited()
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One wrong thing in one place.
+    """One problem at one position.
 
     Attributes:
         code: stable identifier, e.g. `FIELD_UNKNOWN`.
@@ -36,7 +36,7 @@ class Problem:
         file: path below the metadata folder, with `/`; for settings also `environment variable GDDL_...`.
         line: from 1; null where a line means nothing or is not known.
         column: of the field's name or the list's item in the line, from 1; null where it is not known.
-        table: the row's table as written; null when it has none that can be shown.
+        table: the row's table as written; null when it has none that can be displayed.
         field: `options.types.amount`, `keys[1]`; empty when the whole row or file is meant.
         value: Python form of the value, 80 characters at most, secrets hidden; empty when there is none.
     """
@@ -89,8 +89,10 @@ class Problem:
         return " ".join(f"{text} Remedy: {self.remedy}{end}".split())
 
 
-def unread(error: DocumentError, file: str) -> Problem:
+def unread(error: DocumentError | FileNotFoundError, file: str) -> Problem:
     """The problem of a file that can't be read as a whole."""
+    if isinstance(error, FileNotFoundError):
+        return Problem(code="FILE_UNREADABLE", message="listed, but missing", remedy="restore the file", file=file)
     line, column = error.position or (None, None)
     return Problem(code=error.code, message=error.message, remedy=error.remedy, file=file, line=line, column=column)
 

@@ -6,11 +6,8 @@ import functools
 from pathlib import PurePosixPath
 
 from airflow_gddl.metadata import json_file, yaml_file
-from airflow_gddl.metadata.folder import MAX_BYTES, Folder
+from airflow_gddl.metadata.folder import ENDINGS, JSON_ENDINGS, MAX_BYTES, Folder
 from airflow_gddl.metadata.values import Document, DocumentError, Position, position_of
-
-YAML_ENDINGS = (".yaml", ".yml")
-JSON_ENDINGS = (".json",)
 
 
 def read_text(folder: Folder, name: str) -> str:
@@ -53,3 +50,13 @@ def read_document(folder: Folder, name: str) -> Document:
 
 def having_ending(names: list[str], endings: tuple[str, ...]) -> list[str]:
     return [name for name in names if PurePosixPath(name).suffix.lower() in endings]
+
+
+def passed_over(names: list[str], endings: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that look like metadata but are not read: `a.yaml.bak`, `a.yaml~`, another format, links to folders."""
+    read = set(having_ending(names, endings))
+    return tuple(name for name in names if name not in read and _looks_like_metadata(name))
+
+
+def _looks_like_metadata(name: str) -> bool:
+    return name.endswith("/") or any(part.rstrip("~").lower() in ENDINGS for part in PurePosixPath(name).suffixes)

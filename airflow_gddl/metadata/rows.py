@@ -1,4 +1,4 @@
-"""A row and its layers to a spec, or to everything that is wrong with it."""
+"""Builds a spec from a row and its layers, or collects its problems."""
 
 from __future__ import annotations
 
@@ -10,37 +10,41 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 from airflow_gddl.metadata.checks import check_spec
-from airflow_gddl.metadata.keys import Keys, conflict
+from airflow_gddl.metadata.identities import resolved
+from airflow_gddl.metadata.keys import Keys, KeysEntry, conflict
 from airflow_gddl.metadata.layers import Layer, merged, report
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.shards import with_shards
+from airflow_gddl.metadata.sources import Source
 from airflow_gddl.metadata.table_files import Row
 from airflow_gddl.metadata.validation import TABLE, options_of
 
 MAX_PROBLEMS = 50
-"""A row may be any garbage; more than this helps nobody."""
-# Stand for fields that are wrong, so that the others can be checked; no check refuses them beside whatever others.
+"""Maximum number of problems reported for a row."""
+# Placeholders for invalid fields, so that the others can be checked; valid with any other values.
 _PLACEHOLDERS = {"table": "schema.name", "keys": ["(placeholder)"]}
 
 
-def assess(row: Row, keys: Keys, tiers: Collection[str]) -> TableSpec | tuple[Problem, ...]:
+def assess(
+    row: Row, keys: Keys, tiers: Collection[str], sources: Mapping[str, Source]
+) -> TableSpec | tuple[Problem, ...]:
     """The spec a row makes, defaults filled in; else all its problems, each at the place that set the value."""
-    layers = _layers(row, keys)
-    found = screen(row.own.values) or _check(row, layers, keys, tiers)
+    entry = keys.of(row.table, row.identity)
+    layers = (row.own, *row.below) if entry is None else (row.own, entry.layer, *row.below)
+    found = screen(row.own.values) or _check(row, layers, entry, tiers)
     if isinstance(found, TableSpec):
-        return found
-    return tuple(report(problem, layers, row.table) for problem in found[:MAX_PROBLEMS])
-
-
-def _layers(row: Row, keys: Keys) -> tuple[Layer, ...]:
-    entry = keys.of(row.table)
-    return (row.own, *row.below) if entry is None else (row.own, entry.layer, *row.below)
+        named = resolved(found, None if found.shards else row.landing)
+        found = with_shards(named, sources) if isinstance(named, TableSpec) else (named,)
+        if isinstance(found, TableSpec):
+            return found
+    return tuple(report(problem, layers, row.shown) for problem in found[:MAX_PROBLEMS])
 
 
 def _check(
-    row: Row, layers: tuple[Layer, ...], keys: Keys, tiers: Collection[str]
+    row: Row, layers: tuple[Layer, ...], entry: KeysEntry | None, tiers: Collection[str]
 ) -> TableSpec | tuple[SpecProblem, ...]:
-    entry, values = keys.of(row.table), merged(layers)
+    values = merged(layers)
     of_keys = conflict(entry, row.own.values.get("keys")) if entry is not None else None
     if entry is None and "keys" not in values:
         message = "no keys, neither in the row nor in a keys file"

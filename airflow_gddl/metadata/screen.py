@@ -1,4 +1,4 @@
-"""What is refused in any value, whatever field it stands in: secrets, endless text, what the file's reader refused."""
+"""Checks of any value in any field: secrets, long texts, values that the file's reader refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def screen(values: Any) -> tuple[SpecProblem, ...]:
-    """Problems of a row's (or a section's) own values. When there are secrets, they are all that is told."""
+    """Problems of a row's (or a section's) own values. When there are secrets, only they are reported."""
     hidden = tuple(_secret(path) for path in secrets.find(values))
     return hidden or tuple(_walk(values, ()))
 
@@ -50,4 +50,4 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
 def _text(text: str, path: FieldPath) -> SpecProblem:
     if len(text) > MAX_TEXT:
         return spec_problem("VALUE_TOO_LONG", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
-    return spec_problem("TEXT_INVALID", path, text, "control characters or half a character", "remove them")
+    return spec_problem("TEXT_INVALID", path, text, "control characters or lone surrogates", "remove them")

@@ -1,4 +1,4 @@
-"""Passwords and keys have no place in metadata: it is committed, cached and shown on screens."""
+"""Detects passwords and keys, which are refused: metadata is committed, cached and displayed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 # Below these, names are column names, and a column may well be called `password`.
-_COLUMN_MAPS = (("mask",), ("options", "types"))
+_COLUMN_MAPS = (("mask",), ("column_descriptions",), ("options", "types"))
 _SCANNED = 20_000
 
 

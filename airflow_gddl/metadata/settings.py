@@ -1,16 +1,18 @@
-"""`gddl.yaml` and the environment: all that the tables share."""
+"""Settings from `gddl.yaml` and the environment."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import Roots, TierSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.metadata import environment, reading
+from airflow_gddl.metadata.catalogs import build_catalogs
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.layers import Layer
@@ -18,12 +20,15 @@ from airflow_gddl.metadata.problems import VARIABLE, Problem, show, show_field, 
 from airflow_gddl.metadata.roots import absolute, check_remote
 from airflow_gddl.metadata.runner_settings import PLATFORMS, check_runners, written_runners
 from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.sources import Source, build_sources
 from airflow_gddl.metadata.tiers import build_tiers
 from airflow_gddl.metadata.validation import near, written
 from airflow_gddl.metadata.values import Document, DocumentError
 
 FILE = "gddl.yaml"
-FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "runners")
+FIELDS = (
+    "landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "sources", "runners", "catalogs",
+)  # fmt: skip
 DAG_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
 _ABSENT = f"{FILE} (there is none)"
 _ABSENT_REMEDY = """write it with these two lines, or set GDDL_LANDING and GDDL_LAKE:
@@ -47,15 +52,20 @@ def _value(problem: Problem) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """`defaults` is the weakest layer of every row; `tiers` holds the contract's tiers and the file's own."""
+    """`defaults` is the weakest layer of every row; `tiers` holds the contract's tiers and the file's own.
+
+    `sources`: those that the file declares, by short name.
+    """
 
     roots: Roots
     runner: str
     tiers: Mapping[str, TierSpec]
     runners: Mapping[str, Mapping[str, Any]]
     defaults: Layer
+    sources: Mapping[str, Source] = field(default_factory=dict)
     aws_conn_id: str | None = None
     dag_prefix: str = ""
+    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
 
 
 def read_settings(folder: Folder, environ: Mapping[str, str]) -> Settings:
@@ -80,7 +90,7 @@ def _document(folder: Folder) -> Document:
 
 
 class _Draft:
-    """Settings on their way: values of the file, overridden by the environment, checked section by section."""
+    """Builds settings: values of the file, overridden by the environment, checked section by section."""
 
     def __init__(self, document: Document, base: str) -> None:
         self.document = document
@@ -109,7 +119,7 @@ class _Draft:
         for name, value in self.values.items():
             if name not in FIELDS:
                 self.take(spec_problem("FIELD_UNKNOWN", (name,), value, "no such field", near(name, FIELDS)))
-        sections = {(name,): self.section(name) for name in ("defaults", "tiers", "runners")}
+        sections = {(name,): self.section(name) for name in ("defaults", "tiers", "sources", "runners", "catalogs")}
         runners = sections[("runners",)]
         entries = {("runners", name): value or {} for name, value in runners.items()} if _is_mapping(runners) else {}
         for path, value in (*sections.items(), *entries.items()):
@@ -122,9 +132,12 @@ class _Draft:
     def build(self) -> Settings:
         tiers, problems = build_tiers(self.section("tiers"))
         self.take(*problems)
+        catalogs, problems = build_catalogs(self.section("catalogs"))
+        self.take(*problems)
         defaults = written(self.section("defaults"))
         self.take(*(replace(p, path=("defaults", *p.path)) for p in check_defaults(defaults, tiers)))
         roots = self.roots()
+        sources = self.sources(tiers, roots)
         runner = self.values.get("runner", "local")
         if not isinstance(runner, str) or not runner.strip():
             self.take(spec_problem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
@@ -132,7 +145,10 @@ class _Draft:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
             if runner in PLATFORMS and roots.landing and roots.lake:
-                self.take(*check_remote(runner, sections.get(runner) or {}, roots))
+                own = sections.get(runner) or {}
+                self.take(*check_remote(runner, own, {("landing",): roots.landing, ("lake",): roots.lake}))
+                landings = {("sources", name, "landing"): source.landing for name, source in sources.items()}
+                self.take(*check_remote(runner, own, {p: r for p, r in landings.items() if r != roots.landing}))
         connection = self.values.get("aws_conn_id")
         if connection is not None and not (isinstance(connection, str) and connection.strip()):
             remedy = "write e.g. aws_default, or leave it out"
@@ -145,9 +161,21 @@ class _Draft:
             aws_conn_id=connection,
             dag_prefix=prefix,
             tiers=tiers,
+            catalogs=catalogs,
+            sources=sources,
             runners=written_runners(self.section("runners")),
             defaults=Layer(file=FILE, values=defaults, locate=lambda path: self.document.locate(("defaults", *path))),
         )
+
+    def sources(self, tiers: Mapping[str, TierSpec], roots: Roots) -> dict[str, Source]:
+        document = Layer(file=FILE, values={}, locate=self.document.locate)
+        found, problems = build_sources(self.section("sources"), tiers, (roots.landing, self.base), document)
+        self.take(*problems)
+        for name, source in found.items():
+            if source.landing and source.landing == roots.lake:
+                path, remedy = ("sources", name, "landing"), "give the tables a folder of their own"
+                self.take(spec_problem("ROOT_INVALID", path, source.landing, "the same folder as lake", remedy))
+        return found
 
     def dag_prefix(self) -> str:
         value = self.values.get("dag_prefix")
@@ -222,7 +250,7 @@ def _is_mapping(value: object) -> bool:
 
 
 def _copy(value: Any) -> Any:
-    """Plain copy that overrides may be written into."""
+    """Mutable plain copy for overrides."""
     if isinstance(value, dict):
         return {name: _copy(item) for name, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Table files to rows: what each row says itself, over what its file and the settings say for all."""
+"""Reads table files into rows: each row's values over the defaults of its file and of the settings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.targets import rendered, template_fault
 from airflow_gddl.metadata import csv_file, reading
 from airflow_gddl.metadata.checks import check_defaults
-from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.folder import ENDINGS, Folder
 from airflow_gddl.metadata.layers import Layer, report
 from airflow_gddl.metadata.problems import Problem, unread
 from airflow_gddl.metadata.screen import screen
@@ -21,45 +22,79 @@ from airflow_gddl.metadata.values import Document, DocumentError, Position, Refu
 
 FOLDER = "tables"
 FIELDS = ("source", "defaults", "tables")
-ENDINGS = (*reading.YAML_ENDINGS, *reading.JSON_ENDINGS, ".csv")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row as written: `own` values over `below`, the strongest first."""
+    """A row as written: `own` values over `below`, the strongest first.
+
+    Attributes:
+        landing: root of the source that `gddl.yaml` declares; null: the row's source is not declared.
+    """
 
     own: Layer
     below: tuple[Layer, ...]
+    landing: str | None = None
 
     @property
     def table(self) -> object:
-        """The name as written, whatever it is; null when there is none."""
+        """The name as written, valid or not; null when there is none."""
         return self.own.values.get("table")
+
+    @property
+    def identity(self) -> Identity | None:
+        """Null where the row's names are not such as tables have."""
+        table, source, target = self.table, self._value("source"), self._value("target")
+        if not isinstance(table, str) or not isinstance(source, str):
+            return None
+        if not isinstance(target, str) or template_fault(target):
+            return Identity(table, source, table)
+        return Identity(rendered(target, source, table), source, table)
+
+    @property
+    def shown(self) -> object:
+        """The name that its problems carry: that of a table of a declared source says which source's it is."""
+        identity = self.identity
+        if identity is None or self.landing is None or identity.table == identity.name_in_source:
+            return self.table
+        return f"{identity.source}:{identity.name_in_source}"
+
+    def _value(self, name: str) -> object:
+        return next((layer.values[name] for layer in (self.own, *self.below) if name in layer.values), None)
+
+
+class Identity(NamedTuple):
+    """A `NamedTable`: the target, and what it is in its source."""
+
+    table: str
+    source: str
+    name_in_source: str
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """What a file brings. `refused`: table names of rows that are not loaded because of the file's own faults."""
+    """Content of a file.
+
+    Attributes:
+        refused: table names of rows that are not loaded because of problems of the file.
+        passed_over: see `reading.passed_over`; of all files, in an item of its own.
+    """
 
     rows: tuple[Row, ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
 
 def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
     """Every file below `tables/`, in the order of their names."""
-    for name in reading.having_ending(folder.names(FOLDER), ENDINGS):
+    names = folder.names(FOLDER)
+    for name in reading.having_ending(names, ENDINGS):
         try:
             yield _csv(folder, name, settings) if name.lower().endswith(".csv") else _document(folder, name, settings)
         except (DocumentError, FileNotFoundError) as error:
-            yield TableFile(problems=(_unread(name, error),))
-
-
-def _unread(name: str, error: DocumentError | FileNotFoundError) -> Problem:
-    if isinstance(error, DocumentError):
-        return unread(error, name)
-    remedy = "restore what the link points to, or remove it"
-    return Problem(code="FILE_UNREADABLE", message="listed, but not there", remedy=remedy, file=name)
+            yield TableFile(problems=(unread(error, name),))
+    yield TableFile(passed_over=reading.passed_over(names, ENDINGS))
 
 
 def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
@@ -68,7 +103,7 @@ def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
     for row in csv_file.read(reading.read_text(folder, name)):
         own = Layer(file=name, values=written(row.values), locate=partial(_same, Position(row.line)))
         if row.fault is None:
-            rows.append(Row(own, below))
+            rows.append(_row(own, (), below, settings))
         else:
             problems.append(report(_refused(row.fault), (own,)))
     return TableFile(tuple(rows), tuple(problems))
@@ -85,17 +120,17 @@ def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
         problems = (replace(p, message=p.message + stop) for p in (report(fault, (top,)) for fault in faults))
         names = (entry.get("table") for entry in entries if isinstance(entry, dict))
         return TableFile((), tuple(problems), tuple(table for table in names if isinstance(table, str)))
-    below = (_shared(top, document), settings.defaults, _stem(name))
-    return _rows(document, entries, below)
+    return _rows(document, entries, _shared(top, document), settings)
 
 
-def _rows(document: Document, entries: list[Any], below: tuple[Layer, ...]) -> TableFile:
+def _rows(document: Document, entries: list[Any], shared: Layer, settings: Settings) -> TableFile:
+    below = (settings.defaults, _stem(document.file))
     rows, problems = [], []
     for i, entry in enumerate(entries):
         values = entry if isinstance(entry, dict) else {}
         own = Layer(file=document.file, values=written(values), locate=partial(_inside, document, ("tables", i)))
         if isinstance(entry, dict):
-            rows.append(Row(own, below))
+            rows.append(_row(own, (shared,), below, settings))
         elif isinstance(entry, Refused):
             problems.append(report(_refused(entry), (own,)))
         else:
@@ -104,8 +139,16 @@ def _rows(document: Document, entries: list[Any], below: tuple[Layer, ...]) -> T
     return TableFile(tuple(rows), tuple(problems))
 
 
+def _row(own: Layer, file: tuple[Layer, ...], below: tuple[Layer, ...], settings: Settings) -> Row:
+    """The row over its file's defaults, those of its source where that is declared, and those of the settings."""
+    layers = (*file, *below)
+    name = next((layer.values["source"] for layer in (own, *layers) if "source" in layer.values), None)
+    source = settings.sources.get(name) if isinstance(name, str) else None
+    return Row(own, layers) if source is None else Row(own, (*file, source.layer, *below), source.landing)
+
+
 def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProblem]:
-    """What makes a whole file unusable: rows without the defaults meant for them would be other tables."""
+    """Problems that make a file unusable: without its defaults, its rows would have other meanings."""
     for name, value in values.items():
         if name not in FIELDS:
             yield spec_problem("FIELD_UNKNOWN", (name,), value, "no such field in a table file", near(name, FIELDS))

@@ -1,4 +1,4 @@
-"""Tiers: the contract's own, what `gddl.yaml` changes of them, and what it adds."""
+"""Tiers: the contract's defaults, with changes and additions of `gddl.yaml`."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
             problems.append(spec_problem("FIELD_VALUE", path, value, "not an amount of memory", remedy))
     if "pod_override" in tier.executor_config:
         path, remedy = ("tiers", name, "executor_config"), "set it in `on_dag` of build_dags"
-        problems.append(spec_problem("FIELD_VALUE", path, "pod_override", "is a Python object, no plain value", remedy))
+        problems.append(spec_problem("FIELD_VALUE", path, "pod_override", "a Python object", remedy))
     if tier.queue is not None and not tier.queue.strip():
         path, remedy = ("tiers", name, "queue"), "write a queue's name, or null"
         problems.append(spec_problem("FIELD_VALUE", path, tier.queue, "is no name", remedy))
     for field in DURATIONS:
         if not durations.is_duration(value := getattr(tier, field)):
             path, remedy = ("tiers", name, field), durations.remedy(value)
-            problems.append(spec_problem("DURATION_INVALID", path, value, "not a length of time", remedy))
+            problems.append(spec_problem("DURATION_INVALID", path, value, "not a duration", remedy))
     return problems
 
 

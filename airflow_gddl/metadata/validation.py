@@ -1,4 +1,4 @@
-"""Plain values to the contract's frozen dataclasses, by pydantic; what it refuses in words that help."""
+"""Validates plain values with pydantic into the contract's dataclasses, with helpful messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import functools
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
@@ -15,7 +15,8 @@ from pydantic_core import ErrorDetails
 
 from airflow_gddl.contract import dialects, durations
 from airflow_gddl.contract.checks import DURATIONS, WAITS
-from airflow_gddl.contract.spec import SchemaEvolution, TableSpec
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.metadata.values import one_or_more
 
@@ -33,11 +34,12 @@ _SCHEDULE = "write a cron line, @hourly, continuous, {assets: [name]} or null; q
 
 
 class FieldShape(Generic[T]):
-    """Builds one class from plain values, strictly: no text becomes a number, no number a boolean.
+    """Builds one class from plain values, strictly: without coercion between text, numbers and booleans.
 
     Args:
-        remedies: by field, what to write instead of a value of the wrong type.
-        synonyms: by names that people use elsewhere, the field's name here.
+        remedies: by field, remedy for a value of the wrong type.
+        synonyms: by common names in other tools, the field's name here.
+        resolved: fields that follow from others, never written in metadata.
     """
 
     def __init__(
@@ -46,15 +48,22 @@ class FieldShape(Generic[T]):
         *,
         remedies: Mapping[str, Callable[[object], str]] | None = None,
         synonyms: Mapping[str, str] | None = None,
+        resolved: Collection[str] = (),
     ) -> None:
         self._remedies, self._synonyms = remedies or {}, synonyms or {}
         self._lists = frozenset(name for name, hint in typing.get_type_hints(cls).items() if _is_list(hint))
         self.name = cls.__name__
         self.adapter = TypeAdapter(cls)
-        self.names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type] # always a dataclass here
+        self.resolved = frozenset(resolved)
+        own = (f.name for f in fields(cls))  # type: ignore[arg-type] # always a dataclass here
+        self.names = tuple(name for name in own if name not in self.resolved)
 
     def build(self, values: Mapping[str, Any], path: FieldPath = ()) -> T | tuple[SpecProblem, ...]:
         """The instance, or what is wrong with the values, with `path` put before their own paths."""
+        if refused := self.resolved & values.keys():
+            others = self.build({name: value for name, value in values.items() if name not in refused}, path)
+            unknown = (self._unknown((*path, name), values[name]) for name in sorted(refused))
+            return (*unknown, *(others if isinstance(others, tuple) else ()))
         try:
             # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
             return self.adapter.validate_json(json.dumps(self.listed(values)), strict=True)
@@ -68,7 +77,7 @@ class FieldShape(Generic[T]):
         return {n: one_or_more(v) if n in self._lists else v for n, v in values.items()}
 
     def unknown(self, name: str) -> str:
-        """Remedy for a name that is no field of the class."""
+        """Remedy for an unknown field name."""
         meant = self._synonyms.get(name.lower())
         return f"the field is `{meant}`" if meant else near(name, self.names)
 
@@ -80,9 +89,7 @@ class FieldShape(Generic[T]):
         if kind == "missing":
             return spec_problem("FIELD_MISSING", here, None, "must be given", f"add {here[-1]}")
         if kind == "unexpected_keyword_argument":
-            name, is_inner = str(here[-1]), here[-2:-1] == ("schema_evolution",)
-            remedy = near(name, _EVOLUTION) if is_inner else self.unknown(name)
-            return spec_problem("FIELD_UNKNOWN", here, value, "no such field", remedy)
+            return self._unknown(here, value)
         if kind == "literal_error":
             allowed = str(detail.get("ctx", {}).get("expected", ""))
             return spec_problem("FIELD_VALUE", here, value, f"must be {allowed}", f"write one of {allowed}")
@@ -90,6 +97,11 @@ class FieldShape(Generic[T]):
         if (remedy_of := self._remedies.get(str(here[-1]))) is not None:
             remedy = remedy_of(value)
         return spec_problem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)
+
+    def _unknown(self, here: FieldPath, value: Any) -> SpecProblem:
+        name, is_inner = str(here[-1]), here[-2:-1] == ("schema_evolution",)
+        remedy = near(name, _EVOLUTION) if is_inner else self.unknown(name)
+        return spec_problem("FIELD_UNKNOWN", here, value, "no such field", remedy)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -104,7 +116,7 @@ def _is_list(hint: Any) -> bool:
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as the contract has them: `null` of `mask` and `dropped_column` as the word, one asset as a list."""
+    """Normalized values: `null` of `mask` and `dropped_column` as text, a single asset as a list."""
     result = dict(values)
     schedule = result.get("schedule")
     if isinstance(schedule, Mapping) and "assets" in schedule:
@@ -118,7 +130,7 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _EVOLUTION = tuple(f.name for f in fields(SchemaEvolution))
-# What other tools of the field call it.
+# Names of fields in other tools.
 _SYNONYMS = {
     "tier": "size",
     "name": "table",
@@ -130,10 +142,17 @@ _SYNONYMS = {
     "interval": "schedule",
     "sla": "freshness",
     "exclude": "exclude_columns",
-    "partition_by": "cluster_by",
+    "partitions": "partition_by",
+    "partitioned_by": "partition_by",
+    "clustered_by": "cluster_by",
     "format": "dialect",
 }
-TABLE = FieldShape(TableSpec, remedies=dict.fromkeys((*DURATIONS, *WAITS), durations.remedy), synonyms=_SYNONYMS)
+TABLE = FieldShape(
+    TableSpec,
+    remedies=dict.fromkeys((*DURATIONS, *WAITS), durations.remedy),
+    synonyms=_SYNONYMS,
+    resolved=("source_table", "landing", "shard_landings"),
+)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Plain values read from a file, which remember where they stood and what was refused in them."""
+"""Plain values read from a file, with their positions and refused parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Position(NamedTuple):
 
 START = Position(1, 1)
 Locate = Callable[[FieldPath], Position | None]
-"""Position of the deepest part of a path that the file has; null when positions are not known."""
+"""Position of the deepest existing part of a path; null when positions are not known."""
 
 
 class Mapped(dict[str, Any]):
@@ -43,7 +43,7 @@ class Listed(list[Any]):
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Stands where a value was that can't be read as one (a tag, a name written twice, endless nesting)."""
+    """Placeholder for an unreadable value (a tag, a duplicate name, too deep nesting)."""
 
     code: str
     message: str
@@ -74,7 +74,7 @@ class DocumentError(Exception):
 
 
 def duplicate(name: str) -> Refused:
-    """What the second of two equal names in a mapping leaves there."""
+    """Placeholder for a duplicate name in a mapping."""
     return Refused(code="NAME_TWICE", message="written twice in the same mapping", remedy=f"keep one {name!r:.60}")
 
 
@@ -97,7 +97,7 @@ def position_of(value: Any, path: FieldPath) -> Position:
 
 
 def one_or_more(value: Any) -> Any:
-    """A single text as a list of one: it is taken wherever names are listed. Anything else as it is."""
+    """Wrap a single text as a list of one, for lists of names; other values are unchanged."""
     return [value] if isinstance(value, str) else value
 
 

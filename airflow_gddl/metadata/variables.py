@@ -1,4 +1,4 @@
-"""Environment variables of this package, and those that are meant to be one of them."""
+"""Environment variables of this package, and detection of misspelt ones."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NAMES = (
     "GDDL_SPARK_MASTER",
     "GDDL_SPARK_START_TIMEOUT",
 )
-# As near as two letters swapped in a short name; a name of one's own, such as GDDL_SHOP_DB, is none of these.
+# Similarity of two swapped letters in a short name; user variables such as GDDL_SHOP_DB do not match.
 _NEAR = 0.85
 
 
 def misspelt(environ: Mapping[str, str]) -> Iterator[Problem]:
-    """`VARIABLE_UNKNOWN` for each variable that nothing reads and whose name is near one that is read; sorted."""
+    """`VARIABLE_UNKNOWN` for each unused variable whose name is similar to a known one; sorted."""
     for variable in sorted(environ):
         if not variable.startswith(PREFIX) or variable in NAMES or "__" in variable:
             continue

@@ -1,4 +1,4 @@
-"""YAML text to plain values with lines, straight from the parser's events.
+"""Parses YAML text to plain values with positions, from the parser's events.
 
 No tags, no merge keys, no objects. Plain scalars follow YAML 1.2's core rules, so that a column called `no`, `on` or
 `y` is text, and only `true`, `false` and `null` (or nothing) are not.
@@ -15,7 +15,7 @@ import yaml
 from airflow_gddl.metadata.values import START, DocumentError, Listed, Mapped, Position, Refused, duplicate, too_deep
 
 MAX_DEPTH = 24
-# The parser's time grows with the square of the nesting.
+# The parser's time is quadratic in the nesting depth.
 STOP_DEPTH = 500
 MAX_ALIASED = 20_000
 
@@ -32,7 +32,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
 _TAG = Refused(code="TAG_REFUSED", message="a tag; metadata is plain data", remedy="remove the tag (!...)")
 _ALIAS = Refused(
     code="ALIAS_REFUSED",
-    message="an alias of nothing, of itself, or one too many",
+    message="an alias that is undefined, recursive, or one of too many",
     remedy="write the value out, or put it into `defaults`",
 )
 _MERGE = Refused(
@@ -73,7 +73,7 @@ def scalar(text: str) -> str | int | float | bool | None:
 
 @dataclass
 class _Open:
-    """A collection whose end has not come yet. `name`: the field whose value is next; null: a name is next."""
+    """An open collection. `name`: the field whose value is next; null: a name is next."""
 
     value: Mapped | Listed
     anchor: str | None

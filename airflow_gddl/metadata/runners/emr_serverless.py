@@ -74,4 +74,4 @@ def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
         remedy = "write arn:aws:iam::<account>:role/<name>"
         yield spec_problem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
     if not is_duration(settings.timeout):
-        yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a length of time", "write e.g. 12h")
+        yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")

@@ -83,9 +83,7 @@ def check_settings(settings: SparkSubmitSettings) -> Iterator[SpecProblem]:
     yield from _memory(("driver_memory",), settings.driver_memory)
     if not durations.is_duration(settings.start_timeout):
         remedy = "write e.g. 45s, 30m, 2h or 7d"
-        yield spec_problem(
-            "DURATION_INVALID", ("start_timeout",), settings.start_timeout, "not a length of time", remedy
-        )
+        yield spec_problem("DURATION_INVALID", ("start_timeout",), settings.start_timeout, "not a duration", remedy)
     url = settings.application_url
     if url is not None and not re.match(r"https?://\S+$", url):
         remedy = "write e.g. http://master:8080/app/?appId={application}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import Priority, TableSpec
 
 NO_OWNER = "gddl"
 _LONGEST_TAG = 100
@@ -19,16 +19,17 @@ def owner_of(tables: Sequence[TableSpec]) -> str:
     return ", ".join(owners) if 0 < len(owners) <= _MOST_OWNERS else NO_OWNER
 
 
-def tags_of(tables: Sequence[TableSpec]) -> tuple[str, ...]:
+def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple[str, ...]:
     """Source, tier and priority, `owner:<owner>` and the labels of the rows, sorted; of a pack the most frequent ones.
 
     Args:
-        tables: of one source, tier and priority; never empty.
+        tables: of one source; never empty.
+        priority: the highest of them.
     """
-    like, alone = tables[0], len(tables) == 1
+    alone = len(tables) == 1
     owners = [f"owner:{table.owner}" for table in tables if table.owner]
     labels = [f"{key}:{value}" if value else key for table in tables for key, value in table.tags.items()]
-    own = ("gddl", like.source, like.size, f"priority:{like.priority}")
+    own = ("gddl", tables[0].source, tier, f"priority:{priority}")
     chosen = (*own, *_most(owners, _MOST_OWNER_TAGS), *(labels if alone else _most(labels, _MOST_LABELS)))
     return tuple(sorted({tag[:_LONGEST_TAG] for tag in chosen}))
 

@@ -1,24 +1,23 @@
-"""Tables to pipelines: a DAG each for tiers of one table a job, packs for the others."""
+"""Maps tables to pipelines: one DAG for each table in tiers of one table a job, packs for other tiers. Pure."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import AirflowView, Priority, TableSpec, TierSpec
 from airflow_gddl.metadata.topology.labels import owner_of, tags_of
-from airflow_gddl.metadata.topology.packing import pack
+from airflow_gddl.metadata.topology.naming import legal
+from airflow_gddl.metadata.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, place, retired
 from airflow_gddl.metadata.topology.schedules import Timing, slug, timing
 from airflow_gddl.metadata.topology.views import MOST_MAPPED, default_view, has_own_dag, view_of_pack
 
 WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
-_LONGEST_ID = 200
+_SERVED_SECONDS = 7 * 86400
+"""Seconds that an id without tables is served, in addition to the longest run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,8 @@ class Pipeline:
     """One DAG's worth of tables.
 
     Attributes:
-        view: what Airflow shows of its tables; see `TableSpec.airflow`.
+        priority: the highest of its tables.
+        view: view of its tables in Airflow; see `TableSpec.airflow`.
         tables: sorted; never empty.
         pool: Airflow pool of its loads; the tier gives it `slots` slots.
         weight: Airflow's absolute priority weight.
@@ -35,6 +35,7 @@ class Pipeline:
         prefix: that its DAG id begins with, as those of all pipelines of the metadata; may be empty.
         queue: Airflow queue of its loads; null: the default one.
         executor_config: given to Airflow's executor with its loads.
+        is_retired: its tables moved to other pipelines; it has no schedule, and exists only for its active runs.
     """
 
     dag_id: str
@@ -55,98 +56,125 @@ class Pipeline:
     prefix: str = ""
     queue: str | None = None
     executor_config: Mapping[str, Any] = field(default_factory=dict)
+    is_retired: bool = False
 
 
-def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix: str = "") -> tuple[Pipeline, ...]:
-    """Every enabled table in exactly one pipeline, sorted by DAG id; the order of `tables` doesn't matter.
+@dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """Every enabled table in exactly one of `pipelines`.
+
+    Attributes:
+        pipelines: sorted by DAG id.
+        retired: pipelines that exist only for their active runs and history, sorted by DAG id.
+        placement: placement of the tables, input of the next arrangement.
+    """
+
+    pipelines: tuple[Pipeline, ...]
+    retired: tuple[Pipeline, ...]
+    placement: Placement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Previous placement of the tables, and the current time.
+
+    Attributes:
+        placement: empty: nowhere yet.
+        at: seconds since the epoch.
+    """
+
+    placement: Placement = field(default_factory=Placement)
+    at: float = 0.0
+
+
+NOWHERE = Placed()
+
+
+def arrange(
+    tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix: str = "", before: Placed = NOWHERE
+) -> Arrangement:
+    """The order of `tables` doesn't matter.
 
     Args:
         tables: sound rows, each table once, each `size` among the tiers.
         prefix: begins DAG ids, and names of pools that no tier names.
     """
     enabled = sorted((table for table in tables if table.enabled), key=lambda table: table.table)
-    single = [table for table in enabled if has_own_dag(table, tiers[table.size])]
+    by_name = {table.table: table for table in enabled}
+    single = {legal(f"gddl.{t.table}"): _single(t) for t in enabled if has_own_dag(t, tiers[t.size])}
     shared = [table for table in enabled if not has_own_dag(table, tiers[table.size])]
-    made = [*(_of_table(table, tiers[table.size]) for table in single), *_packs(shared, tiers)]
-    finished = (_finished(pipeline, tiers[pipeline.tier], prefix) for pipeline in made)
-    return tuple(sorted(finished, key=lambda pipeline: pipeline.dag_id))
+    now = Placement(packs=place(_groups(shared, tiers), before.placement), single=single)
+    served = _SERVED_SECONDS + 2 * max((durations.seconds(tier.run_timeout) for tier in tiers.values()), default=0)
+    now = retired(before.placement, now, by_name.keys(), before.at, served)
+    made = (_pipeline(name, pack, by_name, tiers, prefix) for name, pack in {**now.packs, **single}.items())
+    gone = (_retired(_pipeline(name, one.pack, by_name, tiers, prefix)) for name, one in now.retired.items())
+    return Arrangement(pipelines=_by_id(made), retired=_by_id(gone), placement=now)
 
 
-def _finished(pipeline: Pipeline, tier: TierSpec, prefix: str) -> Pipeline:
-    """With what any pipeline has of its tier and of the metadata folder."""
-    return replace(
-        pipeline,
-        dag_id=f"{prefix}{pipeline.dag_id}",
-        pool=pipeline.pool if tier.pool else f"{prefix}{pipeline.pool}",
+def _by_id(made: Iterable[Pipeline]) -> tuple[Pipeline, ...]:
+    return tuple(sorted(made, key=lambda pipeline: pipeline.dag_id))
+
+
+def _retired(pipeline: Pipeline) -> Pipeline:
+    """Without a schedule; with the tasks that its DAG had."""
+    kept = pipeline.timing.kind == "continuous"
+    return replace(pipeline, is_retired=True, timing=pipeline.timing if kept else Timing(kind="never"))
+
+
+def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix: str = "") -> tuple[Pipeline, ...]:
+    """The pipelines of `arrange` without a previous placement."""
+    return arrange(tables, tiers, prefix).pipelines
+
+
+def _single(table: TableSpec) -> Pack:
+    return Pack(source=table.source, tier=table.size, schedule=slug(table.cadence), tables=(table.table,), view="table")
+
+
+def _groups(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> list[Group]:
+    found: defaultdict[tuple[Base, str], list[TableSpec]] = defaultdict(list)
+    usual = default_view(len(tables))
+    for table in tables:
+        owner = table.owner or None if tiers[table.size].split_by_owner else None
+        schedule = slug(table.cadence)
+        found[Base(table.source, table.size, owner, schedule == CONTINUOUS), schedule].append(table)
+    return [_group(base, schedule, members, tiers[base.tier], usual) for (base, schedule), members in found.items()]
+
+
+def _group(base: Base, schedule: str, members: Sequence[TableSpec], tier: TierSpec, usual: AirflowView) -> Group:
+    view = view_of_pack(members, tier, usual)
+    limit = min(tier.tables_per_job, MOST_MAPPED) if view == "mapped" else tier.tables_per_job
+    return Group(base=base, schedule=schedule, tables=tuple(t.table for t in members), limit=limit, view=view)
+
+
+def _pipeline(
+    name: str, pack: Pack, by_name: Mapping[str, TableSpec], tiers: Mapping[str, TierSpec], prefix: str
+) -> Pipeline:
+    """Of the pack's tables that are enabled; there is one at least. Its tier may be gone if it is retired."""
+    own = [by_name[name] for name in pack.tables if name in by_name]
+    tier = tiers.get(pack.tier) or tiers[own[0].size]
+    priority = max((table.priority for table in own), key=lambda priority: WEIGHTS[priority])
+    like = next((table.cadence for table in own if slug(table.cadence) == pack.schedule), None)
+    return Pipeline(
+        dag_id=f"{prefix}{name}",
+        kind="table" if pack.view == "table" else "pack",
+        view=pack.view,
+        source=pack.source,
+        tier=pack.tier,
+        priority=priority,
+        timing=timing(CONTINUOUS if pack.schedule == CONTINUOUS else like, name),
+        pool=tier.pool or f"{prefix}gddl_{pack.tier if pack.tier in tiers else own[0].size}",
+        slots=tier.slots,
+        weight=WEIGHTS[priority],
+        owner=owner_of(own),
+        tags=tags_of(own, pack.tier, priority),
+        tables=tuple(table.table for table in own),
+        freshness=_tightest(own),
+        run_timeout=durations.seconds(tier.run_timeout),
         prefix=prefix,
         queue=tier.queue,
         executor_config=tier.executor_config,
     )
 
 
-def _of_table(table: TableSpec, tier: TierSpec) -> Pipeline:
-    dag_id = _legal(f"gddl.{table.table}")
-    return Pipeline(
-        dag_id=dag_id,
-        kind="table",
-        view="table",
-        source=table.source,
-        tier=table.size,
-        priority=table.priority,
-        timing=timing(table.cadence, dag_id),
-        pool=tier.pool or f"gddl_{table.size}",
-        slots=tier.slots,
-        weight=WEIGHTS[table.priority],
-        owner=owner_of([table]),
-        tags=tags_of([table]),
-        tables=(table.table,),
-        freshness=_tightest([table]),
-        run_timeout=durations.seconds(tier.run_timeout),
-    )
-
-
-def _packs(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterator[Pipeline]:
-    groups: defaultdict[str, list[TableSpec]] = defaultdict(list)
-    usual = default_view(len(tables))
-    for table in tables:
-        groups[_group(table, tiers[table.size])].append(table)
-    for group, members in groups.items():
-        like, tier, by_name = members[0], tiers[members[0].size], {table.table: table for table in members}
-        view = view_of_pack(members, tier, usual)
-        limit = min(tier.tables_per_job, MOST_MAPPED) if view == "mapped" else tier.tables_per_job
-        for leaf, names in pack((table.table for table in members), limit).items():
-            dag_id, own = _legal(f"gddl_pack.{group}.{leaf or 'all'}"), [by_name[name] for name in names]
-            yield Pipeline(
-                dag_id=dag_id,
-                kind="pack",
-                view=view,
-                source=like.source,
-                tier=like.size,
-                priority=like.priority,
-                timing=timing(like.cadence, dag_id),
-                pool=tier.pool or f"gddl_{like.size}",
-                slots=tier.slots,
-                weight=WEIGHTS[like.priority],
-                owner=owner_of(own),
-                tags=tags_of(own),
-                tables=names,
-                freshness=_tightest(own),
-                run_timeout=durations.seconds(tier.run_timeout),
-            )
-
-
 def _tightest(tables: Iterable[TableSpec]) -> int | None:
     return min((durations.seconds(table.freshness) for table in tables if table.freshness is not None), default=None)
-
-
-def _group(table: TableSpec, tier: TierSpec) -> str:
-    like = f"{table.source}.{table.size}.{slug(table.cadence)}.{table.priority}"
-    return f"{like}.{table.owner}" if tier.split_by_owner and table.owner else like
-
-
-def _legal(name: str) -> str:
-    """A legal DAG id; a name that had to be changed or cut gets a hash, so that two of them stay two."""
-    legal = _ILLEGAL.sub("-", name)
-    if legal == name and len(legal) <= _LONGEST_ID:
-        return legal
-    return f"{legal[:_LONGEST_ID]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

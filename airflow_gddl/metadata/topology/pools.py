@@ -8,7 +8,7 @@ from typing import Any
 from airflow_gddl.metadata.topology.pipelines import Pipeline
 
 CONTINUOUS_POOL = "gddl_continuous"
-"""Of continuous jobs, which would hold the slots of their tiers for ever. There are slots for all of them."""
+"""Pool of continuous jobs, which would permanently hold the slots of their tiers; has slots for all of them."""
 _CONTINUOUS_SLOTS = 128
 _DESCRIPTION = "Loads of airflow-gddl; slots come from the tier."
 
@@ -17,7 +17,7 @@ def pools(pipelines: Iterable[Pipeline]) -> dict[str, dict[str, Any]]:
     """Pools by name, in the form that `airflow pools import` reads.
 
     Deferred tasks count: a load whose job runs elsewhere holds its slot. Where tiers share a pool, the most slots win.
-    That of continuous pipelines is there before the first of them, so that a row becomes one by a word.
+    The pool of continuous pipelines is always created, so that a row can become continuous at any time.
     """
     slots: dict[str, int] = {}
     for pipeline in pipelines:

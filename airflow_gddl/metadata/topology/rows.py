@@ -1,12 +1,16 @@
-"""Every table of the metadata in one short row: what lists and filters of thousands of tables need of it."""
+"""A short row for every table of the metadata, for lists and filters of thousands of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.published import EVERY, Publication
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.topology.intervals import longest_interval
 from airflow_gddl.metadata.topology.pipelines import Pipeline
 
 
@@ -16,38 +20,83 @@ class TableRow:
 
     Attributes:
         dag_id: the pipeline that loads it; null when none does.
-        tier: the row's `size`.
+        tier: the row's `size`; empty for an invalid row, as are `source` and `priority`.
         freshness: longest allowed lag in seconds; null for none.
+        grace: seconds from the first poll within which the first load may end: the longest interval of the schedule and
+            `freshness`; null where there is no `freshness`.
+        problems: problems of the row, one line each; empty: none.
+        source_table: `schema.name` in the source; null: `table`.
+        published, technical: see `Publication`.
     """
 
     table: str
-    source: str
-    tier: str
-    priority: str
+    source: str = ""
+    tier: str = ""
+    priority: str = ""
     owner: str | None = None
     freshness: int | None = None
     enabled: bool = True
     dag_id: str | None = None
+    grace: int | None = None
+    problems: tuple[str, ...] = ()
+    source_table: str | None = None
+    published: Sequence[str] = (EVERY,)
+    technical: Sequence[str] = ()
+
+    @property
+    def name_in_source(self) -> str:
+        """`schema.name` in the source."""
+        return self.source_table or self.table
+
+    @property
+    def publication(self) -> Publication:
+        return Publication(columns=tuple(self.published), technical=tuple(self.technical))
 
 
-def row_of(spec: TableSpec, dag_id: str | None) -> TableRow:
+def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
+    """
+    Args:
+        pipeline: that loads it; null: none does.
+    """
+    freshness = durations.seconds(spec.freshness) if spec.freshness else None
+    interval = 0 if pipeline is None else longest_interval(pipeline.timing)
+    publication = Publication.of(spec)
     return TableRow(
         table=spec.table,
         source=spec.source,
         tier=spec.size,
         priority=spec.priority,
         owner=spec.owner,
-        freshness=durations.seconds(spec.freshness) if spec.freshness else None,
+        freshness=freshness,
         enabled=spec.enabled,
-        dag_id=dag_id,
+        dag_id=None if pipeline is None else pipeline.dag_id,
+        grace=None if freshness is None else interval + freshness,
+        source_table=spec.source_table,
+        published=publication.columns,
+        technical=publication.technical,
     )
 
 
-def table_rows(specs: Iterable[TableSpec], made: Iterable[Pipeline]) -> tuple[TableRow, ...]:
-    """A row for each table, disabled ones too, sorted by name.
+def table_rows(
+    specs: Collection[TableSpec], made: Iterable[Pipeline], problems: Iterable[Problem] = ()
+) -> tuple[TableRow, ...]:
+    """A row for each table, including disabled and invalid ones, sorted by name.
 
     Args:
         made: the pipelines of these tables.
+        problems: of the metadata. Those that name no table, or one that another row defines, make no row.
     """
-    by_table: Mapping[str, str] = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
-    return tuple(row_of(spec, by_table.get(spec.table)) for spec in sorted(specs, key=lambda spec: spec.table))
+    by_table = {table: pipeline for pipeline in made for table in pipeline.tables}
+    rows = [row_of(spec, by_table.get(spec.table)) for spec in specs]
+    return tuple(sorted((*rows, *_broken(specs, problems)), key=lambda row: row.table))
+
+
+def _broken(specs: Iterable[TableSpec], problems: Iterable[Problem]) -> list[TableRow]:
+    sound = {spec.table.lower() for spec in specs}
+    lines: dict[str, list[str]] = {}
+    for problem in problems:
+        table = problem.table
+        # An invalid table name maps to no folder.
+        if table is not None and table.lower() not in sound and not table_name_fault(table):
+            lines.setdefault(table, []).append(str(problem))
+    return [TableRow(table=table, problems=tuple(found)) for table, found in lines.items()]

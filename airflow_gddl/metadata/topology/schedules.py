@@ -1,4 +1,4 @@
-"""When a pipeline runs: the row's schedule, presets spread over the hour."""
+"""Schedules of pipelines: the row's schedule, with presets spread over the hour."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.metadata.topology.packing import number
+from airflow_gddl.metadata.topology.naming import number
 
 Schedule = str | Mapping[str, tuple[str, ...]] | None
 _CRONS = {
@@ -22,10 +22,10 @@ _CRONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """When a pipeline runs.
+    """Schedule of a pipeline.
 
     Attributes:
-        kind: `never` runs by hand alone.
+        kind: `never` runs only manually.
         cron: five fields; empty for the other kinds.
         written: the row's own text; empty for the other kinds.
         assets: names or URIs whose updates, all of them, start a run; empty for the other kinds.
@@ -50,7 +50,7 @@ def timing(schedule: Schedule, dag_id: str) -> Timing:
 
 
 def slug(schedule: Schedule) -> str:
-    """A short name that a DAG id can carry; different schedules have different ones."""
+    """A short unique name of a schedule for DAG ids."""
     if schedule is None:
         return "manual"
     if isinstance(schedule, str):
@@ -61,7 +61,7 @@ def slug(schedule: Schedule) -> str:
 
 
 def _cron_words(cron: str) -> str:
-    """`*/15 * * * *` as `x-15_x_x_x_x-1f2e3d`: the hash tells what the letters can't."""
+    """`*/15 * * * *` as `x-15_x_x_x_x-1f2e3d`: the hash says what the letters can't."""
     words = "_".join(re.sub(r"[^A-Za-z0-9]+", "-", field.replace("*", "x")) for field in cron.split())
     return f"{words[:40]}-{_short_hash(' '.join(cron.split()))}"
 

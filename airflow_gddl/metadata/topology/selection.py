@@ -1,4 +1,4 @@
-"""Which tables of the catalog a command is about, and in which order a job takes them."""
+"""Selects the tables of a command, and orders them for a job."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import Priority, TableSpec
+from airflow_gddl.contract.table_names import TableNames
 
 _RANK: dict[Priority, int] = {"critical": 0, "high": 1, "normal": 2, "low": 3}
 
@@ -16,32 +17,33 @@ def select(tables: Sequence[TableSpec], names: Sequence[str], bad: Sequence[str]
 
     Args:
         tables: the catalog's good rows.
-        names: as the user typed them.
-        bad: names of rows that the catalog refused.
+        names: as the user typed them, see `TableNames`.
+        bad: names of invalid rows.
 
     Raises:
-        MetadataError: `TABLE_UNKNOWN`, with near matches, or `TABLE_ROW_BAD`.
+        MetadataError: `TABLE_UNKNOWN`, with near matches, `TABLE_AMBIGUOUS` or `TABLE_ROW_BAD`.
     """
     if not names:
         return in_order([table for table in tables if table.enabled])
-    known = {table.table: table for table in tables}
-    for name in names:
-        if name not in known and name in bad:
-            raise MetadataError("TABLE_ROW_BAD", f"the row of {name!r} is wrong", remedy="see `gddl validate`")
-        if name not in known:
+    known, named = {table.table: table for table in tables}, TableNames(tables)
+    found = {name: named.find(name) for name in names}
+    for name, target in found.items():
+        if target is None and name in bad:
+            raise MetadataError("TABLE_ROW_BAD", f"the row of {name!r} is invalid", remedy="see `gddl validate`")
+        if target is None:
             raise MetadataError("TABLE_UNKNOWN", f"no row has the table {name!r}", remedy=_hint(name, list(known)))
-    return in_order([known[name] for name in dict.fromkeys(names)])
+    return in_order([known[target] for target in dict.fromkeys(found.values()) if target is not None])
 
 
 def in_order(tables: Sequence[TableSpec]) -> tuple[TableSpec, ...]:
-    """By priority and then name, but a table after those it depends on."""
+    """Order by priority and name, with each table after its dependencies."""
     sorted_ = sorted(tables, key=lambda t: (_RANK[t.priority], t.table))
     if not any(table.depends_on for table in sorted_):
         return tuple(sorted_)
     waiting = {table.table: table for table in sorted_}
     ordered: list[TableSpec] = []
     while waiting:
-        # In a circle nobody may go first; the most urgent one does.
+        # In a cycle, the most urgent table goes first.
         ready = next((t for t in waiting.values() if not any(d in waiting for d in t.depends_on)), None)
         taken = ready or next(iter(waiting.values()))
         ordered.append(waiting.pop(taken.table))

@@ -1,4 +1,4 @@
-"""What Airflow shows of tables: a DAG each, a mapped task each, or the pack alone. Pure."""
+"""View of tables in Airflow: a DAG each, a mapped task instance each, or only the pack. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_MAPPED = 1000
 
 
 def default_view(tables: int) -> AirflowView:
-    """The view of packs whose rows and tier name none.
+    """Default view of packs.
 
     Args:
         tables: those of all packs.
@@ -23,7 +23,7 @@ def default_view(tables: int) -> AirflowView:
 
 
 def has_own_dag(table: TableSpec, tier: TierSpec) -> bool:
-    """A job of one table is a DAG of its own, whatever the view."""
+    """A job of one table has its own DAG, independent of the view."""
     return tier.tables_per_job == 1 or (table.airflow or tier.airflow) == "table"
 
 

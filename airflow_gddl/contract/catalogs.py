@@ -1,0 +1,94 @@
+"""Catalogs that tables are registered in: their settings, and names of tables there. Standard library only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_gddl.contract.table_spec import TableSpec
+
+CatalogKind = Literal["hive", "glue", "unity"]
+TableKind = Literal["replica", "history", "changes", "errors"]
+TOKEN_PREFIX = "GDDL_CATALOG_"  # noqa: S105 - prefix of variable names
+"""Prefix of variables that may hold a catalog's token: metadata may name no other secret of the process."""
+_FIELDS = re.compile(r"\{([^{}]*)\}")
+_ALLOWED: Mapping[CatalogKind, re.Pattern[str]] = {
+    "hive": re.compile(r"[a-z0-9_]{1,128}"),
+    "glue": re.compile(r"[a-z0-9_]{1,255}"),
+    "unity": re.compile(r"[^\x00-\x20\x7f./]{1,255}"),
+}
+NAMES: Mapping[CatalogKind, str] = {
+    "hive": "1 to 128 letters a-z, digits and _",
+    "glue": "1 to 255 letters a-z, digits and _, as Athena reads them",
+    "unity": "1 to 255 characters without blanks, `.` and `/`",
+}
+"""Allowed names of each catalog, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogSpec:
+    """A catalog of `gddl.yaml`. See docs/catalogs.md for the fields that each kind needs."""
+
+    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}  # noqa: RUF012 - not a field
+
+    kind: CatalogKind
+    """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog) or `unity` (Unity Catalog)."""
+    database: str = "{schema}"
+    """Name of the database (Unity: schema); placeholders `{schema}` and `{source}`."""
+    table: str = "{table}"
+    """Name of the replica; placeholders `{schema}`, `{source}` and `{table}` (without the schema)."""
+    tables: tuple[TableKind, ...] = ("replica", "history")
+    """Delta tables of a row to register; names other than the replica's get a suffix such as `__history`."""
+    timeout: str = "5s"
+    """Timeout of a request to the catalog."""
+    region: str | None = None
+    """`glue`: AWS region; null: from the environment."""
+    endpoint: str | None = None
+    """`glue`: endpoint URL; null: AWS's default."""
+    catalog_id: str | None = None
+    """`glue`: AWS account of the catalog; null: that of the job's credentials."""
+    url: str | None = None
+    """`unity`: the server, e.g. `https://unity.example.com:8080`."""
+    catalog_name: str | None = None
+    """`unity`: the catalog that holds the schemas; it must exist."""
+    token_env: str | None = None
+    """`unity`: environment variable of the job that holds the token, `GDDL_CATALOG_...`; null: no token is sent."""
+    uri: str | None = None
+    """`hive`: e.g. `thrift://metastore:9083`; null: Spark's configuration (`hive-site.xml`, or the platform's)."""
+
+
+@dataclass(frozen=True, order=True)
+class EntryName:
+    """Name of a table in a catalog; both parts are in lower case."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+def entry_name(catalog: CatalogSpec, spec: TableSpec, kind: TableKind = "replica") -> EntryName:
+    """The name of one of a row's tables. Names compare without case in every catalog, so they are in lower case."""
+    values = {"schema": spec.schema_name, "source": spec.source, "table": spec.name}
+    database, table = (_FIELDS.sub(lambda m: values[m[1]], text).lower() for text in (catalog.database, catalog.table))
+    return EntryName(database, table if kind == "replica" else f"{table}__{kind}")
+
+
+def name_fault(kind: CatalogKind, name: EntryName) -> str:
+    """Why the catalog can't hold the name; empty when it can."""
+    bad = next((part for part in (name.database, name.table) if not _ALLOWED[kind].fullmatch(part)), None)
+    return "" if bad is None else f"{bad!r} is not {NAMES[kind]}"
+
+
+def template_fault(text: str, *, of_table: bool) -> str:
+    """What is wrong with `database` or `table`; empty when nothing is."""
+    known = ("schema", "source", "table") if of_table else ("schema", "source")
+    unknown = next((name for name in _FIELDS.findall(text) if name not in known), None)
+    if unknown is not None:
+        return f"{{{unknown}}} is not a placeholder"
+    if "{" in _FIELDS.sub("", text) or "}" in _FIELDS.sub("", text):
+        return "an unmatched brace"
+    return "" if text.strip() else "is empty"

@@ -1,0 +1,118 @@
+"""State of a table's registration in its catalog, in the lake: written by jobs, read by commands and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.view_sql import Reader, quoted
+
+_READERS: Mapping[str, tuple[Reader, ...]] = {
+    "glue": ("spark", "athena"),
+    "hive": ("spark",),
+    "unity": ("spark", "databricks"),
+}
+"""Readers that need no settings besides the catalog's to address tables in this kind of catalog."""
+_NOT_OURS = ("CATALOG_TABLE_DROPPED", "CATALOG_NAME_TAKEN")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredTable:
+    """A registered table of a row.
+
+    Attributes:
+        location: the registered location.
+        digest: of the last registered entry.
+        name: `database.table` in the catalog; empty: registered by a version that stored no names.
+    """
+
+    location: str
+    digest: str
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogProblem:
+    """Why a table is not registered."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistrationState:
+    """Registration of the tables of a row.
+
+    Attributes:
+        signature: of the settings of row and catalog at the last registration.
+        version: Delta version of the replica at the last comparison; null: compare again.
+        tables: registered tables by kind (`replica`, `history`, ...).
+        problem: why the registration is not up to date; null: it is.
+        former: earlier names of the tables in the catalog, to their registered locations.
+        synced_at: ISO 8601, when the catalog was last up to date; null: never, or not known.
+    """
+
+    signature: str = ""
+    version: int | None = None
+    tables: Mapping[str, RegisteredTable] = field(default_factory=dict)
+    problem: CatalogProblem | None = None
+    former: Mapping[str, str] = field(default_factory=dict)
+    synced_at: str | None = None
+
+
+def registration_path(lake: str, spec: TableSpec) -> str | None:
+    """Path of the state of a table in its row's catalog; null: the row has no catalog."""
+    if spec.catalog is None:
+        return None
+    return join(lake, STATE, "catalogs", spec.catalog, spec.schema_name, f"{spec.name}.json")
+
+
+def stored(read: Callable[[str], bytes], lake: str, spec: TableSpec) -> RegistrationState:
+    """The state in the lake; the empty state if the row has no catalog, there is no document, or it is damaged.
+
+    Args:
+        read: of a store; raises FileNotFoundError.
+    """
+    path = registration_path(lake, spec)
+    try:
+        return RegistrationState() if path is None else _decoded(read(path))
+    except FileNotFoundError:
+        return RegistrationState()
+
+
+def full_name(catalog: CatalogSpec, name: str) -> tuple[str, ...]:
+    """Parts of the name of an entry (`database.table`) for readers of the catalog."""
+    return (*([catalog.catalog_name] if catalog.catalog_name else []), *name.split(".", 1))
+
+
+def _decoded(document: bytes) -> RegistrationState:
+    """The state in a document; the empty state if the document is damaged, so that the table is registered again."""
+    try:
+        return codec.from_json(RegistrationState, document.decode())
+    except UnicodeDecodeError:
+        return RegistrationState()
+    except GddlError as error:
+        if error.code != "SPEC_INVALID":
+            raise
+        return RegistrationState()
+
+
+def relation_of(catalog: CatalogSpec | None, state: RegistrationState, reader: Reader) -> str:
+    """The quoted name of the registered replica in statements of a reader.
+
+    Empty if the reader can't read this kind of catalog, or the replica is not registered in it.
+
+    Args:
+        catalog: of the row; null: none.
+    """
+    registered = state.tables.get("replica")
+    if catalog is None or registered is None or not registered.name or reader not in _READERS[catalog.kind]:
+        return ""
+    if state.problem is not None and state.problem.code in _NOT_OURS:
+        return ""
+    return ".".join(quoted(part, reader) for part in full_name(catalog, registered.name))

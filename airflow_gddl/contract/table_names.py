@@ -1,0 +1,87 @@
+"""Resolves table names: a target, `source:schema.table`, or the name in the source."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Protocol
+
+from airflow_gddl.contract.errors import MetadataError
+
+_SHOWN = 5
+
+
+class NamedTable(Protocol):
+    """Names of a table: a `TableSpec`, or another row with these fields."""
+
+    @property
+    def table(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def name_in_source(self) -> str: ...
+
+
+class TableNames:
+    """Resolves names to targets."""
+
+    def __init__(self, tables: Iterable[NamedTable], *, fold: bool = False) -> None:
+        """
+        Args:
+            fold: compare in lower case; the names passed must be in lower case.
+        """
+        self._targets: set[str] = set()
+        self._qualified: dict[str, str] = {}
+        self._short: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        for one in tables:
+            target, short = (one.table.lower(), one.name_in_source.lower()) if fold else (one.table, one.name_in_source)
+            qualified = f"{one.source.lower() if fold else one.source}:{short}"
+            self._targets.add(target)
+            self._qualified[qualified] = target
+            self._short[short][qualified] = target
+
+    def find(self, name: str) -> str | None:
+        """The target; null when no table has the name. A target takes precedence over another table's name in its
+        source.
+
+        Raises:
+            MetadataError: `TABLE_AMBIGUOUS`.
+        """
+        found = self.candidates(name)
+        if len(found) > 1:
+            raise MetadataError("TABLE_AMBIGUOUS", ambiguous(name, found), where=name, remedy=ambiguous_remedy(found))
+        return next(iter(found.values()), None)
+
+    def near(self, name: str) -> str | None:
+        """A name that differs only in case; null: none."""
+        folded = name.lower()
+        known = (*sorted(self._targets), *sorted(self._qualified), *sorted(self._short))
+        return next((one for one in known if one.lower() == folded), None)
+
+    def candidates(self, name: str) -> dict[str, str]:
+        """Targets by the longer names that distinguish them; one or none when the name is clear."""
+        if name in self._targets:
+            return {name: name}
+        if name in self._qualified:
+            return {name: self._qualified[name]}
+        return dict(self._short.get(name, {}))
+
+    def candidates_within(self, name: str, source: str) -> dict[str, str]:
+        """The same where a row of `source` names the table: a table of its own source comes before those of others.
+
+        More than one where its own source's table and another table's target have this name.
+        """
+        qualified = f"{source}:{name}"
+        if (own := self._qualified.get(qualified)) is None:
+            return self.candidates(name)
+        return {qualified: own} | ({name: name} if name in self._targets else {}) if own != name else {name: own}
+
+
+def ambiguous(name: str, found: Iterable[str]) -> str:
+    names = sorted(found)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{name!r} may be {', '.join(names[:_SHOWN])}{more}"
+
+
+def ambiguous_remedy(found: Iterable[str]) -> str:
+    return f"write source:schema.table, e.g. {min(found)}, or the name of the lake's table"

@@ -1,0 +1,180 @@
+"""`TableSpec`: one metadata row, created by the catalog and passed to jobs.
+
+Field docstrings become the descriptions of the generated JSON Schema. Import it from `airflow_gddl.contract.spec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+
+DEFAULT_TRIGGER = "10s"
+"""Default time between two polls of a continuous table."""
+
+Priority = Literal["low", "normal", "high", "critical"]
+DeleteMode = Literal["hard", "soft"]
+TieBreak = Literal["delete_wins", "last_arrival"]
+BadRowPolicy = Literal["quarantine", "fail"]
+MaskMethod = Literal["hash", "null"]
+SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
+AirflowView = Literal["table", "mapped", "pack"]
+Generations = Literal["auto", "one", "by_time"]
+
+SHARD_COLUMN = "_source"
+"""First key column of tables that have several sources: the short name of the row's source."""
+
+STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+"""pydantic configuration of the contract's classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSpec:
+    """One metadata row, defaults filled in. `table` is the permanent identity: tables, ledger, results, DAG ids.
+
+    `source_table` and `landing` follow from the row's source and are not written in rows.
+    """
+
+    __pydantic_config__ = STRICT
+
+    table: str
+    """`schema.name` in the source; resolved: that of the lake's table, as `target` names it."""
+    keys: tuple[str, ...]
+    """Primary key columns; `[]` makes an append-only replica."""
+    source: str = "default"
+    """The source database's short name; groups tables into packs."""
+    target: str | None = None
+    """`schema.name` of the lake's table, with `{source}`, `{schema}`, `{table}`; null: `table`."""
+    source_table: str | None = None
+    """`schema.name` in the source and below its landing root; null: `table`. Resolved from `table`, never written."""
+    landing: str | None = None
+    """Landing root of a source that `gddl.yaml` declares; null: that of `Roots`. Resolved, never written."""
+    shards: tuple[str, ...] = ()
+    """Sources of `gddl.yaml` that each hold a part of the table; `_source` becomes its first key column."""
+    shard_landings: Mapping[str, str] = field(default_factory=dict)
+    """Landing root of each of the `shards`. Resolved, never written."""
+    sequence_by: tuple[str, ...] = ()
+    """Columns that order changes, compared left to right; empty: the dialect's own choice."""
+    size: str = "small"
+    """`small`, `medium`, `large` or any tier of `gddl.yaml`."""
+    priority: Priority = "normal"
+    """Which table starts first when slots are short."""
+    schedule: str | Mapping[str, tuple[str, ...]] | None = "@hourly"
+    """Cron, preset, `continuous`, `{assets: [...]}` or null for none."""
+    trigger: str | None = None
+    """Loads the table in a continuous job, with this time between two polls, e.g. `30s`."""
+    freshness: str | None = None
+    """Longest allowed lag from source commit to replica, e.g. `30m`."""
+    delete: DeleteMode = "hard"
+    """`soft` keeps the row and sets `_gddl.deleted`."""
+    history: bool = False
+    """Also keep SCD type 2 in `<name>__history`."""
+    track_history_except: tuple[str, ...] = ()
+    """Columns whose changes create no new version."""
+    tie_break: TieBreak = "delete_wins"
+    """Which of two different changes of a key with the same sequence wins."""
+    before_image_prefix: str | None = None
+    """Prefix of before-image columns, e.g. `BI_`."""
+    ignore_null_updates: bool = False
+    """A null in an update keeps the stored value."""
+    columns_to_update: str | None = None
+    """Source column that lists the columns a change carries (comma-separated or an array)."""
+    force_update: str | None = None
+    """Boolean source column: apply this change regardless of its sequence."""
+    columns: tuple[str, ...] | None = None
+    """Only these columns (and the keys) reach the lake; null: all."""
+    exclude_columns: tuple[str, ...] = ()
+    """These columns never reach the lake."""
+    published: tuple[str, ...] = ("*",)
+    """Columns of views for consumers; `*`: all that are not technical. `[]`: no view."""
+    mask: Mapping[str, MaskMethod] = field(default_factory=dict)
+    """Column to `hash` (SHA-256 of the text, hexadecimal) or `null`, before the first write."""
+    schema_evolution: SchemaEvolution = field(default_factory=SchemaEvolution)
+    """What new, changed and dropped columns do."""
+    on_bad_row: BadRowPolicy = "quarantine"
+    """`fail` stops the batch before anything is written."""
+    sub_microseconds: SubMicrosecondPolicy = "truncate"
+    """Times with digits past the microsecond: `truncate` or `round` them, or `quarantine` the row."""
+    cluster_by: tuple[str, ...] = ()
+    """Columns to cluster the replica by; empty: none."""
+    partition_by: tuple[str, ...] = ()
+    """Partition columns of the replica, fixed once it exists; empty: none."""
+    table_properties: Mapping[str, str] = field(default_factory=dict)
+    """Delta table properties set when the replica is created."""
+    iceberg: bool = False
+    """Also write Iceberg metadata of the replica, for readers without Delta support."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Free labels."""
+    catalog: str | None = None
+    """Catalog of `gddl.yaml` in which the table is registered; null: none."""
+    description: str | None = None
+    """Description of the table: comment of the replica and its catalog entry; null: keep existing comments."""
+    column_descriptions: Mapping[str, str] = field(default_factory=dict)
+    """Descriptions by column: comments of the replica's columns; other columns keep theirs."""
+    owner: str | None = None
+    """Team or person to notify."""
+    airflow: AirflowView | None = None
+    """What Airflow shows: a DAG of the `table`, a `mapped` task in its pack's DAG, or the `pack`; null: as its tier."""
+    depends_on: tuple[str, ...] = ()
+    """Tables (`schema.name`) to be loaded first."""
+    enabled: bool = True
+    """`false` stops loading the table and keeps its data."""
+    dialect: str = "dms"
+    """Writer of the files: `dms`, `debezium`, or a dialect of another package."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The dialect's own options; see `DmsOptions`, `DebeziumOptions`."""
+    tombstone_retention: str = "7d"
+    """How long tombstones are kept, which protect deletes against late changes."""
+    changes_retention: str | None = None
+    """How long superseded changes stay in the change table; null: forever."""
+    vacuum_retention: str = "7d"
+    """How long files that no version references stay in storage; at least `1d`."""
+    settle: str | None = None
+    """Time without modification before a landed file is loaded; null: `3s` on file systems, none on S3."""
+    generations: Generations = "auto"
+    """First load of a folder with load files newer than changes: `one` generation, or one for each time (`by_time`)."""
+    sweep_after: str = "1h"
+    """A partial reload is complete after this time without another load file; `0s`: immediately."""
+    sweep_limit: float = 0.34
+    """Largest share of its rows, 0 to 1, that a reload may remove from the replica without `gddl sweep release`."""
+
+    @property
+    def cadence(self) -> str | Mapping[str, tuple[str, ...]] | None:
+        """The effective schedule: `trigger` alone makes a table continuous."""
+        return "continuous" if self.trigger is not None else self.schedule
+
+    @property
+    def look_seconds(self) -> float:
+        """Time between two polls of a continuous job."""
+        return float(seconds(self.trigger or DEFAULT_TRIGGER))
+
+    @property
+    def name_in_source(self) -> str:
+        """`schema.name` in the source."""
+        return self.source_table or self.table
+
+    @property
+    def qualified_name(self) -> str:
+        """`source:schema.name`, which is independent of the target."""
+        return f"{self.source}:{self.name_in_source}"
+
+    @property
+    def shard(self) -> str | None:
+        """The source whose rows are meant, where the table has several sources and one of them is worked on."""
+        return self.shards[0] if len(self.shards) == 1 else None
+
+    def of_shard(self, shard: str) -> TableSpec:
+        """The part of the table that one of its sources holds."""
+        landing = self.shard_landings.get(shard)
+        return replace(self, shards=(shard,), source=shard, landing=landing, source_table=self.name_in_source)
+
+    @property
+    def schema_name(self) -> str:
+        return self.table.split(".", 1)[0]
+
+    @property
+    def name(self) -> str:
+        return self.table.split(".", 1)[1]
