@@ -1,0 +1,133 @@
+"""Random histories of a table of several sources on the memory engine, with runs that break off after any step."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.table.runtime import Step
+from tests.engines.memory_lake import MemoryLake
+from tests.sharded import Sharded, rows_of
+from tests.spark.playing import examples
+
+SHARDS = ("a", "b", "server")
+FIELDS = {"sweep_after": "0s", "sweep_limit": 1.0}
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Breaking:
+    """An observer that breaks off at the n-th step, as a fault of one source or as the end of the process."""
+
+    at: int
+    kill: bool = False
+    reported: list[str] = field(default_factory=list)
+
+    def __call__(self, step: Step) -> None:
+        self.reported.append(step.step)
+        if len(self.reported) == self.at:
+            raise KilledError if self.kill else ValueError(step.step)
+
+
+class World:
+    """Sources, lake and oracle."""
+
+    def __init__(self, root: Path) -> None:
+        self.landed = Sharded(root, SHARDS, FIELDS)
+        self.lake = MemoryLake(root)
+
+    def run(self) -> JobResult:
+        return self.lake.run(self.landed.spec)
+
+    def broken(self, observer: Breaking) -> None:
+        """A run that may break off."""
+        try:
+            self.lake.run(self.landed.spec, observer)
+        except (KilledError, ValueError, RuntimeError):
+            assert len(observer.reported) >= observer.at
+
+    @property
+    def replica(self) -> dict[tuple[str, int], str]:
+        return rows_of(self.lake.port.read(self.lake.layout(self.landed.spec).replica))
+
+    @property
+    def changes(self) -> int:
+        return len(self.lake.port.read(self.lake.layout(self.landed.spec).changes))
+
+
+def full(root: Path) -> World:
+    world = World(root)
+    for shard in SHARDS:
+        world.landed.load(shard, dict.fromkeys(range(4), shard))
+    world.run()
+    return world
+
+
+@pytest.mark.parametrize(("at", "kill"), [(at, at % 2 == 0) for at in range(1, 22)])
+def test_the_next_run_goes_on_whatever_shard_broke_off(at: int, kill: bool, tmp_path: Path) -> None:
+    world = full(tmp_path)
+    landed = world.landed
+    landed.load("a", {1: "reloaded", 7: "new"})
+    landed.change("b", ("U", 1, "changed"), ("D", 2, ""))
+    landed.change("server", ("D", 3, ""), ("I", 9, "new"))
+    before = world.changes
+    world.broken(Breaking(at, kill=kill))
+    landed.change("b", ("U", 3, "later"), ("I", 2, "back"))
+    landed.change("server", ("U", 0, "later"))
+    world.run()
+    assert world.replica == landed.expected
+    assert world.changes == before + 2 + 4 + 3
+    assert world.run().status == "skipped"
+
+
+def test_a_batch_of_one_shard_is_finished_after_others_went_on(tmp_path: Path) -> None:
+    """Transactions of one shard say nothing of another's."""
+    for at in range(1, 12):
+        world = full(tmp_path / str(at))
+        world.landed.change("a", ("U", 1, "changed"), ("D", 2, ""))
+        world.landed.change("b", ("U", 1, "changed"))
+        observer = Breaking(at)
+        world.broken(observer)
+        world.landed.change("b", ("U", 2, "again"))
+        world.run()
+        assert world.replica == world.landed.expected, observer.reported
+
+
+ROWS = st.dictionaries(st.integers(0, 4), st.sampled_from("xyz"), max_size=4)
+CHANGES = st.lists(st.tuples(st.sampled_from("IUD"), st.integers(0, 4), st.sampled_from("uvw")), min_size=1, max_size=4)
+EVENTS = st.one_of(st.tuples(st.just("load"), ROWS), st.tuples(st.just("change"), CHANGES))
+ROUNDS = st.lists(
+    st.tuples(st.dictionaries(st.sampled_from(SHARDS), EVENTS, max_size=3), st.integers(0, 25), st.booleans()),
+    min_size=2,
+    max_size=6,
+)
+
+
+@settings(max_examples=examples(12), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ROUNDS)
+def test_histories_give_each_shard_its_own_rows(rounds: list[tuple[dict[str, Any], int, bool]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = full(Path(folder))
+        for number, (events, at, kill) in enumerate(rounds):
+            for shard, (kind, rows) in events.items():
+                if kind == "load":
+                    world.landed.load(shard, {**rows, 100: f"load {number}"})  # no load equals an earlier one
+                else:
+                    world.landed.change(shard, *rows)
+            if at:
+                world.broken(Breaking(at, kill=kill))
+            world.run()
+            assert world.replica == world.landed.expected
+        for run in world.lake.table_run(world.landed.spec).shard_runs():
+            context, state = run.context(), run.ledger().state
+            assert context.engine.verify(context, context.stored_schema(state), state.swept, limit=5).equal

@@ -1,0 +1,51 @@
+"""A table of several sources on engine spark, also after batches of the other engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.spec import JobOptions
+from spark_jobs.table.outcome import TableOutcome
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake
+from tests.sharded import Sharded, rows_of
+from tests.spark.test_maintenance import TIER, done
+
+SHARDS = ("eu", "us")
+
+
+def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
+    port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, {"sweep_after": "0s", "sweep_limit": 0.5})
+    tier = replace(TIER, deletion_vectors=False)  # which the other engine does not read
+    lake, quick, spec = SmallLake(tmp_path, tier), SmallLake(tmp_path), landed.spec
+
+    def replica() -> dict[tuple[str, int], str]:
+        return rows_of(pa.table(DeltaTable(lake.layout(spec).replica).scan()).to_pylist())
+
+    for shard in SHARDS:
+        landed.load(shard, {key: f"{shard} {key}" for key in range(8)})
+    landed.change("eu", ("U", 1, "changed"), ("D", 2, ""))
+    result = done(lake, spec, JobOptions(), port)
+    assert (result.main.rows, replica()) == (15, landed.expected)
+    landed.change("us", ("U", 1, "changed here, too"), ("?", 3, "bad"))
+    landed.truth["us"][3] = "us 3"
+    found = quick.run(spec)
+    assert isinstance(found, TableOutcome)
+    assert found.result.quarantined == 1
+    assert replica() == landed.expected
+    landed.load("eu", dict.fromkeys(range(3, 9), "reloaded"))
+    landed.change("us", ("D", 4, ""), ("I", 20, "new"))
+    result = done(lake, spec, JobOptions(), port)
+    assert (result.main.deleted, result.main.rows) == (2 + 1, len(landed.expected))
+    assert replica() == landed.expected
+    result = done(lake, spec, JobOptions(action="errors_replay"), port)
+    assert (result.rows_read, result.quarantined) == (1, 1)
+    result = done(lake, spec, JobOptions(action="verify"), port)
+    assert (result.details["verdict"], result.details["rows"]) == ("equal", len(landed.expected))
+    result = done(lake, spec, JobOptions(action="explain", key={"_source": "us", "id": "4"}), port)
+    assert result.details["tombstone"]["op"] == "D"
+    assert replica() == landed.expected
