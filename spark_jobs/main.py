@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, TextIO
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.catalogs.hive_settings import hive_settings
 from spark_jobs.continuous.desired_state import Stop
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery.file_stream import SOURCES
@@ -42,7 +44,7 @@ APPLICATION = "GDDL-APPLICATION "
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job that the arguments name; one JobResult line a table on standard output and nothing else there."""
+    """Run the job of the arguments; standard output has one JobResult line per table and nothing else."""
     args, results = _prepared(argv)
     try:
         job = read_spec(args.spec)
@@ -53,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def task() -> None:
-    """`main` for platforms that call a function and show what it raises.
+    """`main` for platforms that call a function and show its exception.
 
     Raises:
         GddlError: as `read_spec`.
@@ -66,7 +68,7 @@ def task() -> None:
 
 
 def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
-    """The arguments, and where results go."""
+    """The arguments, and the output for results."""
     args = _parser().parse_args(argv)
     if args.parent is not None:
         end_with(args.parent)
@@ -97,16 +99,16 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
 
 
 def _keep(job: JobSpec, runtime: Runtime, show: Show) -> int:
-    """A continuous job; its figures are handed on while it does."""
+    """A continuous job; publishes metrics while it runs."""
     stop, figures = Stop(), MetricsPublisher(job, time.time)
     stop.listen()
 
-    def tell(result: JobResult) -> None:
+    def report(result: JobResult) -> None:
         show(result)
         figures.take(result)
 
     try:
-        return exit_status(run_continuously(job, runtime, tell, stop))
+        return exit_status(run_continuously(job, runtime, report, stop))
     except GddlError as error:
         print(error, file=sys.stderr)
         return 75 if isinstance(error, RetriableError) else 1
@@ -125,7 +127,7 @@ def read_spec(text: str) -> JobSpec:
             text = (Storage().read(text) if "://" in text else Path(text).read_bytes()).decode()
         except (OSError, ValueError) as error:
             raise FatalError(
-                "SPEC_UNREADABLE", f"no JobSpec can be read: {error}", remedy="give JSON, a file or an s3:// URL"
+                "SPEC_UNREADABLE", f"the JobSpec can't be read: {error}", remedy="give JSON, a file or an s3:// URL"
             ) from error
     version = _version_of(text)
     if version != JobSpec.contract_version:
@@ -148,12 +150,12 @@ def _version_of(text: str) -> object:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
     parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file or s3:// URL that holds it")
-    parser.add_argument("--answers", action="store_true", help="put each result into the lake too, below _gddl/answers")
+    parser.add_argument("--answers", action="store_true", help="also write results to the lake, below _gddl/answers")
     parser.add_argument(
         "--discovery",
         choices=("listing", *SOURCES),
         default="listing",
-        help="how tables of engine spark learn of new files: by listing, or by a stream of Spark",
+        help="how tables of engine spark discover new files: by listing, or by a Spark stream",
     )
     parser.add_argument(
         "--stream-option",
@@ -163,11 +165,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a setting of that stream",
     )
-    parser.add_argument("--progress", action="store_true", help="tell each step on standard error")
-    parser.add_argument(
-        "--parent", type=int, metavar="PID", help="end when this process, which started the job, is gone"
-    )
-    parser.add_argument("--verbose", action="store_true", help="let Spark's own log through")
+    parser.add_argument("--progress", action="store_true", help="print each step on standard error")
+    parser.add_argument("--parent", type=int, metavar="PID", help="end when this process, which started the job, ends")
+    parser.add_argument("--verbose", action="store_true", help="print Spark's log")
     return parser
 
 
@@ -179,18 +179,18 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _own_stdout() -> TextIO:
-    """Keep standard output for results: whatever else prints, the JVM's child included, goes to standard error."""
+    """Reserve standard output for results: all other output, also of the JVM, goes to standard error."""
     kept = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return kept
 
 
 def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> SessionSettings:
-    extra = s3a_settings(environ, job.roots)
+    s3a = s3a_settings(environ, places_of(job))
     cluster = SessionSettings(
         verbose=verbose,
-        s3=bool(extra),
-        extra=extra,
+        s3=bool(s3a),
+        extra={**s3a, **hive_settings(job)},
         start_seconds=float(seconds(environ.get("GDDL_SPARK_START_TIMEOUT", "10m"))),
         ship_delta=environ.get("GDDL_SPARK_DELTA", "ship") == "ship",
     )
@@ -209,13 +209,13 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
 
 
 def _announce(session: SparkSession) -> None:
-    """Tell whoever started the job where on a cluster it is."""
+    """Print the job's id on the cluster, for the program that started it."""
     if is_on_a_cluster(os.environ) and "SPARK_REMOTE" not in os.environ:
         print(f"{APPLICATION}{session.sparkContext.applicationId}", file=sys.stderr, flush=True)
 
 
 def _spread(spark: LazySpark, observe: Observer, *, steps: bool) -> Spread:
-    """Over Spark tasks; on one machine, tiers of `spread: processes` over processes of it."""
+    """Over Spark tasks; on one machine, tiers with `spread: processes` over local processes."""
     on_a_cluster = is_on_a_cluster(os.environ)
     tasks = SparkSpread(spark, Storage(), steps=steps and not on_a_cluster)
     return tasks if on_a_cluster else SpreadByTier(tasks, LocalSpread(observe))

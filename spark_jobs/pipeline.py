@@ -1,10 +1,10 @@
-"""The one page to read: a table's run, from discovery to ledger.
+"""A table's run, from discovery to ledger: start reading here.
 
     discover ─► plan ─► read ─► decode ─► check ─► evolve ─► quarantine
     ─► append ─► tombstones ─► merge ─► sweep ─► history ─► commit
 
-A batch is planned before it runs and committed last; every write between is idempotent under the time of its plan, so
-that a run that died is simply run again (docs/design.md, section 7, rule 4).
+A batch is planned before it runs and committed last; every write between is idempotent by its plan's time, so
+an interrupted run is simply run again (docs/design.md, section 7, rule 4).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.discovery.listing import keep
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import AppendedWork
+from spark_jobs.iceberg.publish import publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.settings import history_begins, settings_of
+from spark_jobs.plan.shards import require_same_order
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.decisions import (
@@ -33,67 +35,73 @@ from spark_jobs.table.decisions import (
     schema_changes,
 )
 from spark_jobs.table.next_batch import next_plan
-from spark_jobs.table.outcome import Outcome
-from spark_jobs.table.pending_work import PendingWork, look, report_left, waits_for_files
+from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.pending_work import PendingWork, report_left, waits_for_files
 from spark_jobs.table.result_columns import columns_of
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
+from spark_jobs.table.shards import Turns, has_tables
 from spark_jobs.table.sweep import NOT_SWEPT, Swept, sweep, sweep_alone
 
 
-def run_table(run: TableRun, outcome: Outcome) -> JobResult:
+def run_table(run: TableRun, outcome: RunTotals) -> JobResult:
     """Bring one table up to date; Spark starts only when there is work.
 
     Raises:
-        GddlError: whatever stopped the table; `outcome` holds what was done before.
+        GddlError: the cause of the failure; `outcome` holds the counts so far.
     """
     started = run.runtime.clock()
     bring_up_to_date(run, outcome)
     return finished(run, outcome, started)
 
 
-def bring_up_to_date(run: TableRun, outcome: Outcome) -> None:
-    """`run_table` without its result: once for each group of files that somebody tells of.
+def bring_up_to_date(run: TableRun, outcome: RunTotals) -> None:
+    """`run_table` without a result; called once per group of notified files.
 
     Raises:
         GddlError: as `run_table`.
     """
-    seen = look(run, outcome)
-    if seen is not None:
+    turns = Turns(run, outcome)
+    turns.look()
+    if turns.pending:
         with run.claim() as claim:
-            _work_off(run, claim, seen, outcome)
+            turns.take(lambda one, seen: _process_pending(one, claim, seen, outcome))
+    turns.require_all()
 
 
-def idle_result(run: TableRun, outcome: Outcome) -> JobResult | int:
-    """The result of a table that has nothing to do; of another the bytes that it has to work through.
+def idle_result(run: TableRun, outcome: RunTotals) -> JobResult | int:
+    """The result of an idle table; for any other the bytes of its new files.
 
     Raises:
         GddlError: as `run_table`.
     """
     started = run.runtime.clock()
-    seen = look(run, outcome)
-    return finished(run, outcome, started) if seen is None else seen.cost
+    turns = Turns(run, outcome)
+    turns.look()
+    if turns.pending:
+        return turns.cost
+    turns.require_all()
+    return finished(run, outcome, started)
 
 
-def finished(run: TableRun, outcome: Outcome, started: datetime) -> JobResult:
-    """The result of a run that began then."""
+def finished(run: TableRun, outcome: RunTotals, started: datetime) -> JobResult:
+    """The result of a run that started then."""
     result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done", outcome.batches, outcome.rows_read)
     return result
 
 
-def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) -> None:
-    """Batch after batch until nothing waits.
+def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals) -> None:
+    """Run batches until no file waits.
 
-    What was listed before the claim still counts where no other run has come between: a file that was written anew
-    since is found by the next listing, as one that is written while the batch runs.
+    The listing from before the claim is valid unless another run came between: a file that was rewritten
+    since is found by the next listing, like one that is written while the batch runs.
     """
     ledger, context = run.ledger(), run.context()
     keep(run.place, ledger)
     if ledger.plan() is None or ledger.state.batch:
-        notices.require_tables(
-            run.spec.table, ledger.state, context.engine.exists(context.layout.changes), context.layout.state
-        )
+        there = has_tables(run, context, ledger.state)
+        notices.require_tables(run.spec.table, ledger.state, there, context.layout.state)
     strange = foreign.require_own_tables(context, ledger.state)
     outcome.warn(foreign.warnings_of(strange))
     found = seen.found
@@ -109,13 +117,14 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         if coming is None:
             break
         plan = coming.plan
-        if not coming.begun:
+        if not coming.resumed:
             claim.check()
             ledger.write_plan(plan)
         run.report("plan", plan.number)
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
         run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange), outcome)
+        publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
     report_left(run, ledger, found, outcome)
     if not found.waiting:
         notices.require_first_load(run.spec.table, ledger)
@@ -124,11 +133,11 @@ def _work_off(run: TableRun, claim: Claim, seen: PendingWork, outcome: Outcome) 
         outcome.version = context.engine.version(context.layout.replica)
 
 
-def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome) -> None:
+def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> None:
     """Carry out one planned batch and commit it."""
     plan, state = batch.plan, batch.ledger.state
     few = is_small(plan, state)
-    context = replace(context, engine=context.engine.suited(few_rows=few), begun=batch.coming.begun)
+    context = replace(context, engine=context.engine.suited(few_rows=few), resumed=batch.coming.resumed)
     done = resume(run, context, batch, outcome) if batch.coming.appended else ingest(run, context, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if done.work is not None:
@@ -147,8 +156,8 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: Outco
     outcome.max_commit_ts = batch.ledger.state.max_commit_ts
 
 
-def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome) -> Ingested:
-    """From files to change table and quarantine."""
+def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
+    """Steps from files to change table and quarantine."""
     plan, state = batch.plan, batch.ledger.state
     work, unreadable = context.engine.decode_files(context, plan, state)
     outcome.warn(notices.of_files(unreadable))
@@ -163,10 +172,12 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
     outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
+    order = decoded_batch.schema.table_schema
+    require_same_order(run.spec.table, run.shard, (order.sequence, order.sequence_type), run.others)
     batch.claim.check()
     if decoded_batch.schema.schemas != state.schemas:
         batch.ledger.write_plan(replace(plan, schemas=decoded_batch.schema.schemas))
-    if batch.coming.begun or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
+    if batch.coming.resumed or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
         outcome.warn(work.tables.ensure_tables())
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
@@ -179,12 +190,12 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
 
 
 def _is_changed(run: TableRun, state: TableState) -> bool:
-    """Whether the tables have to be reconciled with the metadata row."""
+    """Whether the tables must be reconciled with the metadata row."""
     return state.applied != settings_of(run.spec)
 
 
-def resume(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome) -> Ingested:
-    """Go on from the change table with a batch that had appended its changes before its files changed."""
+def resume(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
+    """Resume from the change table a batch that had appended its changes before its files changed."""
     plan, state = batch.plan, batch.ledger.state
     work = context.engine.resume_from_changes(context, plan, state)
     if _is_changed(run, state):
@@ -195,7 +206,7 @@ def resume(run: TableRun, context: TableContext, batch: Batch, outcome: Outcome)
 def commit(
     run: TableRun, context: TableContext, batch: Batch, done: Ingested, *, swept: Swept = NOT_SWEPT, grown: int = 0
 ) -> None:
-    """Make the batch count: the last of its writes."""
+    """Commit the batch: its last write."""
     plan = batch.plan
     run.report("commit", plan.number)
     batch.claim.check()
@@ -218,9 +229,9 @@ def commit(
 
 
 def apply(
-    run: TableRun, context: TableContext, work: AppendedWork, batch: Batch, outcome: Outcome, *, sweeps: bool
+    run: TableRun, context: TableContext, work: AppendedWork, batch: Batch, outcome: RunTotals, *, sweeps: bool
 ) -> tuple[MainCounts, Swept]:
-    """From appended changes to replica and history."""
+    """Steps from appended changes to replica and history."""
     plan, state = batch.plan, batch.ledger.state
     merging = work.tombstones() if work.decoded_batch.schema.table_schema.keys else None
     if merging is not None:
@@ -242,13 +253,13 @@ def apply(
 
 
 def _known(batch: Batch) -> list[str]:
-    """Files of the plan that the ledger knows in an earlier version."""
+    """Files of the plan with an earlier version in the ledger."""
     entries = batch.ledger.entries()
     return [f.path for f in batch.plan.files if f.path in entries]
 
 
 def purge(run: TableRun, context: TableContext, state: TableState) -> str | None:
-    """Once a day forget tombstones older than their retention; when that was, or None."""
+    """Once a day remove tombstones older than their retention; returns the time, or None."""
     now, path = run.runtime.clock(), context.layout.tombstones
     last = state.tombstones_purged_at
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
@@ -259,7 +270,7 @@ def purge(run: TableRun, context: TableContext, state: TableState) -> str | None
     return iso(now)
 
 
-def count(outcome: Outcome, plan: BatchPlan, done: Ingested) -> None:
+def count(outcome: RunTotals, plan: BatchPlan, done: Ingested) -> None:
     outcome.batches += 1
     outcome.files += len(plan.files)
     outcome.bytes_read += sum(file.size for file in plan.files)

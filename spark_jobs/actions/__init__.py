@@ -1,1 +1,1 @@
-"""What a run does other than bring its table up to date from its files."""
+"""Actions of a run other than loading new files."""

@@ -1,4 +1,4 @@
-"""What happened to one key of a table; takes no claim and writes nothing."""
+"""Explain the changes of one key of a table; takes no claim and writes nothing."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from spark_jobs.rules.key_rows import KeyRows
 from spark_jobs.table import notices
 from spark_jobs.table.decisions import has_few_rows
 from spark_jobs.table.foreign import require_replica
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.stored_schema import stored_schema
+from spark_jobs.table.shards import of_key
 from spark_jobs.table.wanted_key import WantedKey
 
 _SEARCHED = 1000
-"""Unresolved rows of the quarantine that are searched for the key, the oldest first."""
+"""Unresolved quarantined rows that are searched for the key, oldest first."""
 _SHOWN = ("code", "reason", "column", "source_file", "position", "batch_id", "occurred_at", "record")
 
 
-def explain(run: TableRun, totals: Outcome) -> JobResult:
+def explain(run: TableRun, totals: RunTotals) -> JobResult:
     """The changes of the key that the job's options name, and what the tables hold of it; see docs/cli.md.
 
     Raises:
         FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
             `FIRST_LOAD_UNREADABLE`.
     """
-    started, ledger = run.runtime.clock(), run.ledger()
+    started, run = run.runtime.clock(), of_key(run, "EXPLAIN_KEY_INVALID")
+    ledger = run.ledger()
     _require_keyed(run, ledger)
     require_same_identity(run.spec, ledger.state)
     unfinished = ledger.plan() is not None
     context = run.context()
     context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
     require_replica(context, ledger.state)
-    table_schema = stored_schema(context, ledger.state)
+    table_schema = context.stored_schema(ledger.state)
     code = "EXPLAIN_KEY_INVALID"
     wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
     details = _details(run, context, table_schema, wanted, ledger)
@@ -57,7 +58,7 @@ def _require_keyed(run: TableRun, ledger: Ledger) -> None:
         raise FatalError(
             "EXPLAIN_NOT_POSSIBLE",
             f"{run.spec.table} has no keys, or was never loaded",
-            remedy="load the table first; rows of a table without keys can't be told apart",
+            remedy="load the table first; rows of a table without keys can't be distinguished",
         )
 
 
@@ -120,7 +121,7 @@ def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:
 
 
 def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
-    """When the erasure of the key was asked for; null: it was not."""
+    """Time at which the erasure of the key was requested; null: never."""
     erasures = context.erasures
     key_hash = erasures.keys().held(wanted.stored)
     erasure = None if key_hash is None else erasures.read(key_hash)
@@ -130,7 +131,7 @@ def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
 def _not_found(run: TableRun) -> FatalError:
     return FatalError(
         "KEY_NOT_FOUND",
-        "no change, row or delete of this key is known, and no quarantined record of it was found",
+        "the table has no change, row, delete or quarantined record of this key",
         where=run.spec.table,
         remedy="write the key as the source has it; `gddl run --dry-run` shows files that were not loaded yet",
     )

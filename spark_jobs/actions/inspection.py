@@ -1,4 +1,4 @@
-"""What a job does besides running: plan, verify, list and replay the quarantine."""
+"""Actions that read: plan, verify, and list the quarantine."""
 
 from __future__ import annotations
 
@@ -12,36 +12,48 @@ from spark_jobs.engines.base import TableContext
 from spark_jobs.maintenance.cut_mark import CutMark
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
+from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.figures import BUCKETS, Verdict
+from spark_jobs.rules.figures import BUCKETS, Verdict, together
 from spark_jobs.table import notices
 from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_of
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.stored_schema import stored_schema
 from spark_jobs.verification.source_database import opened, url_of
 from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, plain_verdict, verify_source
 
 
-def show_plan(run: TableRun, totals: Outcome) -> JobResult:
+def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
     """The batches that a run would make, without making them; never starts Spark."""
     started = run.runtime.clock()
+    run.ledger()  # which refuses a table that was loaded otherwise
+    planned = [_planned(one) for one in run.shard_runs() or (run,)]
+    batches = [batch for one, _ in planned for batch in one]
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    details = {
+        "batches": batches,
+        "missing": [path for _, found in planned for path in found.missing],
+        "folder_missing": any(found.folder_missing for _, found in planned),
+    }
+    return replace(result, status="succeeded" if batches else "skipped", details=details)
+
+
+def _planned(run: TableRun) -> tuple[list[dict[str, Any]], Discovery]:
+    """The batches of a table, or of one of its sources, and what was found besides."""
     ledger = run.ledger()
     found = run.discover(ledger)
     state, batches = ledger.state, []
     require_same_identity(run.spec, state)
-    begun = ledger.plan()
+    pending = ledger.plan()
     while True:
-        plan = begun or next_batch(found.waiting, limits=run.limits, state=state, now=run.runtime.clock())
+        plan = pending or next_batch(found.waiting, limits=run.limits, state=state, now=run.runtime.clock())
         if plan is None:
             break
-        batches.append(_described(plan, resumed=begun is not None))
-        begun, found = None, found.without(plan)
+        batches.append(_described(replace(plan, shard=run.shard), resumed=pending is not None))
+        pending, found = None, found.without(plan)
         state = replace(state, batch=plan.number, generation=plan.generation)
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    details = {"batches": batches, "missing": list(found.missing), "folder_missing": found.folder_missing}
-    return replace(result, status="succeeded" if batches else "skipped", details=details)
+    return batches, found
 
 
 def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:
@@ -53,33 +65,26 @@ def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:
         "bytes": sum(f.size for f in plan.files),
         "sweep": plan.sweep,
         "resumed": resumed,
-    }
+    } | ({"shard": plan.shard} if plan.shard else {})
 
 
-def verify(run: TableRun, totals: Outcome) -> JobResult:
+def verify(run: TableRun, totals: RunTotals) -> JobResult:
     """Compare the replica with the fold of its change table, and with its source where a connection is named.
 
     The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ.
+
+    Raises:
+        FatalError: as `url_of`, also for a table that is not loaded yet.
     """
     started = run.runtime.clock()
-    ledger = run.ledger()
-    if ledger.state.keys is None:
-        notices.require_first_load(run.spec.table, ledger)
+    run.ledger()  # which refuses a table that was loaded otherwise
+    if not run.spec.shards and (connection := _connection(run)):
+        url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
+    judged = [_judged(one, totals, started) for one in run.shard_runs() or (run,)]
+    found = [one for one in judged if one is not None]
+    if not found:
         return totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    if ledger.plan() is not None:
-        raise FatalError(
-            "BATCH_UNFINISHED",
-            f"{run.spec.table} has a batch that is not finished",
-            where=run.layout.state,
-            remedy="run the table first, then verify",
-        )
-    require_same_identity(run.spec, ledger.state)
-    context = run.context()
-    table_schema = stored_schema(context, ledger.state)
-    require_replica(context, ledger.state)
-    totals.warn(warnings_of(foreign_commits(context.storage, context.layout, ledger.state)))
-    verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
-    source = _against_source(run, context, table_schema, ledger.state, started)
+    verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
@@ -92,46 +97,84 @@ def verify(run: TableRun, totals: Outcome) -> JobResult:
     return result if equal else replace(result, status="failed", error=_difference(run.spec.table, verdict, source))
 
 
+def _judged(run: TableRun, totals: RunTotals, started: datetime) -> tuple[Verdict, SourceVerdict | None] | None:
+    """The verdicts on a table, or on the rows of one of its sources; null: nothing of it was loaded."""
+    ledger = run.ledger()
+    if ledger.state.keys is None:
+        notices.require_first_load(run.spec.table, ledger)
+        return None
+    if ledger.plan() is not None:
+        raise FatalError(
+            "BATCH_UNFINISHED",
+            f"{run.spec.table} has a batch that is not finished",
+            where=run.layout.state,
+            remedy="run the table first, then verify",
+        )
+    require_same_identity(run.spec, ledger.state)
+    context = run.context()
+    table_schema = context.stored_schema(ledger.state)
+    require_replica(context, ledger.state)
+    totals.warn(warnings_of(foreign_commits(context.storage, context.layout, ledger.state)))
+    verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
+    if run.shard or not table_schema.keys:
+        totals.warn(_not_compared(run))
+        return verdict, None
+    return verdict, _against_source(run, context, table_schema, ledger.state, started)
+
+
+def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
+    if not _connection(run):
+        return ()
+    reason = "a table of several sources" if run.shard else "a table without keys, whose rows can't be matched,"
+    message = f"{reason} is compared with its changes alone, not with its source"
+    return (RunWarning(code="SOURCE_NOT_COMPARED", message=message),)
+
+
 def _against_source(
     run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState, now: datetime
 ) -> SourceVerdict | None:
-    """Null where no connection is named, and for tables without keys, whose rows can't be matched."""
-    connection = run.job.options.source_connection or run.dialect.options.verify_connection
-    if not connection or not table_schema.keys:
+    """Null without a connection."""
+    connection = _connection(run)
+    if not connection:
         return None
     options, spec = run.job.options, run.spec
     asked = CompareRequest(now=now, limit=options.limit, settle_seconds=options.settle_seconds)
-    with opened(url_of(connection, run.runtime.environ), spec.schema_name, spec.name) as table:
+    with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
         return verify_source(context, table_schema, state, table, asked)
 
 
+def _connection(run: TableRun) -> str:
+    """Name of the connection to compare with; empty: none."""
+    return run.job.options.source_connection or run.dialect.options.verify_connection or ""
+
+
 def _unsettled(source: SourceVerdict) -> RunWarning:
-    message = "keys differ from the source whose changes may be on their way; the next verify tells"
+    message = "keys differ from the source, and their changes may not have arrived yet; verify again later"
     sample = tuple(k["key"] for k in source.keys if not k["settled"])[:5]
     return RunWarning(code="SOURCE_UNSETTLED", message=message, count=source.unsettled, sample=sample)
 
 
 def _difference(table: str, verdict: Verdict, source: SourceVerdict | None) -> ErrorInfo:
-    """Which comparison failed, and the command that mends it."""
+    """The comparison that failed, and the command that repairs it."""
     if not verdict.equal:
         what = (
             f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
             f"{verdict.rows} rows, {verdict.expected_rows} expected"
         )
-        remedy = f"look at details.keys; `gddl resync --table {table}` rebuilds the replica"
+        remedy = f"see details.keys; `gddl resync --table {table}` rebuilds the replica"
         error = FatalError("VERIFY_DIFFERENT", what, remedy=remedy)
     else:
         count = 0 if source is None else source.different
-        what = f"{count} keys of the replica differ from the source, and their changes are not on their way"
+        what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
         remedy = (
-            "look at details.source.keys; the replica holds what its files say, so let the CDC service reload the "
+            "see details.source.keys; the replica holds what its files say, so let the CDC service reload the "
             f"table, then `gddl run --table {table}`"
         )
         error = FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
     return ErrorInfo(code=error.code, message=str(error))
 
 
-def list_errors(run: TableRun, totals: Outcome) -> JobResult:
+def list_errors(run: TableRun, totals: RunTotals) -> JobResult:
     """Unresolved rows of the quarantine, oldest first."""
     started = run.runtime.clock()
     context = run.context()

@@ -1,7 +1,7 @@
-"""A table's run whose files a stream tells of, instead of a listing; the batch code and the ledger are the same.
+"""A table's run whose files a stream reports instead of a listing; batch code and ledger are the same.
 
-The ledger is the truth: a file that is notified twice is known by it, and what a stream missed is found by the
-full listing that falls due as everywhere (`discovery.FULL_LISTING_EVERY`).
+The ledger decides: it recognizes a file that is notified twice, and files that a stream missed are found by the
+periodic full listing (`discovery.FULL_LISTING_EVERY`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from spark_jobs.discovery.file_stream import FileStreamSource, TableStream
 from spark_jobs.discovery.listing import is_listing_due
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.batch import TableState
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 
 
 def takes_stream(run: TableRun, state: TableState) -> bool:
-    """Whether a stream may tell this run of its files: one that needs to see all of the folder lists it."""
+    """Whether a stream may provide the files of this run; a run that needs the whole folder lists it."""
     options = run.job.options
     asked = (
         options.action != "run"
         or options.full_refresh
         or options.full_listing
         or options.max_batches is not None
-        or options.continuous is not None  # a continuous job notices files in a way of its own
+        or options.continuous is not None  # a continuous job has its own file discovery
     )
+    asked = asked or bool(run.spec.shards)  # each source has a folder of its own
     return run.engine == "spark" and not asked and state.batch > 0 and not is_listing_due(state, run.runtime.clock())
 
 
-def run_streamed(run: TableRun, source: FileStreamSource, outcome: Outcome) -> JobResult:
-    """Bring one table up to date with what the stream tells of; where the stream fails, with what a listing finds.
+def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) -> JobResult:
+    """Bring one table up to date with what the stream reports; where the stream fails, with what a listing finds.
 
     Raises:
         GddlError: as `run_table`. The files of the failed group are notified again next time.
@@ -57,6 +58,6 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: Outcome) -> J
 
 
 def checkpoint_of(run: TableRun, source: FileStreamSource) -> str:
-    """Where the stream of a table keeps what it told of."""
+    """Where the stream of a table keeps what it reported."""
     spec = run.spec
     return join(run.job.roots.lake, STATE, "streams", spec.schema_name, spec.name, source.name)

@@ -1,8 +1,8 @@
-"""A full refresh: rebuild replica and history from the files, beside the living tables, and swap (rule 10).
+"""A full refresh: rebuild replica and history from the files, next to the live tables, and swap (rule 10).
 
-All files are ingested anew into a change table and a ledger of their own below the state folder, in the usual bounded
-batches, so that a refresh that died resumes where it stopped. Then, each step a single Delta commit: the change table
-gains what it lacked; replica, tombstones and history are overwritten with what the new change table folds to; the
+All files are ingested again into a separate change table and ledger below the state folder, in the usual bounded
+batches, so that an interrupted refresh resumes where it stopped. Then, each step in one Delta commit: the change table
+gains missing changes; replica, tombstones and history are overwritten with the fold of the new change table; the
 quarantine is settled; the ledger commits.
 """
 
@@ -37,48 +37,48 @@ from spark_jobs.table.batch_run import Batch
 from spark_jobs.table.decisions import is_resequenced, is_small
 from spark_jobs.table.foreign import versions_of
 from spark_jobs.table.next_batch import NextBatch, files_changed, moment
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Refresh:
-    """A refresh under way: the living table and the one that is built beside it."""
+    """A refresh in progress: the live table and the shadow table that is built beside it."""
 
     run: TableRun
-    living: TableContext
+    live: TableContext
     ledger: Ledger
     plan: BatchPlan
     claim: Claim
 
     @cached_property
     def recorded(self) -> Recorded | None:
-        """What the change table tells of generations, where the ledger is lost."""
-        return refresh_generations.recorded_files(self.living, self.ledger.state)
+        """Generations by the change table, where the ledger is lost."""
+        return refresh_generations.recorded_files(self.live, self.ledger.state)
 
     @property
-    def beside(self) -> TableRun:
-        root = join(self.living.layout.state, "refresh", f"{self.plan.batch_id}-{version_of(self.plan)}")
+    def shadow(self) -> TableRun:
+        root = join(self.live.layout.state, "refresh", f"{self.plan.batch_id}-{version_of(self.plan)}")
         layout = replace(
-            self.living.layout, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
+            self.live.layout, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
             replica=join(root, "replica"), history=join(root, "history"),
         )  # fmt: skip
         spec = replace(self.run.spec, history=False)
-        return replace(self.run, beside=layout, spec=spec)
+        return replace(self.run, layout_override=layout, spec=spec)
 
 
-def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
+def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
     """Rebuild one table.
 
     Raises:
-        GddlError: whatever stopped it; readers have the old table until the swap.
+        GddlError: the cause of the failure; readers see the old table until the swap.
     """
     started = run.runtime.clock()
     outcome.mode = "refresh"
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
-        context.erasures.keys()  # what stops every batch stops it before it has begun
+        context.erasures.keys()  # checks that stop every batch come before the first write
         plan = ledger.plan()
         if plan is not None and plan.mode != "refresh":
             ledger.drop_plan()
@@ -95,25 +95,25 @@ def refresh_table(run: TableRun, outcome: Outcome) -> JobResult:
             claim.check()
             ledger.write_plan(plan)
         run.report("plan", plan.number)
-        checked = _carry_out(_Refresh(run=run, living=context, ledger=ledger, plan=plan, claim=claim), outcome)
+        checked = _carry_out(_Refresh(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
     result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done", outcome.batches, outcome.rows_read)
     return result if checked is None else replace(result, details={"resync": asdict(checked)})
 
 
 def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
-    """As the job asks for it; whoever carries the plan on knows no more than what it says."""
+    """The plan with the job's check, since a run that resumes it reads only the plan."""
     options = run.job.options
     return replace(plan, resync=options.resync, source_connection=options.source_connection if options.resync else "")
 
 
-def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
-    """What the check of a resync found; null for a full refresh."""
+def _carry_out(work: _Refresh, outcome: RunTotals) -> ResyncCheck | None:
+    """Result of a resync's check; null for a full refresh."""
     try:
         order, fresh, checked = _built(work, outcome)
     except FatalError:
-        # A person has to mend something: until then the table is loaded as before. Once tables may have been exchanged
-        # a refresh can only go on.
+        # A user has to fix the cause: until then the table is loaded as before. Once tables may have been swapped,
+        # a refresh can only be resumed.
         if not work.plan.swapping:
             _forget(work)
         raise
@@ -121,7 +121,7 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
     work.run.report("swapping", work.plan.number)
-    done = work.living.engine.rebuild(order).swap(lambda step: work.run.report(step, work.plan.number))
+    done = work.live.engine.rebuild(order).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, left = _swept(work, fresh)
     if state.swept < state.generation:
@@ -133,19 +133,19 @@ def _carry_out(work: _Refresh, outcome: Outcome) -> ResyncCheck | None:
     return checked
 
 
-def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildRequest, Ledger, ResyncCheck | None]:
-    """What is to be exchanged, built beside and looked at; the living table is as it was."""
+def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, ResyncCheck | None]:
+    """Build and check the shadow table; the live table is unchanged."""
     table_schema, fresh = _ingest_all(work, outcome)
     if table_schema is None:
         raise FatalError(
             "NOTHING_TO_REFRESH",
-            f"{work.run.spec.table}: no file below {work.living.layout.landing} can be read",
+            f"{work.run.spec.table}: no file below {work.live.layout.landing} can be read",
             remedy="restore the files; the tables are unchanged",
         )
     work.run.report("read", work.plan.number, outcome.rows_read)
     files, again = fresh.all_entries(), is_resequenced(table_schema, work.ledger.state, fresh.state)
     order = RebuildRequest(
-        living=work.living, beside=work.beside.layout, plan=work.plan, table_schema=table_schema,
+        live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
         generation_low_watermarks=refresh_generations.watermarks(table_schema, fresh.state, again),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read=tuple(path for path, row in files.items() if row.state == "committed"),
@@ -159,9 +159,9 @@ def _built(work: _Refresh, outcome: Outcome) -> tuple[RebuildRequest, Ledger, Re
 
 
 def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncCheck:
-    """Look at what was built before it takes the place of the living table.
+    """Check the shadow table before the swap.
 
-    What can't be checked is forgotten as what is refused: the table's next loads must not wait for its source.
+    A check that can't run drops the refresh too: the table's next loads must not wait for its source.
     """
     try:
         checked = check(work.run, order, fresh.all_entries(), work.plan.source_connection)
@@ -175,21 +175,21 @@ def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncChec
 
 
 def _require_all_changes(work: _Refresh, order: RebuildRequest) -> None:
-    if work.living.engine.rebuild(order).drops_changes():
+    if work.live.engine.rebuild(order).drops_changes():
         raise FatalError(
             "CHANGES_INCOMPATIBLE",
-            "the change table holds changes of files that are gone, ordered or typed otherwise than the files now",
-            where=work.living.layout.changes,
+            "the change table holds changes of removed files, with another order or other types than the files now",
+            where=work.live.layout.changes,
             remedy="restore those files, or move the change table away and refresh again; the tables are unchanged",
         )
 
 
-def _ingest_all(work: _Refresh, outcome: Outcome) -> tuple[TableSchema | None, Ledger]:
-    """Work off every landed file into the change table beside, and seal its ledger; the shape that comes of it.
+def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None, Ledger]:
+    """Ingest every landed file into the shadow change table and seal its ledger; returns the resulting schema.
 
-    Once sealed nothing more is taken in: steps of the swap that are done would not have it, and the commit would.
+    A sealed ledger accepts no further files: finished steps of the swap would lack them, and the commit would not.
     """
-    run, context = work.beside, replace(work.living, layout=work.beside.layout, dialect=work.beside.dialect)
+    run, context = work.shadow, replace(work.live, layout=work.shadow.layout, dialect=work.shadow.dialect)
     ledger = run.ledger()
     if ledger.state.batch == 0:
         ledger.commit(_empty_commit(work, refresh_generations.seed(work.ledger.state, work.recorded)))
@@ -228,11 +228,11 @@ def _is_sealed(ledger: Ledger) -> bool:
 
 
 def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None:
-    """A refresh that died in a batch whose files then changed is begun anew by the next run."""
-    begun = ledger.plan()
-    if begun is not None and files_changed(begun, found):
+    """Files that changed during an interrupted refresh make the next run start it again."""
+    pending = ledger.plan()
+    if pending is not None and files_changed(pending, found):
         _forget(work)
-        raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its full refresh was begun",
+        raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its full refresh started",
                              remedy="run the refresh again; the tables are unchanged")  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
     return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
-def _with_generations(work: _Refresh, found: Discovery, outcome: Outcome) -> Discovery:
+def _with_generations(work: _Refresh, found: Discovery, outcome: RunTotals) -> Discovery:
     recorded = work.recorded
     if recorded is not None:
         generations, warning = refresh_generations.of_change_table(found.waiting, recorded)
@@ -256,7 +256,7 @@ def _with_generations(work: _Refresh, found: Discovery, outcome: Outcome) -> Dis
 
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
-    """The living ledger takes over the rows and the state of the one beside."""
+    """The live ledger takes over the rows and the state of the shadow ledger."""
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
@@ -264,7 +264,7 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
         max_sequence=fresh.state.max_sequence if order.resequenced else highest,
-        delta_versions=versions_of(work.living.engine, work.living.layout), foreign=(),
+        delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(),
         generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip
@@ -277,24 +277,24 @@ def _swept(work: _Refresh, fresh: Ledger) -> tuple[TableState, Discovery]:
     return refresh_generations.sweep_after_refresh(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
 
 
-def _settle(work: _Refresh, outcome: Outcome, state: TableState, done: Rebuilt) -> None:
+def _settle(work: _Refresh, outcome: RunTotals, state: TableState, done: Rebuilt) -> None:
     outcome.batches = max(outcome.batches, 1)
     outcome.changes_written = done.changes_added
     outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
     outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
     outcome.max_commit_ts = state.max_commit_ts
-    outcome.version = work.living.engine.version(work.living.layout.replica)
+    outcome.version = work.live.engine.version(work.live.layout.replica)
 
 
 def _forget(work: _Refresh) -> None:
-    """Give up a refresh before it has exchanged anything; the table's next run is a usual one."""
+    """Drop a refresh that has swapped nothing; the table's next run is a normal one."""
     work.claim.check()
     work.ledger.drop_plan()
     _clean_up(work)
 
 
 def _clean_up(work: _Refresh) -> None:
-    """Remove what was built beside; leftovers do no harm, so a crash here needs no repair."""
-    root = join(work.living.layout.state, "refresh")
-    for found in list(work.living.storage.list(root)):
-        work.living.storage.delete(found.path)
+    """Remove the shadow table; leftovers are harmless, so a crash here needs no repair."""
+    root = join(work.live.layout.state, "refresh")
+    for found in list(work.live.storage.list(root)):
+        work.live.storage.delete(found.path)

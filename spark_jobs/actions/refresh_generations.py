@@ -1,4 +1,4 @@
-"""Generations in a full refresh: those of the ledger; where it is lost, those that the change table tells."""
+"""Generations in a full refresh: from the ledger, or from the change table where the ledger is lost."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from spark_jobs.table import notices
 
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
-    """What the change table tells of generations; null where the ledger does, or there is no change table."""
+    """Generations by the change table; null where the ledger has them, or there is no change table."""
     if state.batch or state.schemas or not context.engine.exists(context.layout.changes):
         return None
     return Recorded(context.engine.recorded_files(context.layout.changes))
 
 
 def seed(state: TableState, recorded: Recorded | None) -> TableState:
-    """What must go on in a ledger that is built beside: schema ids, generations."""
+    """State that a shadow ledger inherits: schema ids, generations."""
     if recorded is None:
         return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas,
                           generation_floor=state.generation_floor or (None,))  # fmt: skip
@@ -44,14 +44,14 @@ def _greatest_before(generation: int, recorded: Recorded) -> str | None:
     return found
 
 
-def of_ledger(living: Ledger, waiting: Discovery) -> Mapping[str, int]:
+def of_ledger(live: Ledger, waiting: Discovery) -> Mapping[str, int]:
     """The generation that the ledger gave each file, or would give it now."""
-    known = {path: entry.generation for path, entry in living.all_entries().items()}
+    known = {path: entry.generation for path, entry in live.all_entries().items()}
     return {**known, **{file.path: file.generation for file in waiting.waiting}}
 
 
 def of_change_table(files: Sequence[PlannedFile], recorded: Recorded) -> tuple[Mapping[str, int], RunWarning]:
-    """The generation of each file without a ledger, and that it was told so."""
+    """The generation of each file without a ledger, and a warning about it."""
     message = (
         "the ledger was lost: which full load files belong to was taken from the change table, and of files that it "
         "does not know from their times; compare the table with its source"
@@ -62,7 +62,7 @@ def of_change_table(files: Sequence[PlannedFile], recorded: Recorded) -> tuple[M
 
 
 def with_generations(found: Discovery, generations: Mapping[str, int]) -> Discovery:
-    """The files with these generations, worked off in their order."""
+    """The files with these generations, in the order of ingestion."""
     files = [replace(f, generation=generations.get(f.path, f.generation)) for f in found.waiting]
     return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
 
@@ -70,9 +70,9 @@ def with_generations(found: Discovery, generations: Mapping[str, int]) -> Discov
 def sweep_after_refresh(
     plan: BatchPlan, before: TableState, after: TableState, files: Mapping[str, FileEntry], rule: SweepRule
 ) -> tuple[TableState, Discovery]:
-    """The state with the generation from which rows stand in the rebuilt replica, and what keeps older ones there.
+    """The state with the first generation whose rows remain in the rebuilt replica, and why older ones remain.
 
-    What the files lack vanishes where the newest full load is whole: a person asked for the refresh, nothing is held.
+    Rows that the files lack are swept if the newest full load is complete: a user requested the refresh.
     """
     loads = [row for row in files.values() if row.kind == "load"]
     left = Discovery(

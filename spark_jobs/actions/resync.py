@@ -1,4 +1,4 @@
-"""The check of a resync: what was built from the files, against the living table and the source, before the swap."""
+"""The check of a resync: compares the rebuilt table with the live table and the source before the swap."""
 
 from __future__ import annotations
 
@@ -37,32 +37,36 @@ class ResyncCheck:
 def check(run: TableRun, order: RebuildRequest, files: Mapping[str, FileEntry], connection: str = "") -> ResyncCheck:
     """
     Args:
-        files: as the rebuild has read them.
-        connection: to the source; empty: the one that the row names, if it does.
+        files: files as read by the rebuild.
+        connection: to the source; empty: the row's connection, if any.
 
     Raises:
-        FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table is further from the source.
+        FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
+            Others as `url_of`.
     """
     unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
     if unread:
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
-    engine, layout = order.living.engine, order.living.layout
+    connection = connection or run.dialect.options.verify_connection or ""
+    if connection:
+        url_of(connection, run.runtime.environ)  # a table that can't be compared must not hide a wrong name
+    engine, layout = order.live.engine, order.live.layout
     table_schema = _common(order) if engine.exists(layout.replica) else None
     if table_schema is None or not table_schema.keys:
         return ResyncCheck(rows=sum(1 for _ in engine.rebuild(order).rows(order.table_schema.columns[:1])))
     columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
-    living = _hashed(engine.live_rows(layout.replica, columns), len(table_schema.keys))
+    live = _hashed(engine.live_rows(layout.replica, columns), len(table_schema.keys))
     built = _hashed(engine.rebuild(order).rows(columns), len(table_schema.keys))
     found = ResyncCheck(
-        rows=len(built), appear=len(built.keys() - living.keys()), vanish=len(living.keys() - built.keys()),
-        change=sum(living[key] != built[key] for key in living.keys() & built.keys()),
+        rows=len(built), appear=len(built.keys() - live.keys()), vanish=len(live.keys() - built.keys()),
+        change=sum(live[key] != built[key] for key in live.keys() & built.keys()),
     )  # fmt: skip
-    return _against_source(run, order, table_schema, found, connection or run.dialect.options.verify_connection or "")
+    return _against_source(run, order, table_schema, found, connection)
 
 
 def _common(order: RebuildRequest) -> TableSchema | None:
-    """The shape with the columns that both replicas have; null where they don't even share their keys."""
-    stored = {column.name for column in order.living.engine.columns(order.living.layout.replica)}
+    """The schema with the columns of both replicas; null where they don't share their keys."""
+    stored = {column.name for column in order.live.engine.columns(order.live.layout.replica)}
     data = tuple(c for c in order.table_schema.data if c.name in stored)
     return replace(order.table_schema, data=data) if stored.issuperset(order.table_schema.keys) else None
 
@@ -76,12 +80,12 @@ def _against_source(
 ) -> ResyncCheck:
     if not connection:
         return found
-    engine, layout, spec = order.living.engine, order.living.layout, run.spec
-    with opened(url_of(connection, run.runtime.environ), spec.schema_name, spec.name) as table:
+    engine, layout, spec = order.live.engine, order.live.layout, run.spec
+    with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
         before = distance(table, table_schema, lambda names: engine.live_rows(layout.replica, names))
         after = distance(table, table_schema, lambda names: engine.rebuild(order).rows(names))
     if after > before:
-        what = f"{after} keys of the new table differ from the source, of the living one {before}"
+        what = f"{after} keys of the new table differ from the source, of the live one {before}"
         raise _refused(run, what, "its files lack changes: let the CDC service reload the table, then run it")
     return replace(found, far_before=before, far_after=after)
 

@@ -1,1 +1,1 @@
-"""A continuous job: files are noticed, and the same batch code runs again (docs/streaming.md)."""
+"""A continuous job: discovers files and runs the same batch code for them (docs/streaming.md)."""

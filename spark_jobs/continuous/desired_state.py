@@ -1,4 +1,4 @@
-"""What the job is told while it runs: new rows, and to stop. See `airflow_gddl.contract.desired_state`."""
+"""Requests to a running job: new rows, and to stop. See `airflow_gddl.contract.desired_state`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Stop:
-    """Whether the job was told to end: what is at work is finished, nothing else is begun."""
+    """Whether the job was asked to end: running tables finish, no others start."""
 
     def __init__(self) -> None:
         self.why = ""
-        # Not an Event: its lock, held by the very thread that a signal interrupts, would never come free.
+        # Not an Event: the thread that a signal interrupts may hold its lock, which would deadlock.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._listens = False
 
@@ -44,16 +44,16 @@ class Stop:
             self._wake.put(None)
 
     def wait(self, seconds: float) -> None:
-        """Until `wake` is or was called since the last wait, so many seconds at most."""
+        """Wait until `wake` is called, or was called since the last wait, at most so many seconds."""
         with contextlib.suppress(queue.Empty):
             self._wake.get(timeout=seconds)
             while True:
                 self._wake.get_nowait()
 
     def listen(self) -> None:
-        """Take the first SIGTERM or SIGINT for a request; a second one ends the process as it always does.
+        """Handle the first SIGTERM or SIGINT as a request to stop; a second one ends the process.
 
-        For a program's main thread alone.
+        Only in a program's main thread.
         """
         self._listens = True
 
@@ -67,14 +67,14 @@ class Stop:
             signal.signal(number, asked)
 
     def listen_again(self) -> None:
-        """After others may have taken the signals: a Spark that starts takes SIGINT. Nothing, if it never listened."""
+        """Install the handlers again: Spark's start replaces that of SIGINT. No effect without `listen`."""
         if self._listens:
             self.listen()
 
 
 @dataclass
 class DesiredStateReader:
-    """The job as it is now. A folder that can't be read changes nothing: what was told last holds.
+    """The job's current spec. A folder that can't be read changes nothing: the last state stays valid.
 
     Attributes:
         now: seconds, monotonic.
@@ -88,7 +88,7 @@ class DesiredStateReader:
     _next: float = field(default=float("-inf"))
 
     def look(self) -> bool:
-        """Whether the job's tables or tiers have changed; looks every few seconds, and asks to stop when told so."""
+        """Whether the job's tables or tiers have changed; read every few seconds, with requests to stop."""
         folder = self.job.options.continuous.folder if self.job.options.continuous is not None else ""
         if not folder or self.now() < self._next:
             return False
@@ -101,8 +101,8 @@ class DesiredStateReader:
                 return False
             order = codec.from_json(DesiredState, self.storage.read(found[ORDER].path).decode())
         except (GddlError, FileNotFoundError, UnicodeDecodeError) as error:
-            _LOG.warning("the standing order can't be read, the one before it holds: %s", error)
+            _LOG.warning("the desired state can't be read, the previous one stays valid: %s", error)
             return False
         self._read = found[ORDER].etag
-        before, self.job = self.job, replace(self.job, tables=order.tables, tiers=order.tiers)
+        before, self.job = self.job, replace(self.job, tables=order.tables, tiers=order.tiers, catalogs=order.catalogs)
         return before != self.job

@@ -1,4 +1,4 @@
-"""Who runs the tables of a continuous job: several at once, each by the batch code of every other job."""
+"""Executors of a continuous job: several tables at once, each by the same batch code as in other jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.faults import translated
 from spark_jobs.job.spread_by_tier import SpreadByTier, by_spread
 from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.table_job import not_begun, run_guarded
+from spark_jobs.job.table_job import not_started, run_guarded
 from spark_jobs.job.tables import threads_of
 from spark_jobs.job.worker import TableTask
 from spark_jobs.table.outcome import Declined, TableOutcome
@@ -24,43 +24,43 @@ _ROUNDS = 8
 
 
 class Executor(Protocol):
-    """Runs tables and gives their outcomes when asked."""
+    """Runs tables and returns their outcomes."""
 
     @property
     def is_busy(self) -> bool: ...
 
     @property
     def waits(self) -> bool:
-        """Whether `finished` waits for those at work; else `wake` is called when one is done."""
+        """Whether `finished` waits for running tables; else `wake` is called when one is done."""
         ...
 
     def start(self, specs: Sequence[TableSpec]) -> None:
-        """Run these; none of them is being run."""
+        """Start these tables; none of them is running."""
         ...
 
     def finished(self, within: float) -> list[Found]:
-        """Those that are done; waits so many seconds at most, and not at all unless it `waits`."""
+        """Outcomes of finished tables; waits at most so many seconds, and only if it `waits`."""
         ...
 
     def drop(self) -> list[str]:
-        """Forget tables that were not begun yet; which."""
+        """Drop tables that have not started; returns them."""
         ...
 
     def close(self) -> None:
-        """End what is still at work."""
+        """Stop running tables."""
         ...
 
 
 class SparkExecutor(Executor, Protocol):
-    """Those that take tables from others, too."""
+    """An executor that also accepts tables of other executors."""
 
     def hand_over(self, spec: TableSpec, run: Callable[[], Found]) -> None:
-        """Do this instead, for one table."""
+        """Run this for one table."""
         ...
 
 
 class Processes:
-    """Small tables over processes of this machine, which stay up between the turns."""
+    """Small tables over processes of this machine, which are kept between turns."""
 
     def __init__(self, spread: LocalSpread, job: JobSpec, specs: Sequence[TableSpec]) -> None:
         self._pool = spread.open(job, specs)
@@ -118,7 +118,7 @@ class Threads:
         self._open[self._pool.submit(self._one, spec, run)] = spec.table
 
     def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: it wakes whoever waits
-        # Those that have ended first: their outcomes are there, and none that comes later is waited for in vain.
+        # Finished ones first: their outcomes are available without waiting.
         self._open = {future: table for future, table in self._open.items() if not future.done()}
         found = []
         while not self._done.empty():
@@ -137,7 +137,7 @@ class Threads:
         try:
             found = run()
         except Exception as error:  # noqa: BLE001 - a table without an outcome would never be run again
-            found = not_begun(self._job, spec, translated(error))
+            found = not_started(self._job, spec, translated(error))
         self._done.put(found)
         self._wake()
 
@@ -160,7 +160,7 @@ def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], w
 
 
 def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
-    (found,) = list(spread.run(job, [spec]))  # to its end, where it tidies up
+    (found,) = list(spread.run(job, [spec]))  # runs the generator's clean-up
     return found
 
 

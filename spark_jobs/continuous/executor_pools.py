@@ -1,4 +1,4 @@
-"""The hands of a continuous job: small tables in some, the others in others, replaced when the job's sizes change."""
+"""Executors of a continuous job, one for small tables and one for the others; replaced when the job's tiers change."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Exec
 
 @dataclass
 class ExecutorPools:
-    """Who works for the job as it is now. Those before finish what they began, beside those who follow them.
+    """The executors of the job's current spec. Replaced ones finish their running tables in parallel with the new ones.
 
     Attributes:
-        job: as it is now.
+        job: the current spec.
         wake: called, from any thread, when a table is done.
     """
 
@@ -43,7 +43,7 @@ class ExecutorPools:
         self._open()
 
     def fit(self, job: JobSpec) -> list[str]:
-        """From now on for this job; tables that others were to run and had not begun, which nobody will run."""
+        """Switch to this job; returns the tables that replaced executors had not started."""
         before, self.job = self.job, job
         if _shape(before) == _shape(job):
             return []
@@ -69,7 +69,7 @@ class ExecutorPools:
         self._heavy.start(heavy)
 
     def finished(self, within: float) -> list[TableOutcome]:
-        """See `Executor.finished`; what small tables' engine declines is handed on and is none of them."""
+        """See `Executor.finished`; tables that the engine declines are passed on and not returned."""
         found = [one for executor in self._all for one in executor.finished(within)]
         self._dismiss()
         for one in found:
@@ -94,7 +94,7 @@ class ExecutorPools:
         self._heavy = self.heavy(self.job, self.runtime, self.wake)
 
     def _dismiss(self) -> None:
-        """Those before the ones of now, once they are done."""
+        """Close replaced executors that are done."""
         for executor in [executor for executor in self._before if not executor.is_busy]:
             executor.close()
             self._before.remove(executor)
@@ -107,7 +107,7 @@ def split(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], li
 
 
 def _shape(job: JobSpec) -> tuple[object, ...]:
-    """What hands are made for: what sizes mean, which there are, how many tables at once."""
+    """Settings that executors depend on: tiers, sizes in use, and the number of tables at once."""
     light, heavy = split(job, job.tables)
     sizes = frozenset(spec.size for spec in light)
     return job.tiers, sizes, processes_of(job, light), threads_of(replace(job, tables=tuple(heavy)))

@@ -1,4 +1,4 @@
-"""New files by listing: without a JVM, a short listing a table and look."""
+"""New files by listing: one short listing per table and poll, without a JVM."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class _Folder:
-    """What was seen of a table's landing folder.
+    """Polling state of a table's landing folder.
 
     Attributes:
-        next: when it is looked at again.
-        seen: path to etag of the files of the last look.
-        newest: relative path of the change file that looks begin shortly before; null: they list everything.
+        next: time of the next poll.
+        seen: path to etag of the files of the last poll.
+        newest: relative path of the change file shortly before which polls start; null: they list everything.
     """
 
     spec: TableSpec
@@ -41,7 +41,7 @@ class ListedFiles:
     """See `FileStream`. Each folder is listed after its table's `trigger`, from shortly before its newest file on.
 
     Args:
-        now: seconds, monotonic: a clock that is set back delays no look.
+        now: seconds, monotonic: a clock that is set back delays no poll.
     """
 
     def __init__(self, roots: Roots, storage: Storage, clock: Clock, now: Callable[[], float] = time.monotonic) -> None:
@@ -63,22 +63,22 @@ class ListedFiles:
         due = [folder for folder in self._folders.values() if folder.next <= now]
         for folder in due:
             folder.next = now + folder.spec.look_seconds
-        looked = self._threads.map(self._look, due) if len(due) > 1 else map(self._look, due)
-        return [folder.spec.table for folder, is_new in zip(due, list(looked), strict=True) if is_new]
+        polled = self._threads.map(self._poll, due) if len(due) > 1 else map(self._poll, due)
+        return [folder.spec.table for folder, is_new in zip(due, list(polled), strict=True) if is_new]
 
     def taken(self, table: str) -> None:
-        """Who has told of news is done with them: whoever runs the table tries until it goes well."""
+        """Nothing to do: a reported table is retried by the schedule until it succeeds."""
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _look(self, folder: _Folder) -> bool:
-        """Whether a file came or changed since the last look; true also where the folder can't be listed."""
+    def _poll(self, folder: _Folder) -> bool:
+        """Whether a file was added or changed since the last poll; true also where the folder can't be listed."""
         try:
             place = LandingLocation(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
             found = list(glance(place, folder.newest, self._clock()))
             folder.newest = next_glance(place, found, folder.newest, self._clock())
-        except GddlError as error:  # the table's run meets it again, and tells
+        except GddlError as error:  # the table's run raises it again, and reports it
             _LOG.info("%s could not be listed: %s", folder.root, error)
             return True
         is_new = any(folder.seen.get(file.path) != file.etag for file in found)

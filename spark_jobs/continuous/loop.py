@@ -1,17 +1,19 @@
-"""The continuous job: hear of files, run their tables, tell; until it is asked to stop."""
+"""The continuous job: discovers files, runs their tables, reports results, until it is asked to stop."""
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
 from spark_jobs.continuous.executor_pools import ExecutorPools
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
-from spark_jobs.job.table_job import not_begun
+from spark_jobs.job.registration import RegistrationQueue
+from spark_jobs.job.table_job import not_started
 from spark_jobs.job.tables import Show, unreachable
 from spark_jobs.table.outcome import TableOutcome, is_busy
 from spark_jobs.table.runtime import Runtime
@@ -20,21 +22,21 @@ _LONGEST_WAIT = 1.0
 _BUSY_WAIT = 0.1
 
 OpenStreams = Callable[[JobSpec, Runtime, Callable[[], None]], FileStream]
-OpenCrew = Callable[[JobSpec, Runtime, Callable[[], None]], ExecutorPools]
+OpenExecutors = Callable[[JobSpec, Runtime, Callable[[], None]], ExecutorPools]
 
 
 def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> list[TableOutcome]:
-    """Keep the job's tables, and those that are added to it, until asked to stop or its time is over.
+    """Keep the job's tables up to date, and tables added to it, until it is asked to stop or its time is over.
 
-    `show` gets the result of every turn once it is durable, of one that found nothing to do as skipped. The outcomes
-    are each table's newest; that another run held a table is none.
+    `show` gets the result of every turn once it is durable; an idle turn is `skipped`. The returned outcomes
+    are the newest of each table; a turn on a busy table has none.
 
     Raises:
-        GddlError: the stream of files is broken, or Spark is gone and can't be started here; nothing is lost by it.
+        GddlError: the file stream failed for good, or Spark was lost and can't be started here; no data is lost.
     """
-    fault = unreachable(job.roots, runtime.storage)
-    if fault is not None:
-        outcomes = [not_begun(job, spec, fault) for spec in job.tables]
+    faults = unreachable(job, runtime.storage)
+    if faults and len(faults) == len(job.tables):
+        outcomes = [not_started(job, spec, faults[spec.table]) for spec in job.tables]
         for outcome in outcomes:
             show(outcome.result)
         return outcomes
@@ -42,7 +44,7 @@ def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> 
 
 
 def turns_of(job: JobSpec) -> JobSpec:
-    """The job with what every turn of a table is asked: few batches, so that no backlog holds up a stop, or others."""
+    """The job with options of a turn: few batches, so that a backlog does not delay a stop or other tables."""
     limit = job.options.max_batches
     most = BATCHES_A_TURN if limit is None else min(limit, BATCHES_A_TURN)
     return replace(job, options=replace(job.options, max_batches=most))
@@ -55,7 +57,7 @@ class Loop:
     Attributes:
         now: seconds, monotonic.
         streams: opens the stream of files.
-        crew_of: gives who runs tables.
+        open_executors: returns the executors.
     """
 
     job: JobSpec
@@ -64,24 +66,27 @@ class Loop:
     stop: Stop
     now: Callable[[], float] = time.monotonic
     streams: OpenStreams = open_streams
-    crew_of: OpenCrew = ExecutorPools
+    open_executors: OpenExecutors = ExecutorPools
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     schedule: Schedule = field(default_factory=Schedule)
+    _specs: dict[str, TableSpec] = field(default_factory=dict)
+    _registered: queue.SimpleQueue[TableOutcome] = field(default_factory=queue.SimpleQueue)
 
     def run(self) -> list[TableOutcome]:
         self.job = turns_of(self.job)
         orders = DesiredStateReader(self.job, self.runtime.storage, self.stop, self.now)
         ends = self._ends()
         self.stream = self.streams(self.job, self.runtime, self.stop.wake)
-        self.executor_pools = self.crew_of(self.job, self.runtime, self.stop.wake)
+        self.executor_pools = self.open_executors(self.job, self.runtime, self.stop.wake)
+        self.registrations = RegistrationQueue(self.runtime, self.job.roots.lake)
         try:
             self._follow()
             while not self.stop.is_asked:
                 if orders.look():
                     self._changed(orders.job)
-                self._hear()
+                self._receive_news()
                 self.executor_pools.start(self.schedule.begin(self.now()))
-                self._rest(ends)
+                self._wait_for_event(ends)
                 self._collect()
                 if self.now() >= ends:
                     self.stop.ask("its time is over")
@@ -92,9 +97,11 @@ class Loop:
         finally:
             self.stream.close()
             self.executor_pools.close()
+            self.registrations.close()
+            self._publish()
         return list(self.outcomes.values())
 
-    def _hear(self) -> None:
+    def _receive_news(self) -> None:
         """
         Raises:
             GddlError: without its Spark, or its stream, the job can't go on.
@@ -110,13 +117,14 @@ class Loop:
         return float("inf") if seconds is None else self.now() + seconds
 
     def _follow(self) -> None:
+        self._specs |= {spec.table: spec for spec in self.job.tables}
         self.schedule.keep(self.job.tables, self.now())
         self.stream.follow(self.job.tables)
         self.stop.listen_again()
         self.outcomes = {name: found for name, found in self.outcomes.items() if self.schedule.keeps(name)}
 
     def _changed(self, job: JobSpec) -> None:
-        """Other rows, or other meanings of sizes; what was begun goes on, and holds nobody up."""
+        """Switch to changed rows or tiers; running tables continue and delay no others."""
         before, self.job = self.job, job
         if before.tiers != job.tiers:
             self.stream.close()
@@ -126,15 +134,15 @@ class Loop:
         if not job.tables:
             self.stop.ask("no table is left")
 
-    def _rest(self, ends: float) -> None:
-        """Until something may have happened."""
-        looks = [spec.look_seconds for spec in self.job.tables]
+    def _wait_for_event(self, ends: float) -> None:
+        """Wait for the next event."""
+        poll_seconds = [spec.look_seconds for spec in self.job.tables]
         due = min(self.schedule.next_due(), ends) - self.now()
-        most = min([_LONGEST_WAIT, *(seconds / 10 for seconds in looks)])
+        most = min([_LONGEST_WAIT, *(seconds / 10 for seconds in poll_seconds)])
         self._wait(max(0.0, min(due, most)))
 
     def _wait(self, seconds: float) -> None:
-        """Not at all where `_collect` waits."""
+        """0 where `_collect` waits."""
         self.stop.wait(0.0 if self.executor_pools.waits else seconds)
 
     def _collect(self) -> None:
@@ -142,7 +150,15 @@ class Loop:
             result = outcome.result
             self.stream.taken(result.table)
             self.schedule.done(result, self.now())
-            if not is_busy(result):
-                self.show(result)
-                if self.schedule.keeps(result.table):
-                    self.outcomes[result.table] = outcome
+            spec = self._specs.get(result.table)
+            if not is_busy(result) and spec is not None:
+                self.registrations.submit(self.job, spec, outcome, self._registered.put)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Results whose tables have been registered."""
+        while not self._registered.empty():
+            outcome = self._registered.get()
+            self.show(outcome.result)
+            if self.schedule.keeps(outcome.result.table):
+                self.outcomes[outcome.result.table] = outcome

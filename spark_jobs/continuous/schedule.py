@@ -1,8 +1,8 @@
-"""Which table is run when: pure, moments are seconds of the caller's clock.
+"""Schedule of table runs; pure: times are seconds of the caller's clock.
 
-A table is run when it has news, when its last turn left something over, when it failed and its pause is over, and once
-a minute whatever the files say: a notice that was lost costs a minute, and whoever asks is told that all is taken. News
-that come while it is run count for the next turn, so that none is lost.
+A table runs when it has new files, when its last turn left some over, when its back-off after a failure ends, and once
+a minute in any case: a lost notification costs at most a minute, and idle tables still report their state. Files
+that are reported during a run count for the next turn, so that none is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.table.outcome import is_busy
 
 BATCHES_A_TURN = 2
-"""One more than a turn takes in the ordinary case: a turn that took as many may have left something over."""
+"""One more than the usual turn has: a turn with this many may have left files over."""
 ANYWAY_SECONDS = 60.0
 LONGEST_PAUSE = 600.0
 _FIRST_PAUSE = 5.0
@@ -24,15 +24,15 @@ _FIRST_PAUSE = 5.0
 
 @dataclass
 class ScheduleEntry:
-    """A table on the agenda.
+    """A scheduled table.
 
     Attributes:
-        anyway: when it is run whatever the files say.
-        not_before: when it may be run at the earliest.
-        failures: since it last went well.
-        news: there is, or may be, something to do.
-        at_work: as what it is being run; null: it is not.
-        is_kept: whether the job keeps it; a table that went stays here until its turn is over, should it come back.
+        anyway: time of the next run without new files.
+        not_before: earliest time of the next run.
+        failures: since its last success.
+        news: it has, or may have, new files.
+        at_work: the spec of its current run; null: none.
+        is_kept: whether the job has it; a removed table stays until its turn is over, in case it returns.
     """
 
     spec: TableSpec
@@ -50,12 +50,12 @@ class ScheduleEntry:
 
 @dataclass
 class Schedule:
-    """The tables that the job keeps."""
+    """The tables of the job."""
 
     entries: dict[str, ScheduleEntry] = field(default_factory=dict)
 
     def keep(self, specs: Iterable[TableSpec], now: float) -> None:
-        """From now on these tables: new ones and those whose row changed are due at once, others are left alone."""
+        """Replace the job's tables: new ones and those whose row changed are due at once, others are unchanged."""
         wanted = {spec.table: spec for spec in specs}
         for name in self.entries.keys() - wanted.keys():
             self.entries[name].is_kept = False
@@ -78,14 +78,14 @@ class Schedule:
                 self.entries[name].news = True
 
     def begin(self, now: float) -> list[TableSpec]:
-        """Tables to be run now, those that waited longest first; they are at work until `done`."""
+        """Tables to run now, longest wait first; they are running until `done`."""
         due = sorted((e for e in self.entries.values() if e.at_work is None and e.due <= now), key=lambda e: e.due)
         for entry in due:
             entry.at_work, entry.news = entry.spec, False
         return [entry.spec for entry in due]
 
     def undo(self, tables: Iterable[str]) -> None:
-        """Their turns were not begun after all: they are due as they were."""
+        """Their turns did not start: they are due again."""
         for name in tables:
             self.entries[name].at_work, self.entries[name].news = None, True
         self._forget()
@@ -103,7 +103,7 @@ class Schedule:
             entry.news = entry.news or result.batches >= BATCHES_A_TURN
             return
         entry.news = True
-        if was_changed:  # the row that failed is not the one that is next
+        if was_changed:  # the failed run had another row
             return
         if is_busy(result):
             entry.not_before = now + entry.spec.look_seconds
@@ -112,7 +112,7 @@ class Schedule:
         entry.not_before = now + pause_seconds(entry.failures)
 
     def next_due(self) -> float:
-        """When the next table that is not at work is due; infinite when there is none."""
+        """Time at which the next idle table is due; infinite when there is none."""
         return min((e.due for e in self.entries.values() if e.at_work is None), default=float("inf"))
 
     def _forget(self) -> None:
@@ -120,11 +120,11 @@ class Schedule:
 
 
 def anyway_seconds(spec: TableSpec) -> float:
-    """A table with `freshness` is looked at often enough that it does not seem late for want of a look."""
+    """A table with `freshness` is polled often enough that it is not reported late without cause."""
     wanted = min(ANYWAY_SECONDS, seconds(spec.freshness) / 4) if spec.freshness else ANYWAY_SECONDS
     return max(wanted, spec.look_seconds)
 
 
 def pause_seconds(failures: int) -> float:
-    """How long a table rests that failed so many times in a row."""
+    """Seconds of back-off after so many consecutive failures."""
     return float(min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))

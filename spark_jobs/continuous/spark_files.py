@@ -1,8 +1,8 @@
-"""New files by Structured Streaming: its file source in the format `binaryFile` gives a stream of files.
+"""New files by Structured Streaming, from its file source in format `binaryFile`.
 
-Only their paths are asked for, so that no file is opened; should a plan ever ask for contents, the least length that is
-allowed makes it fail at once. The checkpoint lies in a folder of this process and is forgotten with it: what was taken
-is in the ledgers, and the first look of every table of a job that starts does not wait for the stream.
+Only paths are selected, so no file is opened; if a plan selected contents, the minimal allowed length would
+make it fail at once. The checkpoint is in a folder of this process and removed with it: ingested files
+are in the ledgers, and the first poll of each table does not wait for the stream.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from spark_jobs.discovery.file_stream import SPARK_FILES
 from spark_jobs.job.faults import translated
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SETTINGS = {
     "spark.sql.sources.binaryFile.maxLength": "1",
-    # All paths of a batch in one task: nothing is read, so that sizes say nothing of the work.
+    # All paths of a batch in one task: nothing is read, so sizes don't matter.
     "spark.sql.files.maxPartitionBytes": str(2**60),
     "spark.sql.files.openCostInBytes": "1",
     "spark.sql.files.minPartitionNum": "1",
@@ -39,27 +39,28 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
-# Late files are told of up to a day behind the newest; older ones are found by the look that no file brings about.
+# Late files are reported up to a day behind the newest; periodic polls find older ones.
 _SOURCE = SPARK_FILES.having({"maxFilesPerTrigger": "10000", "maxFileAge": "1d"})
 _MOST_ENDS, _SPAN = 5, 600.0
-"""A stream that ended so often within so many seconds is started no more."""
+"""A stream that ended so often within so many seconds is not restarted."""
 _LOG = logging.getLogger(__name__)
 
 
 class SparkFiles:
-    """See `FileStream`. One query for all its tables, started again where it ends, with another Spark if need be.
+    """See `FileStream`. One query for all its tables, restarted when it ends, with a new Spark if necessary.
 
-    A folder that can't be listed ends the query; the next one goes without it.
+    A folder that can't be listed ends the query; the next query leaves it out.
 
     Args:
-        wake: called, from Spark's thread, when there are news.
+        landing: root of its tables' folders.
+        wake: called, from Spark's thread, when there are new files.
         now: seconds, monotonic.
     """
 
     def __init__(
-        self, roots: Roots, spark: SparkSource, wake: Callable[[], None], now: Callable[[], float] = time.monotonic
+        self, landing: str, spark: SparkSource, wake: Callable[[], None], now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._landing, self._spark, self._wake, self._now = roots.landing.rstrip("/"), spark, wake, now
+        self._landing, self._spark, self._wake, self._now = landing.rstrip("/"), spark, wake, now
         self._specs: tuple[TableSpec, ...] = ()
         self._query: StreamingQuery | None = None
         self._folder: str | None = None
@@ -73,13 +74,13 @@ class SparkFiles:
         self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
-        """A query follows a pattern of paths, so that another set of tables is another query."""
+        """A query has a fixed path pattern, so another set of tables needs another query."""
         wanted = tuple(sorted(specs, key=lambda spec: spec.table))
         if [_watched(spec) for spec in wanted] == [_watched(spec) for spec in self._specs]:
             self._specs = wanted
             return
         self._specs = wanted
-        self._start_anew()
+        self._restart()
 
     def news(self) -> Collection[str]:
         """
@@ -88,16 +89,16 @@ class SparkFiles:
         """
         query = self._query
         if query is not None and not _is_active(query):
-            self._mend(query)
+            self._recover(query)
         elif self._left_out and self._now() >= self._again:
-            self._look_again()
+            self._retry_left_out()
         with self._changed:
             found, self._news = self._news, set()
         return found
 
     def taken(self, table: str) -> None:
         with self._changed:
-            # News that came after its run began are still to be told, and keep it open.
+            # Files that arrived after its run started are not reported yet, and keep it open.
             if table in self._open and table not in self._news:
                 self._open.discard(table)
                 self._changed.notify_all()
@@ -105,20 +106,20 @@ class SparkFiles:
     def close(self) -> None:
         self._stop()
 
-    def _mend(self, query: StreamingQuery) -> None:
-        """Start again what has ended; where it ends again and again, whoever keeps the job is to start that again."""
+    def _recover(self, query: StreamingQuery) -> None:
+        """Restart an ended query; if it ends repeatedly, the job has to be restarted."""
         why, now = _why(query), self._now()
         if len(self._ends) == _MOST_ENDS and now - self._ends[0] < _SPAN:
-            what = f"the stream of files ended {_MOST_ENDS + 1} times within {_SPAN:.0f} s: {why}"
-            raise RetriableError("STREAM_BROKEN", what, where=self._landing, remedy="start the job again")
+            what = f"the file stream ended {_MOST_ENDS + 1} times within {_SPAN:.0f} s: {why}"
+            raise RetriableError("STREAM_BROKEN", what, where=self._landing, remedy="restart the job")
         self._ends.append(now)
-        _LOG.warning("the stream of files ended and is started again: %s", why)
-        self._start_anew()
+        _LOG.warning("the file stream ended and is restarted: %s", why)
+        self._restart()
 
-    def _start_anew(self) -> None:
+    def _restart(self) -> None:
         """
         Raises:
-            GddlError: it can't be started, and no folder is to blame.
+            GddlError: it can't be started, for a reason other than a folder.
         """
         self._stop()
         self._left_out, lost = {}, self._spark.losses()
@@ -132,7 +133,7 @@ class SparkFiles:
             raise (translated(error) if self._spark.losses() == lost else spark_gone()) from error
 
     def _start_what_can_be(self) -> None:
-        """The stream of all folders, or of those that can be listed."""
+        """Start the stream of all folders, or of those that can be listed."""
         from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - it imports Spark, which has started
 
         session = self._spark.for_table()
@@ -144,12 +145,12 @@ class SparkFiles:
             if not self._left_out:
                 raise
             for table, why in self._left_out.items():
-                _LOG.warning("the stream of files continues without %s, whose folder can't be listed: %s", table, why)
+                _LOG.warning("the file stream continues without %s, whose folder can't be listed: %s", table, why)
             self._again = self._now() + ANYWAY_SECONDS
             self._start(session, [spec for spec in self._specs if spec.table not in self._left_out])
 
-    def _look_again(self) -> None:
-        """Take folders that can be listed again into the stream; meanwhile their tables' own turns list, and tell."""
+    def _retry_left_out(self) -> None:
+        """Add folders that can be listed again to the stream; until then their tables' turns list them."""
         from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - imported when needed
 
         self._again = self._now() + ANYWAY_SECONDS
@@ -158,11 +159,11 @@ class SparkFiles:
             bad = unlisted(self._spark.for_table(), _SOURCE, {spec.table: self._pattern([spec]) for spec in specs})
         except GddlError:
             raise
-        except Exception as error:  # noqa: BLE001 - Spark died under the question; the stream will tell
-            _LOG.info("folders that were left out could not be looked at: %s", error)
+        except Exception as error:  # noqa: BLE001 - Spark was lost meanwhile; the stream reports it
+            _LOG.info("excluded folders could not be checked: %s", error)
             return
         if len(bad) < len(specs):
-            self._start_anew()
+            self._restart()
 
     def _pattern(self, specs: Sequence[TableSpec]) -> str:
         return join(self._landing, "{" + ",".join(_folder_of(spec) for spec in specs) + "}")
@@ -193,9 +194,9 @@ class SparkFiles:
             self._folder = None
 
     def _batch(self, files: DataFrame, _number: int) -> None:
-        """Hand the files' tables over, and come back when they were run: the stream is not to run ahead of the tables.
+        """Report the files' tables, and return once they have run, so that the stream does not run ahead of them.
 
-        After one trigger it comes back all the same, so that a slow table keeps no news from the others.
+        It returns after one trigger interval in any case, so that a slow table does not delay the others.
         """
         tables = self._tables(files.toLocalIterator())
         with self._changed:
@@ -208,20 +209,20 @@ class SparkFiles:
             self._changed.wait_for(lambda: self._closed or not self._open & tables, self._every)
 
     def _tables(self, rows: Iterable[Any]) -> set[str]:
-        """Whose files they are; all, should Spark name a file in another way than it was asked for."""
-        names = {spec.table for spec in self._specs}
+        """The tables of these files; all tables if Spark names a file in an unexpected way."""
+        names = {spec.name_in_source: spec.table for spec in self._specs}
         place = self._landing.rpartition("://")[2]
         found, strange = set(), False
         for row in rows:
             parts = row["path"].partition(f"{place}/")[2].split("/")
-            table = ".".join(parts[:2])
-            found.add(table)
-            strange = strange or table not in names
-        return names if strange else found
+            table = names.get(".".join(parts[:2]))
+            strange = strange or table is None
+            found |= {table} if table is not None else set()
+        return set(names.values()) if strange else found
 
 
 def _folder_of(spec: TableSpec) -> str:
-    return join(spec.schema_name, spec.name)
+    return join(*spec.name_in_source.split(".", 1))
 
 
 def _watched(spec: TableSpec) -> tuple[str, float]:
@@ -231,7 +232,7 @@ def _watched(spec: TableSpec) -> tuple[str, float]:
 def _is_active(query: StreamingQuery) -> bool:
     try:
         return bool(query.isActive)
-    except Exception:  # noqa: BLE001 - whatever py4j raises of a JVM that is gone
+    except Exception:  # noqa: BLE001 - py4j raises various errors for a lost JVM
         return False
 
 
@@ -239,5 +240,5 @@ def _why(query: StreamingQuery) -> str:
     try:
         error = query.exception()
     except Exception:  # noqa: BLE001 - as above
-        return "Spark is gone"
+        return "Spark has ended"
     return str(error).strip().partition("\n")[0] if error is not None else "it was stopped"

@@ -1,4 +1,4 @@
-"""Folders that Spark can't list: one of them would end the stream of all."""
+"""Folders that Spark can't list; one of them would end the stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MISSING = "PATH_NOT_FOUND"
 
 
 def unlisted(session: SparkSession, source: FileStreamSource, patterns: Mapping[str, str]) -> dict[str, str]:
-    """Names of those that can't be listed, and why. One that is not there may come, and is no trouble to a stream."""
+    """Names of folders that can't be listed, and why. A missing folder is accepted: it may be created later."""
     found = {}
     for name, pattern in patterns.items():
         reader = session.read.format(source.format).option("recursiveFileLookup", "true")

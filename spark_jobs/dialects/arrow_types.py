@@ -1,4 +1,4 @@
-"""Which SQL type a column of an Arrow type is read as (docs/semantics.md, section 11)."""
+"""SQL types of Arrow types (docs/semantics.md, section 11)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_jobs.plan.types import MAX_PRECISION
+from airflow_gddl.contract.sql_types import MAX_PRECISION
 
 _SCALARS: dict[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
@@ -20,15 +20,15 @@ _SCALARS: dict[pa.DataType, str] = {
 
 
 UNSUPPORTED = "unsupported "
-"""How the text of a column's type begins that no SQL type stands for."""
+"""Prefix of the type text of a column that no SQL type represents."""
 
 
 class UnsupportedTypeError(Exception):
-    """No SQL type stands for this one; the message names it."""
+    """No SQL type represents this Arrow type; the message names it."""
 
 
 def column_type(kind: pa.DataType) -> str:
-    """As `sql_type`; where no SQL type stands for it, its name, which plans refuse unless the column is left out."""
+    """As `sql_type`; for an unsupported type its name, which plans refuse unless the column is excluded."""
     try:
         return sql_type(kind)
     except UnsupportedTypeError as error:
@@ -59,7 +59,7 @@ def _with_parameters(kind: pa.DataType) -> str | None:
 
 
 def _decimal(kind: pa.DataType) -> str:
-    """Digits that no decimal of SQL has room for are kept as text."""
+    """Decimals with too many digits for SQL are kept as text."""
     scale = max(kind.scale, 0)
     precision = max(kind.precision - kind.scale + scale, scale)
     return f"decimal({precision},{scale})" if precision <= MAX_PRECISION else "string"
@@ -76,7 +76,7 @@ def _nested(kind: pa.DataType) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as it stands in SQL, whatever characters it has."""
+    """A name in backticks, for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 

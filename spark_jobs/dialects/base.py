@@ -1,7 +1,7 @@
-"""What a dialect is: who wrote the files, as the rest of the job sees it.
+"""The protocol of dialects: the formats of files by the service that wrote them.
 
 One subclass of `Dialect` and one entry in the register (`airflow_gddl.contract.dialects`) add a dialect:
-docs/extending.md shows how. Nothing else of the job knows one from another.
+see docs/extending.md. The rest of the job does not depend on a dialect.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Dialect(ABC):
         title: who writes such files, for messages.
         operations: the operations as the source names them, for messages.
         malformed: what is wrong with a row that a `Probed.malformed` marks.
-        total_order: columns that the service may add, each of which orders changes totally; the first that comes
-            is taken.
+        total_order: columns that the service may add, each of which orders changes totally; the first one
+            present is used.
         of_one_length: texts in `total_order` compare only where they are equally long.
         log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
-        sends_again: the service may write a change again, into the same file too; `total_order` tells that it is one.
+        sends_again: the service may write a change again, into the same file too; `total_order` says that it is one.
         carried: column that the service adds to list the columns that an update carries; null: it adds none.
     """
 
@@ -59,16 +59,16 @@ class Dialect(ABC):
 
     @abstractmethod
     def classify(self, relative_path: str) -> Names | None:
-        """What the path of a file below the landing folder tells; None for what is no data file."""
+        """Facts stated by a file's path below the landing folder; None unless it is a data file."""
 
     @abstractmethod
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
-        """What a file holds: parquet and CSV may be left for the engines to read, other forms come as a table.
+        """The content of a file: engines may read parquet and CSV themselves, other formats are returned as a table.
 
-        `I`, `U`, `D` stand in the column of operations. Called from several threads.
+        The operation column holds `I`, `U`, `D`. Called from several threads.
 
         Raises:
-            QuarantinableError: the file can't be read; `probe.reading` makes the usual errors into one.
+            QuarantinableError: the file can't be read; `probe.reading` translates the usual errors.
         """
 
     @property
@@ -78,16 +78,16 @@ class Dialect(ABC):
 
     @property
     def commit_times(self) -> Sequence[str]:
-        """Columns that may hold the commit time; the first that comes is taken. They order changes, not totally."""
+        """Columns that may hold the commit time; the first one present is used. They order changes, not totally."""
         return ()
 
     @property
     def missing_op(self) -> Literal["quarantine", "insert"]:
-        """What a change without an operation is."""
+        """The operation of a change that states none."""
         return "quarantine"
 
     def is_temporary(self, relative_path: str) -> bool:
-        """Whether a file that is no data file needs no warning."""
+        """Whether a file other than a data file needs no warning."""
         return is_temporary(relative_path)
 
     def is_technical(self, column: str) -> bool:
@@ -96,15 +96,15 @@ class Dialect(ABC):
 
     @property
     def times(self) -> FileTimes:
-        """What the paths of change files tell of time."""
+        """Times stated by the paths of change files."""
         return BY_NAME
 
     def file_order(self, path: str) -> str | None:
-        """What sorts change files, by path, in the order of their changes of a key; None: the path tells none."""
+        """Sort key of a change file, by its path, in the order of changes of a key; None: the path has none."""
         return timed_order(path)
 
-    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - others need it
-        """Listings that find every change file whose path tells (`times`) a time from `since` on, or more.
+    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - for others
+        """Listings that find every change file whose path states (`times`) a time from `since` on, or more.
 
         Args:
             cursor: relative path of the newest change file; `until`: a time after which no file has been written.

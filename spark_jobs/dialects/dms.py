@@ -1,4 +1,4 @@
-"""AWS DMS, which writes rows as parquet or CSV with an operation in a column of its own."""
+"""AWS DMS: rows as parquet or CSV with an operation column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts of a landing folder can hold change files from some time on; pure.
+"""Parts of a landing folder that can hold change files from a given time on; pure.
 
 Flat names and the date sequences that begin with the year sort by time: one listing from a name on. The others
 (`MMYYYYDD`, `DDMMYYYY`) don't: a listing for each day. Full-load files sort after digits either way.
@@ -24,14 +24,14 @@ def windows(options: DmsOptions, cursor: str, since: datetime, until: datetime) 
     """Listings that find every change file whose name's time is from `since` on, and the folder's own full-load files.
 
     Args:
-        cursor: a change file's relative path; tells of a layout that the options don't.
+        cursor: relative path of a change file; shows a layout that the options don't state.
         until: a time after which no file has been written, in any time zone once a day is added.
     """
     partition = options.date_partition
     flat = "/" not in cursor
     if partition == "none":
         return (_flat(since),) if flat else EVERYTHING
-    # A folder's date may be of another time zone than the names in it: a day earlier or later.
+    # A folder's date may be in another time zone than the names in it: a day earlier or later.
     start, end = since - _DAY, until + _DAY
     if partition in _UNSORTED and end - start > _MOST_DAYS * _DAY:
         return EVERYTHING

@@ -1,4 +1,4 @@
-"""What one landed file is, read from its footer or first line: columns, types, rows; or why it can't be read."""
+"""Reads columns, types and row counts of a landed file from its footer or first line, or why it can't be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_jobs.plan.files import PlannedFile
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _THREADS = 8
-csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is less than a source's text columns hold
+csv.field_size_limit(2**31 - 1)  # Python's default of 131,072 characters is too small for large text columns
 
 
 def probe_all(
@@ -30,10 +30,10 @@ def probe_all(
     dialect: Dialect,
     keep: Callable[[Probed], Probed] = lambda found: found,
 ) -> tuple[tuple[Probed, ...], tuple[Unreadable, ...]]:
-    """Look into every file; a bad one never stops the others.
+    """Probe every file; a bad file never stops the others.
 
     Args:
-        keep: what to do with each readable one at once, so that not all translated rows are in memory.
+        keep: called with each readable file at once, so that not all translated rows are in memory.
     """
 
     def one(file: PlannedFile) -> Probed | Unreadable:
@@ -44,7 +44,7 @@ def probe_all(
             return Unreadable(file, error.code, error.what)
 
     files = list(files)
-    if len(files) == 1:  # the usual batch of a small table, which threads would only hold up
+    if len(files) == 1:  # threads would only slow down the usual batch of a small table
         found = [one(files[0])]
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -54,10 +54,10 @@ def probe_all(
 
 @contextmanager
 def reading(file: PlannedFile) -> Iterator[None]:
-    """Turns whatever the content of a file raises into an error of this file alone.
+    """Translates errors that a file's content raises into a `QuarantinableError` of this file.
 
-    Faults of the store (`Storage` raises them as errors of our own), lack of memory and a package that is missing say
-    nothing about the file: they pass.
+    Faults of the store (`GddlError` of `Storage`), lack of memory and missing packages say
+    nothing about the file and are raised unchanged.
 
     Raises:
         QuarantinableError: `FILE_EMPTY`, `FILE_UNREADABLE`, `FILE_VANISHED`.
@@ -70,7 +70,7 @@ def reading(file: PlannedFile) -> Iterator[None]:
     except (GddlError, MemoryError, ImportError):
         raise
     except FileNotFoundError as error:
-        raise QuarantinableError("FILE_VANISHED", "the file is gone since it was listed", where=file.path) from error
+        raise QuarantinableError("FILE_VANISHED", "the file was removed after its listing", where=file.path) from error
     except Exception as error:
         raise QuarantinableError(
             "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path
@@ -108,12 +108,12 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed
 
 
 def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: DmsOptions) -> Probed:
-    # Of the rows nothing is asked yet: text that is not UTF-8 is a matter of its row.
+    # Rows are not read yet: text that is not UTF-8 is an error of its row.
     lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     try:
         first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
     finally:
-        lines.detach()  # the stream is the caller's to close
+        lines.detach()  # the caller closes the stream
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = _header(first, file) if options.csv_header else _named(len(first), file, options)

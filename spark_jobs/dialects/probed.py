@@ -1,4 +1,4 @@
-"""What is known of a file once it was looked into."""
+"""A probed file: columns, format and row count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CsvForm(Protocol):
     def csv_delimiter(self) -> str: ...
     @property
     def csv_null(self) -> str:
-        """Text that stands for null."""
+        """Text that represents null."""
         ...
 
 
@@ -29,13 +29,13 @@ class Probed:
 
     Attributes:
         columns: (name, SQL type) in file order; all `string` for CSV.
-        rows: how many; null for CSV, where only reading tells.
+        rows: how many; null for CSV, whose rows are not counted before they are read.
         nanos: timestamp columns in nanoseconds, which are read as whole numbers.
         header: CSV whose first line holds the names.
         wrapped: a parquet file inside a gzip stream.
         row_groups: rows of each row group of a parquet file that can be read in parts; empty for other files.
-        translated: the dialect has made rows of it, for what is in the file is no table.
-        table: those rows, until an engine has taken them.
+        translated: the dialect has translated its content, which is no table, into rows.
+        table: those rows, until an engine has read them.
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
         csv: null unless it is CSV.
     """
@@ -81,7 +81,5 @@ def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
 
 
 def begin_a_table(files: Iterable[Probed]) -> bool:
-    """Whether a table that is not there yet can be made of these files; of those without any row nobody knows its keys'
-    types.
-    """
+    """Whether these files can start a new table; files without rows don't show the types of its keys."""
     return any(not file.translated or file.rows for file in files)

@@ -1,4 +1,4 @@
-"""The dialect of a row, loaded when it is first asked for."""
+"""The dialect of a row, loaded on first use."""
 
 from __future__ import annotations
 

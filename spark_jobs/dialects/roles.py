@@ -1,4 +1,4 @@
-"""Which columns of a file play which part, by what its dialect says. Pure."""
+"""The roles of a file's columns by its dialect. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SortOrder:
 
 
 def match(names: Iterable[str], wanted: str | None) -> str | None:
-    """The spelling under which a column comes, exact first, then whatever its case; null when it doesn't come."""
+    """A column's name as delivered: an exact match first, then one ignoring case; null when it is absent."""
     if wanted is None:
         return None
     names = list(names)
@@ -39,10 +39,10 @@ def resolve_sequence(
 
     Args:
         change_columns: column names of each group of change files at hand.
-        load_columns: those of LOAD files, asked only when no change file tells.
+        load_columns: those of LOAD files, used only without change files.
 
     Returns:
-        None while only a full load without any such column is known; the first change files will tell.
+        None while there is only a full load without any such column; the first change files decide.
 
     Raises:
         FatalError: `SEQUENCE_MISSING` when change files have none.
@@ -80,7 +80,7 @@ def sequence_type(name: str, types: Iterable[str], dialect: Dialect) -> str:
 
 
 def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
-    """Columns that come as text and are declared otherwise in `options.types`: file column to SQL type."""
+    """Columns that are delivered as text and have another type in `options.types`: file column to SQL type."""
     declared = {name.lower(): kind for name, kind in dialect.options.types.items()}
     return {
         name: declared[name.lower()] for name, kind in columns.items() if name.lower() in declared and kind == "string"

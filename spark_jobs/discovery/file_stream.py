@@ -1,7 +1,7 @@
-"""New files as a stream of Spark tells of them: Auto Loader on Databricks, Spark's own file source elsewhere.
+"""New files as a stream of Spark reports them: Auto Loader on Databricks, Spark's own file source elsewhere.
 
-Only paths, sizes and times come of it: the column of the content is never asked for, so that no file is read here. What
-the stream remembers in its checkpoint saves listings and nothing more: who takes the files compares with the ledger.
+Only paths, sizes and times are read: the content column is never selected, so no file is opened. The state in
+the stream's checkpoint only saves listings: the files are always compared with the ledger.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FileStreamSource:
-    """What is read as a stream; all that differs between Databricks and open Spark.
+    """Source of a file stream; covers all differences between Databricks and open-source Spark.
 
     Attributes:
         name: of its checkpoints, which two sources never share.
-        schema: of the rows, where the source does not know it by itself; null where it does.
+        schema: of the rows, required by some sources; null: the source infers it.
     """
 
     name: str
@@ -32,7 +32,7 @@ class FileStreamSource:
     schema: str | None = None
 
     def having(self, options: Mapping[str, str]) -> FileStreamSource:
-        """The same with further options, which win."""
+        """A copy with further options, which take precedence."""
         return replace(self, options={**self.options, **options})
 
     def files(self, session: SparkSession, folder: str) -> DataFrame:
@@ -46,8 +46,8 @@ class FileStreamSource:
 AUTO_LOADER = FileStreamSource(
     name="auto_loader",
     format="cloudFiles",
-    # A full load that is written again under its names is told of again. Files from before the first stream are told
-    # of too (the default): a checkpoint that is lost then costs a look into the ledger for each.
+    # A full load that is rewritten under its names is reported again. Files older than the first stream are
+    # reported, too (the default): after a lost checkpoint each costs a ledger lookup.
     options={"cloudFiles.format": "binaryFile", "cloudFiles.allowOverwrites": "true"},
 )
 SPARK_FILES = FileStreamSource(
@@ -61,10 +61,10 @@ SOURCES: Mapping[str, FileStreamSource] = {source.name: source for source in (AU
 
 @dataclass(frozen=True, kw_only=True)
 class NotifiedFile:
-    """A file that the stream notified.
+    """A file that the stream reported.
 
     Attributes:
-        path: as the stream writes it, e.g. `file:/folder/x` for `/folder/x`.
+        path: as reported by the stream, e.g. `file:/folder/x` for `/folder/x`.
         modified: milliseconds since the epoch.
     """
 
@@ -81,7 +81,7 @@ class TableStream:
     """A folder's stream.
 
     Attributes:
-        checkpoint: where it keeps which files were notified; without it all are notified again.
+        checkpoint: folder with the files reported so far; without it all are reported again.
     """
 
     source: FileStreamSource
@@ -90,12 +90,12 @@ class TableStream:
     checkpoint: str
 
     def drain(self, take: Take) -> None:
-        """Hand over the files that are new since the last time, group by group, until there are none.
+        """Pass new files to `take`, group by group, until there are none.
 
-        A group counts as notified when `take` returned: one at which it raised comes again next time.
+        A group is acknowledged when `take` returns; if it raises, the group is reported again next time.
 
         Raises:
-            RetriableError: `FILE_STREAM_FAILED`: Spark can't start or go on with the stream.
+            RetriableError: `FILE_STREAM_FAILED`: Spark can't start or continue the stream.
             Exception: what `take` raised.
         """
         own: list[Exception] = []
@@ -114,9 +114,7 @@ class TableStream:
             if own:
                 raise own[0] from None
             what = f"Spark's stream of {self.source.format} fails: {_first_line(error)}"
-            remedy = (
-                "files are found by listing meanwhile; see the job's log, or remove the folder, which costs nothing"
-            )
+            remedy = "files are found by listing until then; see the job's log, or remove the folder, which is safe"
             raise RetriableError("FILE_STREAM_FAILED", what, where=self.checkpoint, remedy=remedy) from error
 
     def _run(self, hand_over: Callable[[DataFrame, int], None]) -> None:

@@ -1,7 +1,7 @@
 """New files of a table: as short a listing as the names allow, compared with the ledger.
 
-Everything is listed where that is cheap, and whenever a person starts the run. In larger folders change files sort by
-time, so what lies further than the look-back behind the newest one needs no listing; full-load files sort after digits.
+Everything is listed where that is cheap, and in runs started by a user. In larger folders change files sort by
+time, so files older than the newest one by more than the lookback are not listed; full-load files sort after digits.
 Once a day everything is listed there too, so that no late file is missed for longer.
 """
 
@@ -60,7 +60,7 @@ class LandingLocation:
 def discover(
     place: LandingLocation, ledger: Ledger, now: datetime, *, full: bool = False, back: timedelta | None = None
 ) -> Discovery:
-    """What waits at `place`.
+    """New files at `place`.
 
     Lists in full when `full`, when few files are known, when the last full listing is a day old, or when the layout
     allows no less. Tells the
@@ -68,7 +68,7 @@ def discover(
 
     Args:
         now: aware.
-        back: how far behind the newest change file late ones are looked for; null: as far as `lookback` says.
+        back: lookback behind the newest change file; null: the row's `lookback`.
     """
     keep(place, ledger)
     scope = _Scope() if full else _scope(place, ledger, now, back)
@@ -102,13 +102,13 @@ def discover(
 
 
 def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
-    """What the ledger records of a full listing. Where every run lists in full, it is recorded once a day."""
+    """The ledger's record of a full listing. Where every run lists in full, it is recorded once a day."""
     due = full or is_listing_due(ledger.state, now)
     return now.astimezone(UTC).isoformat(timespec="microseconds") if due else None
 
 
 def _not_listed(state: TableState, scope: _Scope) -> NotListed | None:
-    """Null where no change file that was ever taken is older than what was listed."""
+    """Null where no ingested change file is older than the listed range."""
     first, since = moment(state.oldest or ""), moment(scope.since)
     if first is None or since is None or first >= since:
         return None
@@ -116,7 +116,7 @@ def _not_listed(state: TableState, scope: _Scope) -> NotListed | None:
 
 
 def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator[LandedFile]:
-    """Data files at `place`, without the ledger: a look that is cheap, and proves nothing of files it leaves out.
+    """Data files at `place`, without the ledger: a cheap poll that may leave out files.
 
     Args:
         after: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
@@ -128,7 +128,7 @@ def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator
 
 
 def next_glance(place: LandingLocation, found: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
-    """Where the glance after one that began at `after` may begin; null where it would leave out files like these."""
+    """Start of the next glance after one from `after`; null where it would leave out files like these."""
     names = [file.path[len(place.root) + 1 :] for file in found if file.kind == "change"]
     cursor = newest(place.dialect.times, names, now)
     since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
@@ -139,7 +139,7 @@ def next_glance(place: LandingLocation, found: Iterable[LandedFile], after: str 
 
 @dataclass(frozen=True)
 class _Scope:
-    """What a listing is to find: within the windows, change files not before `since` (digits; empty: all)."""
+    """Scope of a listing: within the windows, change files not before `since` (digits; empty: all)."""
 
     windows: tuple[Window, ...] = EVERYTHING
     since: str = ""
@@ -154,7 +154,7 @@ class _Scope:
         return (time is None or time >= self.since) and self._lists(relative)
 
     def is_blind_to(self, names: Iterable[str]) -> bool:
-        """Whether one of these change files, of no time, is left out: more such files may come beside it."""
+        """Whether a change file without a time is left out: more such files may arrive."""
         if not self.times.rule:
             return False
         return any(name and not self._lists(name) and self.times.of(name) is None for name in names)
@@ -170,10 +170,10 @@ class _Scope:
 
 
 class _Landed:
-    """Iterates over the data files in the scope, each once, and counts on the way.
+    """Iterates once over the data files in the scope, and counts them.
 
     Args:
-        notified: objects to take instead of listing; null: list.
+        notified: objects to use instead of a listing; null: list.
     """
 
     def __init__(self, place: LandingLocation, scope: _Scope, notified: Iterable[StoredObject] | None = None) -> None:
@@ -245,7 +245,7 @@ class _Landed:
 
 
 def keep(place: LandingLocation, ledger: Ledger) -> None:
-    """Tell the ledger how far back a listing reaches."""
+    """Record in the ledger how far back a listing reaches."""
     ledger.keep(_lookback(place.dialect), place.root, place.dialect.times)
 
 
@@ -267,8 +267,8 @@ def _scope(place: LandingLocation, ledger: Ledger, now: datetime, back: timedelt
 def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
     """
     Args:
-        cursor: relative path of a change file whose path tells a time.
-        since: a time that its dialect tells, as digits.
+        cursor: relative path of a change file whose path states a time.
+        since: a time that its dialect states, as digits.
     """
     newest_time, start = time_of(dialect.times, cursor), moment(since)
     if newest_time is None or start is None:
@@ -278,17 +278,17 @@ def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
 
 
 def is_listing_due(state: TableState, now: datetime) -> bool:
-    """Whether all of the folder is to be listed again. A time in the future, after a clock was set back, is due too."""
+    """Whether a full listing is due. A time in the future, after a clock was set back, is due too."""
     listed_at = state.listed_in_full_at
     return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
 
 
 def among(place: LandingLocation, notified: Iterable[StoredObject]) -> _Landed:
-    """The data files among these objects below the place, counted as those of a listing are."""
+    """The data files among these objects below the location, counted as in a listing."""
     return _Landed(place, _Scope(), notified)
 
 
 def _relative(landing: str, path: str) -> str:
-    """Empty for a path that isn't below: a row from before the landing root moved."""
+    """Empty for a path outside the folder: a row from before the landing root moved."""
     root = f"{landing.rstrip('/')}/"
     return path[len(root) :] if path.startswith(root) else ""

@@ -1,7 +1,7 @@
-"""How far a continuous job looks back for late files: as far as `lookback` says, though not at every turn.
+"""Lookback of a continuous job for late files: the row's `lookback`, but not at every turn.
 
-A turn that follows a notice of files wants the newest ones. What lies far behind them comes seldom, and finding that
-nothing came costs a listing and a row of the ledger for each file of all these days.
+A turn that follows a file notification needs the newest files. Much older ones are rare, and finding that
+there are none costs a listing and a ledger row for each file of the whole lookback.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from spark_jobs.plan.file_times import BY_NAME, FileTimes, reaching_back
 
 EVERY = timedelta(seconds=60)
 _SHARE = 20
-"""A long look is not repeated before so many times as long as it took."""
+"""A deep listing is not repeated before this multiple of its duration."""
 
 
 @dataclass(frozen=True)
-class LookingBack:
-    """Remembers long looks by landing folder, for one process: another one begins with a long look of its own.
+class DeepListings:
+    """Deep listings by landing folder, for one process: another process starts with its own deep listing.
 
     Attributes:
-        rests: folder to when it was looked at so, and until when a short look is enough.
+        recent: folder to the time of its deep listing, and the time until which short listings suffice.
     """
 
-    rests: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
+    recent: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
 
     def reach(self, landing: str, now: datetime) -> timedelta | None:
-        """How far behind the newest file to look; null: as far as `lookback` says."""
-        looked, until = self.rests.get(landing, (now, now))
-        return GLANCE_BACK if looked <= now < until else None
+        """Lookback behind the newest file; null: the row's `lookback`."""
+        listed_at, until = self.recent.get(landing, (now, now))
+        return GLANCE_BACK if listed_at <= now < until else None
 
-    def looked(
+    def record(
         self,
         landing: str,
         found: Discovery,
@@ -42,17 +42,17 @@ class LookingBack:
         ended: datetime,
         times: FileTimes = BY_NAME,
     ) -> None:
-        """After a long look.
+        """Record a deep listing.
 
-        Where it found something that a short one would not, the next look is long again: whoever takes what was found
-        looks once more before.
+        If it found a file that a short one would miss, the next listing is deep again, since the run that ingests the
+        file lists once more.
 
         Args:
-            cursor: the newest change file that was taken, relative; null before any.
+            cursor: relative path of the newest ingested change file; null: none.
         """
         since, root = reaching_back(times, cursor, GLANCE_BACK), f"{landing.rstrip('/')}/"
         names = (file.path.removeprefix(root) for file in found.waiting if file.kind == "change")
         if since is None or any((times.of(name) or since) < since for name in names):
-            self.rests.pop(landing, None)
+            self.recent.pop(landing, None)
             return
-        self.rests[landing] = began, ended + max(EVERY, _SHARE * (ended - began))
+        self.recent[landing] = began, ended + max(EVERY, _SHARE * (ended - began))

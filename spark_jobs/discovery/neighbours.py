@@ -1,4 +1,4 @@
-"""Landing folders that are there when a table's own is not: its name may be misspelt."""
+"""Existing landing folders with similar names, for a table whose folder is missing."""
 
 from __future__ import annotations
 

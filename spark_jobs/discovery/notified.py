@@ -1,4 +1,4 @@
-"""Discovery of notified files: only these are probed, and compared with the ledger as a listing is."""
+"""Discovery of notified files: only these are checked, against the ledger as in a listing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _AT_ONCE = 16
 def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, news: Iterable[NotifiedFile]) -> Discovery:
     """Files to ingest among those that a stream notified.
 
-    A full load is judged by all its files and by when each was written. Stores give that time less finely for one
+    A full load is judged by all its files and their modification times. Stores return that time less precisely for one
     object than in a listing, so the folder is listed in full when a load waits.
 
     Args:
         now: aware.
-        news: as the stream notified them, in any order.
+        news: files as reported by the stream, in any order.
 
     Raises:
         RetriableError: `FILE_STREAM_FAILED`: a file that is not below the landing folder.
@@ -46,7 +46,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
         return discover(place, ledger, now, full=True)
     if found.touched:
         ledger.note_listing(None, found.touched)
-    # Files that were removed since they were notified are not missed: nobody has taken them.
+    # Files that were removed after the notification were never ingested.
     return replace(
         found,
         missing=(),
@@ -60,16 +60,16 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
 
 
 def _below(landing: str, path: str) -> str:
-    """The path in the form that the ledger has, whatever Spark calls the store (`file:/x`, `s3a://bucket/x`)."""
+    """The path in the ledger's form, without Spark's prefix of the store (`file:/x`, `s3a://bucket/x`)."""
     bare, root = _SCHEME.sub("", path, count=1), _SCHEME.sub("", landing.rstrip("/"), count=1)
     if not bare.startswith(f"{root}/"):
-        what = f"the stream notified {path}, which is not below {landing}"
-        raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing meanwhile")
+        what = f"the stream reported {path}, which is not below {landing}"
+        raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing until then")
     return landing.rstrip("/") + bare[len(root) :]
 
 
 def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
-    """Rows of the ledger, its archives too where a file is as old as those."""
+    """Rows of the ledger, and of its archives where a file is that old."""
     rows, times = ledger.entries(), place.dialect.times
     before = ledger.archived_before
     if before is None:
@@ -80,7 +80,7 @@ def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapp
 
 
 def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
-    """Whether the ledger has this very version, as far as size and time tell; else the store is asked."""
+    """Whether the ledger has this version by size and time; otherwise the store is read."""
     if row is None:
         return False
     since = datetime.fromisoformat(row.modified) - _EPOCH

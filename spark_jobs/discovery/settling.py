@@ -1,6 +1,6 @@
-"""Files that are still being written: on a file system a file is seen while it grows, and left until it rests.
+"""Files that are still being written: file systems show growing files, which are left until they settle.
 
-A file rests once it has not changed for the row's `settle` (docs/semantics.md, section 2). Objects on S3 appear whole.
+A file settles once it has not changed for the row's `settle` (docs/semantics.md, section 2). S3 objects appear whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def settle_of(spec: TableSpec, landing: str, environ: Mapping[str, str]) -> time
 
 @dataclass(frozen=True, kw_only=True)
 class Settling:
-    """How long new files must rest before they are taken.
+    """How long new files must be unchanged before they are ingested.
 
     Attributes:
         wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`.
@@ -42,10 +42,10 @@ class Settling:
     def split(
         self, storage: Storage, listing: Iterable[LandedFile], known: Mapping[str, FileEntry], now: datetime
     ) -> tuple[list[LandedFile], tuple[str, ...]]:
-        """The files that may be taken, and paths of new ones that may still be growing.
+        """Settled files, and paths of new ones that may still be growing.
 
         Args:
-            now: aware. A file from the future counts as just written: its clock is not ours.
+            now: aware. A file from the future counts as just written: clocks differ.
         """
         files = list(listing)
         new = [file for file in files if file.path not in known or known[file.path].etag != file.etag]
@@ -63,4 +63,4 @@ class Settling:
 
 
 AT_ONCE = Settling()
-"""Files are taken as they are seen."""
+"""Files are ingested as listed."""

@@ -1,4 +1,4 @@
-"""What the pipeline asks of an engine. Engines differ in how, never in what the tables hold (docs/semantics.md)."""
+"""Port of an engine. All engines write the same table contents (docs/semantics.md)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column, Schema
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
-from spark_jobs.rules.batch_schema import Stored
+from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Verdict
 from spark_jobs.rules.key_rows import KeyRows
 
 
 class DeclinedError(Exception):
-    """The engine can't take this table or batch as it is; another engine can. Nothing is half done.
+    """The engine can't process this table or batch; another engine can. Nothing was written.
 
     Attributes:
         reason: for the warning, e.g. `the table has deletion vectors`.
@@ -37,19 +37,19 @@ class DeclinedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildRequest:
-    """What the swap of a full refresh needs; the tables of `living` are replaced by what `beside` folds to.
+    """Input of the swap of a full refresh; the tables of `live` are replaced by the fold of those of `shadow`.
 
     Attributes:
         generation_low_watermarks: greatest sequence ingested before each generation.
-        swept: rows of generations from this one on stand in the replica.
-        landed: paths of all files that are there now.
-        read: those of them that could be read, whether or not any of their rows was kept.
-        reselected: the living tables hold values that the metadata now masks or keeps out of the lake.
-        resequenced: the living change table writes the same sequences otherwise, so that the two don't compare.
+        swept: first generation whose rows are in the replica.
+        landed: paths of all existing files.
+        read: the readable ones, whether or not any of their rows was kept.
+        reselected: the live tables hold values that the metadata now masks or excludes.
+        resequenced: the live change table has another form of the same sequences, so the two don't compare.
     """
 
-    living: TableContext
-    beside: Layout
+    live: TableContext
+    shadow: Layout
     plan: BatchPlan
     table_schema: TableSchema
     generation_low_watermarks: tuple[str | None, ...]
@@ -64,7 +64,7 @@ class RebuildWork(Protocol):
     """See `RebuildRequest`."""
 
     def drops_changes(self) -> bool:
-        """Whether `swap` would have to drop changes of files that are gone, since types or order part."""
+        """Whether `swap` would drop changes of removed files, since types or order are incompatible."""
         ...
 
     def rows(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -72,43 +72,43 @@ class RebuildWork(Protocol):
         ...
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        """Carry it out; `report` gets each durable step. A repeated swap gives the same."""
+        """Run the swap; `report` gets each durable step. Idempotent."""
         ...
 
 
 class Maintenance(Protocol):
-    """What keeps tables small and quick. Rows stay as they are but where it is said; repeated, nothing is left to do.
+    """Table maintenance. Rows are unchanged unless stated; all methods are idempotent.
 
-    `dry_run`: only tell.
+    `dry_run`: only report.
     """
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
-        """Join small files; transactions and statistics stay."""
+        """Compact small files; transactions and statistics are kept."""
         ...
 
     def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
-        """Rewrite files of an earlier release, which may hold timestamps as INT96; how many files.
+        """Rewrite files of an earlier release that may hold INT96 timestamps; returns the number of files.
 
-        pyarrow can't read such times before 1677 and after 2262.
+        pyarrow can't read INT96 before 1677 and after 2262.
         """
         ...
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
-        """Remove files that no version of the last `hours` needs, also those of writers that died; how many."""
+        """Remove files that no version of the last `hours` needs, also of failed writers; returns their number."""
         ...
 
     def checkpoint(self, path: str) -> None:
-        """Make a commit that changes nothing, and a checkpoint of it."""
+        """Write an empty commit and its checkpoint."""
         ...
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
-        """Remove deletes applied before a time; how many."""
+        """Remove tombstones applied before a time; returns their number."""
         ...
 
     def cut_changes(
         self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
     ) -> int:
-        """Remove changes applied before a time on which the state of no key depends; how many.
+        """Remove superseded changes applied before a time; returns their number.
 
         Args:
             swept: rows of generations before this one have vanished.
@@ -117,7 +117,7 @@ class Maintenance(Protocol):
 
 
 class Eraser(Protocol):
-    """Takes one key out of tables. Repeated, it finds nothing; counts are of rows.
+    """Removes one key from tables. Idempotent; counts are rows.
 
     `key`: its parts as `erased_keys.key_text` writes them, in the order of `table_schema.keys`.
     """
@@ -127,8 +127,8 @@ class Eraser(Protocol):
     def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
         """The same of the change table, in one commit.
 
-        An update that moved a row to this key becomes the delete of its old key, which it was too: without it the old
-        row would be back. Before images of rows that were of this key before are emptied.
+        An update that moved a row to this key becomes the delete of its old key: without it the old
+        row would reappear. Before images of rows that had this key are set to null.
         """
         ...
 
@@ -141,7 +141,11 @@ class Engine(Protocol):
     """One table's Delta tables, by path, and the steps of its batches."""
 
     def suited(self, *, few_rows: bool) -> Engine:
-        """The same, set up for few rows or many."""
+        """The engine, configured for few rows or many."""
+        ...
+
+    def of_shard(self, shard: str) -> Engine:
+        """The same with transactions of its own, for one of several sources of a table."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -149,33 +153,33 @@ class Engine(Protocol):
     def version(self, path: str) -> int | None: ...
 
     def foreign_rows(self, path: str) -> int:
-        """Rows without `_gddl`: this project writes none."""
+        """Number of rows without `_gddl`, which other writers added."""
         ...
 
     def last_transaction(self, path: str, app: str) -> int:
-        """Greatest transaction version that `app` committed to the table; -1 when none."""
+        """Highest transaction version that `app` committed to the table; -1 when none."""
         ...
 
     def recorded_files(self, path: str) -> list[RecordedFile]:
-        """What a change table holds of each file and generation."""
+        """Files and generations of a change table."""
         ...
 
     def columns(self, path: str) -> tuple[Column, ...]:
-        """Columns but `_gddl`, as the table has them."""
+        """The table's columns without `_gddl`."""
         ...
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        """Decode a plan's files; with them, those that can't be read. None when no file can."""
+        """Decode a plan's files; also returns the unreadable ones. None when no file is readable."""
         ...
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
-        """The batch as its rows in the change table give it, because its files have changed since."""
+        """The batch from its rows in the change table, because its files have changed since."""
         ...
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWork:
-        """A batch without rows, which only sweeps or brings tables to what the metadata row says now."""
+        """A batch without rows, which only sweeps or reconciles tables with the metadata row."""
         ...
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
@@ -183,7 +187,7 @@ class Engine(Protocol):
         ...
 
     def forget_errors(self, path: str, batch_id: str) -> None:
-        """Remove what a batch that is dropped has left in the errors table."""
+        """Remove the rows of a dropped batch from the errors table."""
         ...
 
     def maintenance(self) -> Maintenance: ...
@@ -191,7 +195,7 @@ class Engine(Protocol):
     def eraser(self) -> Eraser: ...
 
     def rebuild(self, order: RebuildRequest) -> RebuildWork:
-        """The swap of a full refresh; nothing is written yet."""
+        """Prepare the swap of a full refresh; writes nothing."""
         ...
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
@@ -212,16 +216,16 @@ class Engine(Protocol):
         ...
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
-        """How many rows of the errors table are unresolved, and the oldest of them; times as ISO 8601 text."""
+        """Number of unresolved rows of the errors table, and the oldest ones; times as ISO 8601 text."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableContext:
-    """All that concerns one table in one run.
+    """Read-only context of one table during a run.
 
     Attributes:
-        begun: an earlier run may have written something of the batch at hand.
+        resumed: an earlier run may have written part of the current batch.
     """
 
     dialect: Dialect
@@ -229,7 +233,7 @@ class TableContext:
     layout: Layout
     storage: Storage
     engine: Engine
-    begun: bool = True
+    resumed: bool = True
 
     @property
     def spec(self) -> TableSpec:
@@ -239,8 +243,12 @@ class TableContext:
     def erasures(self) -> ErasureRegister:
         return ErasureRegister(self.storage, self.layout.erased, self.spec.table, self.spec.keys, self.spec.mask)
 
+    def stored_schema(self, state: TableState) -> TableSchema:
+        """The schema that the table was last written with, as its change table and the ledger state it."""
+        return plan_batch(self.dialect, (), self.stored_columns(), state).table_schema
+
     def stored_columns(self) -> Stored:
-        """Columns of the change table now, before images apart."""
+        """Current columns of the change table, split into data and before images."""
         if not self.engine.exists(self.layout.changes):
             return Stored(data=None, before=None)
         columns = [c for c in self.engine.columns(self.layout.changes) if c.name != RESCUED]

@@ -1,4 +1,4 @@
-"""The steps of a batch in an engine, in the order that their types give: append, tombstones, merge."""
+"""Steps of a batch in an engine; their types enforce the order append, tombstones, merge."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from spark_jobs.rules.figures import Appended, Applied, Overlap
 
 
 class TableWork(Protocol):
-    """Steps of a batch that concern its tables as a whole; they need none of the batch's rows."""
+    """Steps on whole tables, which need none of the batch's rows."""
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
-        """Create, evolve or reconcile change table, replica and history with the metadata; what there is to say."""
+        """Create, evolve or reconcile change table, replica and history with the metadata; returns warnings."""
         ...
 
     def sweepable(self) -> tuple[int, int]:
-        """Live rows of older generations, and all live rows of the replica."""
+        """Number of live rows of older generations, and of all live rows of the replica."""
         ...
 
     def sweep(self) -> MainCounts:
-        """Rows of older generations vanish, or are marked deleted."""
+        """Remove rows of older generations, or mark them deleted."""
         ...
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        """Bring the history of all keys up to date.
+        """Update the history of all keys.
 
         Args:
             swept: rows of generations before this one have vanished.
@@ -36,9 +36,9 @@ class TableWork(Protocol):
 
 
 class BatchWork(Protocol):
-    """A planned batch, decoded. Every write happens once, however often the batch is run.
+    """A planned batch, decoded. Every write is idempotent.
 
-    The steps come in order by their types: only `append` returns an `AppendedWork`, and only its `tombstones` returns a
+    Types enforce the order of steps: only `append` returns an `AppendedWork`, and only its `tombstones` returns a
     `MergeWork`.
     """
 
@@ -74,25 +74,25 @@ class AppendedWork(Protocol):
     def tables(self) -> TableWork: ...
 
     def resolve_rows(self) -> None:
-        """Mark the quarantine's rows that are good now as resolved."""
+        """Mark quarantined rows that are valid now as resolved."""
         ...
 
     def tombstones(self) -> MergeWork:
-        """Find the net changes of the batch and remember the deletes among them; for tables with keys."""
+        """Write tombstones of the batch's net deletes; for tables with keys."""
         ...
 
     def append_only(self) -> Applied:
-        """A table without keys: its replica is the changes themselves."""
+        """For tables without keys: append the changes to the replica."""
         ...
 
 
 class MergeWork(Protocol):
-    """A batch whose deletes are remembered, so that no late change of their keys can bring a row back."""
+    """A batch whose tombstones are written, so that no late change can restore a deleted row."""
 
     def merge(self) -> Applied:
         """Apply net changes to the replica."""
         ...
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        """Bring the history of the batch's keys up to date; see `TableWork.history`."""
+        """Update the history of the batch's keys; see `TableWork.history`."""
         ...

@@ -1,4 +1,4 @@
-"""How the parts of a batch are decoded, planned once; carried to wherever that is done."""
+"""Decoding plan of a batch's parts, made once and sent to tasks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from spark_jobs.rules.erased_rows import without_erased
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.measure import PartFigures, figures_of, measure
 from spark_jobs.rules.read import RawGroup
+from spark_jobs.rules.shards import with_shard, with_shard_column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class Decoder:
     """Decodes any part of a batch's rows; small, and may be sent to other processes.
 
     Attributes:
-        groups: what is done to the rows of each group.
+        groups: plan for the rows of each group.
     """
 
     groups: tuple[GroupDecoding, ...]
@@ -34,11 +35,13 @@ class Decoder:
     erased: ErasedKeys
 
     def to_send(self) -> Decoder:
-        """The same for other processes."""
+        """A copy for other processes."""
         return replace(self, erased=self.erased.resolved())
 
     def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, PartFigures]:
-        """Changes of some rows of a group, those of erased keys left out, and their figures."""
+        """Changes of some rows of a group, without erased keys, and their figures."""
+        shard = self.table_schema.spec.shard
+        raw = raw if shard is None else with_shard(raw, shard)
         decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
         left, erased = without_erased(decoded, self.table_schema, self.erased)
         return left, measure(left, self.table_schema, erased=erased)
@@ -46,7 +49,7 @@ class Decoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """The decision for a batch.
+    """Decoding plan of a batch.
 
     Attributes:
         landed: its groups, in the order of `Decoder.groups`.
@@ -60,8 +63,10 @@ class Decoding:
     def planned(cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[Landed]) -> Decoding:
         """
         Raises:
-            FatalError: as `plan_batch`.
+            FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`.
         """
+        if context.spec.shard is not None:
+            landed = with_shard_column(landed, replayed=plan.source == "quarantine")
         schema = plan_batch(context.dialect, landed, context.stored_columns(), state)
         groups = tuple(
             GroupDecoding(
@@ -79,7 +84,7 @@ class Decoding:
         return cls(schema=schema, landed=tuple(landed), decoder=decoder)
 
     def batch(self, whole: PartFigures, distinct: tuple[int, int], files: Files | None = None) -> DecodedBatch:
-        """What is known of the batch once its parts are decoded.
+        """The batch after its parts are decoded.
 
         Args:
             distinct: identities and keys among good rows.
@@ -89,7 +94,6 @@ class Decoding:
         return DecodedBatch(
             schema=self.schema,
             figures=figures_of(whole, self.schema.table_schema, distinct),
-            schema_ids=tuple(ids),
             change_schemas=frozenset(i for i, g in zip(ids, self.landed, strict=True) if g.kind == "change"),
             unreadable=found.unreadable,
             schema_of={f.file.path: i for i, group in zip(ids, found.groups, strict=False) for f in group},
@@ -107,38 +111,37 @@ class Files:
 
     @property
     def rows(self) -> int | None:
-        """Rows that the footers promise; null where a file has none."""
+        """Rows by the files' footers; null where a file has none."""
         counted = [file.rows for group in self.groups for file in group]
         return None if not counted or None in counted else sum(c for c in counted if c is not None)
 
 
 def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) -> BatchSchema:
-    """The schema of a batch that goes on from the change table, by what its plan and the tables say."""
+    """The schema of a batch that resumes from the change table, by its plan and the tables."""
     known = replace(state, schemas=plan.schemas or state.schemas)
     return plan_batch(context.dialect, (), context.stored_columns(), known)
 
 
 def resumed_batch(schema: BatchSchema, figures: Figures, found: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
-    """What is known of such a batch.
+    """A batch that resumes from the change table.
 
     Args:
-        found: source file, schema id, and whether it is a change, of the batch's rows; each once at least.
+        found: source file, schema id, and whether it is a change, of the batch's rows; may repeat.
     """
     found = tuple(found)
     return DecodedBatch(
         schema=schema,
         figures=figures,
-        schema_ids=(),
         change_schemas=frozenset(schema_id for _, schema_id, change in found if change),
         schema_of={file: schema_id for file, schema_id, _ in found},
     )
 
 
 def landed(like: Probed, *, only_deletes: bool) -> Landed:
-    """A group of files, by one of them."""
+    """A group of files, described by one of them."""
     return Landed(kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=only_deletes)
 
 
 def asks_for_deletes(context: TableContext, kind: str) -> bool:
-    """Whether it matters if a group has nothing but deletes: only where that decides about a missing column."""
+    """Whether a group has to be checked for deletes only: needed where that decides about a missing column."""
     return kind == "change" and context.spec.schema_evolution.dropped_column != "keep"

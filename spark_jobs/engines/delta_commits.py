@@ -1,4 +1,4 @@
-"""What Delta wrote about its own commits, read from the log's newest files: no engine is needed for it."""
+"""Commit information from the newest files of Delta logs, read without an engine."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _LOOK_BACK = 50
 _MERGED = {name: f"numTargetRows{name.capitalize()}" for name in ("inserted", "updated", "deleted")}
 _POINTER = "_last_checkpoint"
 OURS = "gddl"
-"""How the user metadata of every commit of this project begins."""
+"""Prefix of the user metadata of this project's commits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaCommit:
     """Attributes:
-    operation: as its writer calls it, e.g. `RESTORE`.
+    operation: as named by its writer, e.g. `RESTORE`.
     ours: it was made by this project.
-    changes_data: rows came, went or changed. OPTIMIZE and VACUUM only put rows into other files, or remove old ones.
+    changes_data: rows were added, removed or changed. OPTIMIZE and VACUUM only move rows, or remove old files.
     """
 
     version: int
@@ -42,7 +42,7 @@ class DeltaCommits:
     _checkpoints: dict[str, int] = field(default_factory=dict, compare=False)
 
     def exists(self, table: str) -> bool:
-        """Whether there is a table: its log has a commit or a checkpoint."""
+        """Whether the table exists: its log has a commit or a checkpoint."""
         return any(True for _ in self.storage.list(join(table, "_delta_log")))
 
     def version(self, table: str) -> int | None:
@@ -50,17 +50,17 @@ class DeltaCommits:
         return max((number for number, _ in self._commits(table)), default=None)
 
     def since(self, table: str, version: int) -> list[DeltaCommit] | None:
-        """Commits after a version, oldest first; None where the log has neither that commit nor a later one."""
-        log, found, met = join(table, "_delta_log"), [], False
+        """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
+        log, found, has_commits = join(table, "_delta_log"), [], False
         for item in self.storage.list(log, f"{version:020d}"):
             match = _COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
-            met = met or match is not None
+            has_commits = has_commits or match is not None
             if match and int(match[1]) > version:
                 found.append(_commit_of(int(match[1]), self.storage.read(item.path)))
-        return found if met else None
+        return found if has_commits else None
 
     def metrics(self, table: str, user_metadata: str) -> dict[str, int]:
-        """Operation metrics of the newest commit with this user metadata, out of the last 50; empty without one."""
+        """Operation metrics of the newest commit with this user metadata, among the last 50; empty without one."""
         newest = sorted(self._commits(table), reverse=True)[:_LOOK_BACK]
         for _, path in newest:
             info = _commit_info(self.storage.read(path))
@@ -70,9 +70,9 @@ class DeltaCommits:
         return {}
 
     def _commits(self, table: str) -> Iterator[tuple[int, str]]:
-        """The newest, oldest first: all since some way behind the last checkpoint.
+        """The newest commits, oldest first, from shortly before the last checkpoint.
 
-        A log keeps the commits of a month, which a table that goes on makes by the thousand a day.
+        A log keeps a month of commits; a continuous table makes thousands a day.
         """
         log = join(table, "_delta_log")
         first = self._checkpoint(log) - _LOOK_BACK
@@ -83,7 +83,7 @@ class DeltaCommits:
                 yield int(match[1]), found.path
 
     def _checkpoint(self, log: str) -> int:
-        """The version that the log said was its last checkpoint's when it was first asked; 0 where it said nothing."""
+        """Version of the last checkpoint at the first call; 0 where there is none."""
         if log not in self._checkpoints:
             try:
                 self._checkpoints[log] = int(json.loads(self.storage.read(join(log, _POINTER)))["version"])
@@ -93,12 +93,12 @@ class DeltaCommits:
 
 
 def merge_metrics(counts: MainCounts) -> dict[str, int]:
-    """Operation metrics as Spark's Delta names them in a MERGE."""
+    """Operation metrics in the names of Delta's MERGE on Spark."""
     return {metric: getattr(counts, name) for name, metric in _MERGED.items()}
 
 
 def main_counts(metrics: Mapping[str, int]) -> MainCounts:
-    """What a commit did to the replica's rows, by its metrics, whichever engine and step made it."""
+    """Row counts of a commit to the replica by its metrics, for every engine and step."""
     if _MERGED["inserted"] in metrics:
         return MainCounts(**{name: metrics.get(metric, 0) for name, metric in _MERGED.items()})
     swept = metrics.get("numDeletedRows", 0) + metrics.get("numUpdatedRows", 0)

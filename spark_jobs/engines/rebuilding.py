@@ -1,45 +1,45 @@
-"""What the swap of a full refresh is in every engine: the order of its steps, and which change tables it can keep."""
+"""The swap of a full refresh in every engine: the order of its steps, and which change tables it can keep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from airflow_gddl.contract.sql_types import StructType
 from spark_jobs.engines import table_columns
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import StructType
 from spark_jobs.rules.figures import Rebuilt
 
 S = TypeVar("S")
 
 
 class RebuildSteps(Protocol[S]):
-    """Steps of a swap, one Delta commit each. `S`: changes from which tables are derived."""
+    """Steps of a swap, one Delta commit each. `S`: type of the changes from which tables are derived."""
 
     @property
     def order(self) -> RebuildRequest: ...
 
     def changes(self) -> int:
-        """Bring the change table to what the files hold; how many changes it gained."""
+        """Update the change table from the files; returns the number of added changes."""
         ...
 
     def source(self) -> S:
-        """Changes of the change table that count; after `changes`."""
+        """Changes from which tables are derived; called after `changes`."""
         ...
 
     def tombstones(self, source: S) -> None: ...
 
     def replica(self, source: S) -> int:
-        """Replace the replica; how many rows it has."""
+        """Replace the replica; returns its number of rows."""
         ...
 
     def history(self, source: S) -> None: ...
 
     def errors(self) -> None:
-        """What the files leave in the quarantine now takes the place of what they left before."""
+        """Replace the quarantined rows of the files by the current ones."""
         ...
 
 
@@ -63,7 +63,7 @@ def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
 
 
 def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
-    """Whether a change table with these columns, `_gddl` included, can hold the rebuilt changes beside its own."""
+    """Whether a change table with these columns, `_gddl` included, can also hold the rebuilt changes."""
     if order.resequenced or order.reselected:
         return False
     kept = {column.name.lower(): column.type for column in stored}

@@ -1,9 +1,9 @@
-"""Which columns the log keeps statistics of, as Delta's property `delta.dataSkippingStatsColumns` names them.
+"""Indexed columns of a table: Delta's property `delta.dataSkippingStatsColumns`.
 
-A reader of statistics may take a bound that is missing for a bound that is null, and then finds no row at all:
-pyarrow's dataset of the `deltalake` package does. So the property names only columns whose bounds every file can have.
-Left out are booleans and binaries, for which Spark writes no bounds, and floating-point numbers, whose bounds are
-undefined beside NaN. A struct is named with all its fields or not at all: Polars refuses statistics of some.
+A reader may take a missing bound for a null bound, and then skips files that have rows:
+the pyarrow dataset of `deltalake` does. So the property names only columns whose bounds every file can have.
+Excluded are booleans and binaries, for which Spark writes no bounds, and floating-point numbers, whose bounds are
+undefined with NaN. A struct is named with all its fields or not at all: Polars refuses partial statistics.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import DecimalType, ScalarType, SqlType, StructType
 
 COLUMNS = "delta.dataSkippingStatsColumns"
 COUNT = "delta.dataSkippingNumIndexedCols"
 MOST = 32
-"""As Delta does without a setting: more would make the log long and help few readers."""
+"""Delta's default; more columns would lengthen the log and help few readers."""
 ColumnPath = tuple[str, ...]
 
 _EXACT = {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"}
@@ -30,7 +30,7 @@ def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> st
 
     Args:
         columns: of the table, in order.
-        first: columns that are wanted wherever they stand in a wide table; `_gddl` is left out unless it is here.
+        first: columns to index at any position of a wide table; `_gddl` is excluded unless listed here.
     """
     kinds = {c.name: c.type for c in columns}
     others = [c.name for c in columns if c.name != GDDL and c.name not in first]
@@ -44,7 +44,7 @@ def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> st
 
 
 def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | None]) -> tuple[ColumnPath, ...]:
-    """Paths of the columns that a table's properties ask for statistics of, structs as their fields."""
+    """Paths of the columns that a table's properties index, structs as their fields."""
     leaves = _all_leaves(columns)
     named = properties.get(COLUMNS)
     if named is None:
@@ -55,7 +55,7 @@ def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | No
 
 
 def restricted(named: str, columns: Sequence[Column] | None) -> str:
-    """A value of the property without what is not among the columns; null: as it is, in the spelling of ours."""
+    """A value of the property without unknown columns; null: it needs no change."""
     paths = list(_paths(named))
     if columns is None:
         return ",".join(map(_text, paths))
@@ -64,12 +64,12 @@ def restricted(named: str, columns: Sequence[Column] | None) -> str:
 
 
 def usual(columns: Sequence[Column]) -> frozenset[ColumnPath]:
-    """Columns that Delta keeps statistics of where no property says otherwise."""
+    """Columns that Delta indexes without a property."""
     return frozenset(indexed_columns(columns, {}))
 
 
 def common(named: str, others: frozenset[ColumnPath]) -> str:
-    """What a value of the property shares with other columns."""
+    """Columns that a value of the property shares with other columns."""
     return ",".join(_text(path) for path in _paths(named) if path in others)
 
 

@@ -1,10 +1,10 @@
-"""Columns of a table's Delta tables, the same whichever engine creates them."""
+"""Columns of a table's Delta tables, for all engines."""
 
 from __future__ import annotations
 
+from airflow_gddl.contract.sql_types import ScalarType, parse_type
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.plan.types import ScalarType, parse_type
 from spark_jobs.rules.history import END, START
 
 _FORCED = f"{GDDL}__forced"

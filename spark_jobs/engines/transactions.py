@@ -1,4 +1,4 @@
-"""Delta transactions of a batch: the same names and versions in all engines, so that one ends what another began."""
+"""Delta transactions of a batch: the same in all engines, so that one engine can finish a batch of another."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def version_of(plan: BatchPlan) -> int:
     """Microseconds of the plan's time since 1970.
 
-    Plans of a table are ever later (`planning.moment`), those of a ledger begun anew too: a table that remembers the
-    transactions of a lost ledger takes none of the new ones for one of those.
+    Plan times of a table always increase (`next_batch.moment`), also those of a new ledger: a table that has the
+    transactions of a lost ledger never mistakes a new one for an old one.
     """
     return round((datetime.fromisoformat(plan.planned_at) - _EPOCH) / timedelta(microseconds=1))
 
 
+def app_of(app: str, shard: str) -> str:
+    """The name of a step's transactions; each shard of a table has its own.
+
+    Plans of shards are made and carried on in any order, so that the versions of one say nothing of another's.
+    """
+    return f"{app}@{shard}" if shard else app
+
+
 def user_metadata(app: str, version: int) -> str:
-    """What a commit of a transaction carries, so that its metrics are found again."""
+    """User metadata of a transaction's commit, by which its metrics are found."""
     return f"gddl {app} {version}"

@@ -26,11 +26,11 @@ from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoded:
+class WholeBatch:
     """A batch's rows.
 
     Attributes:
-        groups: with their bad rows; empty where the rows come from the change table.
+        groups: decoded groups with bad rows; empty for a batch that resumes from the change table.
         good: columns of `change_schema`.
     """
 
@@ -40,22 +40,22 @@ class Decoded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchReader:
-    """The way in of one batch."""
+class WholeBatchReader:
+    """Reads and decodes the files or records of one batch."""
 
     context: TableContext
     plan: BatchPlan
     state: TableState
 
-    def decode(self, errors: pa.Table | None) -> tuple[Decoded | None, tuple[Unreadable, ...]]:
+    def decode(self, errors: pa.Table | None) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
         """See `Engine.decode_files`.
 
         Args:
-            errors: the errors table, for a batch that decodes its records once more; None where there is none.
+            errors: the errors table, for a batch that replays its records; None where there is none.
         """
         return (self._decode_records(errors), ()) if self.plan.source == "quarantine" else self._decode_files()
 
-    def _decode_files(self) -> tuple[Decoded | None, tuple[Unreadable, ...]]:
+    def _decode_files(self) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
         probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
         read = {p.file.path: read_file(self.context.storage, p) for p in probed}
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
@@ -77,7 +77,7 @@ class BatchReader:
         return (self._decode_all(good, found, unreadable) if good else None), unreadable
 
     def _damaged(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
-        """Decode every file alone, to find those whose values can be read but not decoded."""
+        """Decode every file separately, to find those whose values can be read but not decoded."""
         bad = []
         for probed in files:
             try:
@@ -89,7 +89,7 @@ class BatchReader:
 
     def _decode_all(
         self, files: Sequence[Probed], found: Mapping[str, FileRows], unreadable: tuple[Unreadable, ...]
-    ) -> Decoded:
+    ) -> WholeBatch:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         alike = groups(files)
         raws = [grouped(group, found, ordinals) for group in alike]
@@ -97,14 +97,14 @@ class BatchReader:
             [(raw, self._landed(raw)) for raw in raws], Files(groups=alike, unreadable=unreadable)
         )
 
-    def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]], files: Files | None = None) -> Decoded:
+    def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]], files: Files | None = None) -> WholeBatch:
         """Plan the schema for groups of raw rows and decode them."""
         decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws])
         parts = [decoding.decoder.part(number, raw) for number, (raw, _) in enumerate(raws)]
         good = pa.concat_tables([group.good for group, _ in parts])
         table_schema = decoding.schema.table_schema
         whole = combined([figures for _, figures in parts], table_schema)
-        return Decoded(
+        return WholeBatch(
             decoded_batch=decoding.batch(whole, distinct(good, table_schema), files),
             groups=tuple(group for group, _ in parts),
             good=good,
@@ -116,14 +116,16 @@ class BatchReader:
         op = match(list(raw.columns), self.context.dialect.op_column) if wanted else None
         return landed(probed, only_deletes=op is not None and are_deletes(raw.columns[op]))
 
-    def _decode_records(self, errors: pa.Table | None) -> Decoded | None:
-        """Decode the unresolved rows of the errors table once more; None when there are none."""
+    def _decode_records(self, errors: pa.Table | None) -> WholeBatch | None:
+        """Decode the unresolved rows of the errors table again; None when there are none."""
         label = f"quarantine of {self.context.spec.table}"
-        waiting = [] if errors is None else to_replay(errors, self.plan.planned_at)
+        if errors is not None and self.context.spec.shard is not None:
+            errors = errors.filter(pc.starts_with(errors.column("source_file"), f"{self.context.layout.landing}/"))
+        waiting = [] if errors is None else to_replay(errors, self.plan.planned_at, self.plan.codes)
         raws = [(w.raw, Landed(kind=w.kind, columns=w.columns, label=label, only_deletes=False)) for w in waiting]
         return self._decode_groups(raws) if raws else None
 
-    def resume(self, rows: pa.Table) -> Decoded:
+    def resume(self, rows: pa.Table) -> WholeBatch:
         """See `Engine.resume_from_changes`; `rows`: the batch's rows of the change table."""
         schema = resumed_schema(self.context, self.plan, self.state)
         table_schema = schema.table_schema
@@ -135,4 +137,4 @@ class BatchReader:
         whole = combined([measure(p, table_schema) for p in parts], table_schema)
         figures = figures_of(whole, table_schema, distinct(rows, table_schema))
         found = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
-        return Decoded(decoded_batch=resumed_batch(schema, figures, found), groups=(), good=rows)
+        return WholeBatch(decoded_batch=resumed_batch(schema, figures, found), groups=(), good=rows)

@@ -1,4 +1,4 @@
-"""Faults of the libraries below us as errors of our own, with a code and a way out."""
+"""Translates errors of libraries into `GddlError` with a code and a remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONFLICTS = (
     "MetadataChangedException",
     "ProtocolChangedException",
     "DELTA_CONCURRENT",
-    # A commit put if absent that was there already: another writer's, or ours, whose answer got lost.
+    # A conditional put that found the commit: another writer's, or this one's after a lost response.
     "RemoteFileChangedException",
     "PreconditionFailed",
 )
@@ -25,7 +25,7 @@ _CONFLICTS = (
 
 @dataclass(frozen=True)
 class _KnownError:
-    """An error of ours, and what in another's text stands for it."""
+    """A `GddlError`, and the texts of foreign errors that mean it."""
 
     signs: tuple[str, ...]
     family: type[GddlError]
@@ -35,6 +35,18 @@ class _KnownError:
 
 _FAULTS = (
     _KnownError(_CONFLICTS, RetriableError, "DELTA_CONFLICT", "another writer changed the table; run again"),
+    _KnownError(
+        ("DELTA_UNKNOWN_CONFIGURATION",),
+        FatalError,
+        "PROPERTY_UNKNOWN",
+        "take it out of table_properties: the Delta Lake of this job does not have it; some exist on Databricks only",
+    ),
+    _KnownError(
+        ("DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "DeltaInvariantViolationException"),
+        FatalError,
+        "CONSTRAINT_VIOLATED",
+        "drop the constraint, run again, correct the rows in the source, then add it again: a later change is no cure",
+    ),
     _KnownError(
         ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError"),
         FatalError,
@@ -65,7 +77,7 @@ _OF_S3 = re.compile(r"\bS3\b|\bs3a?:|s3a\.|amazonaws|awssdk")
 
 
 def translated(error: BaseException) -> GddlError:
-    """The error itself where it is ours, else the nearest of ours."""
+    """The error itself if it is a `GddlError`, else its translation."""
     if isinstance(error, GddlError):
         return error
     if isinstance(error, ModuleNotFoundError):
@@ -74,8 +86,8 @@ def translated(error: BaseException) -> GddlError:
         return FatalError("JOB_PACKAGE_MISSING", what, remedy=remedy)
     text = f"{type(error).__name__}: {error}"
     first = _first_line(text)[:800]
-    if _OF_S3.search(text) and (told := s3_error(text, "")) is not None:
-        return told
+    if _OF_S3.search(text) and (found := s3_error(text, "")) is not None:
+        return found
     for fault in _FAULTS:
         if any(sign in text for sign in fault.signs):
             return fault.family(fault.code, first, remedy=fault.remedy)
@@ -83,7 +95,7 @@ def translated(error: BaseException) -> GddlError:
 
 
 def _first_line(text: str) -> str:
-    """The line that says what happened; of a Java exception the gateway's own line comes before it."""
+    """The first informative line; for a Java exception the line after the gateway's."""
     lines = text.strip().splitlines()
     if "An error occurred while calling" in lines[0] and len(lines) > 1:
         return lines[1].lstrip(": ")

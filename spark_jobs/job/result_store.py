@@ -1,4 +1,4 @@
-"""Results put where whoever ordered the job can read them: for jobs whose standard output nobody hears."""
+"""Results in the lake, for jobs whose standard output the submitter can't read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ResultStore:
-    """The answers of one job. What can't be put down is missed by the reader, who then orders the table again."""
+    """The results of one job. The reader submits a table again if its result could not be written."""
 
     storage: Storage
     folder: str
@@ -34,7 +34,7 @@ class ResultStore:
         return cls(storage, answers_folder(job.roots.lake, job.run_id), job.options.continuous is not None)
 
     def put(self, result: JobResult) -> None:
-        """Where a platform starts the same job twice, that a table had nothing new does not hide what was loaded."""
+        """If a platform starts the same job twice, an idle result does not replace that of a load."""
         path = join(self.folder, answer_name(result.table))
         data = codec.to_json(result).encode()
         if self.is_continuous and self._is_too_soon(result):
@@ -45,10 +45,10 @@ class ResultStore:
                 return
             self.storage.write(path, data)
         except GddlError as error:
-            _LOG.warning("the result of %s could not be put down: %s", result.table, error)
+            _LOG.warning("the result of %s could not be written: %s", result.table, error)
 
     def _is_too_soon(self, result: JobResult) -> bool:
-        """Of a continuous job, an idle look is told too, but not over a result that may not have been read yet."""
+        """Whether an idle result of a continuous job would replace a result that may not have been read."""
         if result.status != "skipped":
             self._done[result.table] = self.clock()
         return result.status == "skipped" and self.clock() - self._done.get(result.table, float("-inf")) < _READ_WITHIN

@@ -1,4 +1,4 @@
-"""What of a result is kept as the record of a run, beside the tables that it is about; pure."""
+"""The part of a result that is kept as a run record; pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_gddl.contract.result import JobResult
 
 
 def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
-    """Whether a run leaves a record: it did or failed something, or met what another writer did.
+    """Whether a run leaves a record: it did something, failed, or found a foreign commit.
 
-    Of looking alone, none is kept.
+    Read-only actions leave none.
 
-    Maintenance that found nothing to do leaves none, as idle loads (docs/decisions/012).
+    Maintenance without work leaves none, like idle loads (docs/decisions/012).
     """
     if result.action in LOADS:
         return not result.is_idle
@@ -25,7 +25,7 @@ def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
 
 
 def for_record(result: JobResult) -> JobResult:
-    """The result without columns and without keys of rows: these are for the caller, a record stays."""
+    """The result without columns and keys of rows: these are for the caller only."""
     result = replace(result, columns=(), columns_left_out=0)
     details = result.details
     if result.action != "verify" or not isinstance(details, Mapping):

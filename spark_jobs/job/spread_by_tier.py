@@ -1,4 +1,4 @@
-"""Where the small tables of a job on one machine are worked on, as their tiers say."""
+"""Runs the small tables of a job on one machine in Spark tasks or processes, by tier."""
 
 from __future__ import annotations
 

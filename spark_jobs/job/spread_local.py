@@ -1,4 +1,4 @@
-"""Small tables over processes of this machine: no Spark, one table a process at a time, the longest first."""
+"""Small tables over processes of this machine, without Spark: one table per process at a time, largest first."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from multiprocessing.process import BaseProcess
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.job.process_memory import resident_bytes
 from spark_jobs.job.table_job import totals_of
 from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
+from spark_jobs.job.task_limits import resident_bytes
 from spark_jobs.job.worker import READY, Answer, IdleCheck, TableTask, Task, serve
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Observer, Step, silent
 
-_LOOK_AT_ONCE = 100
+_TABLES_PER_CHECK = 100
 _WATCH_SECONDS = 0.2
 _START_SECONDS = 120.0
-"""How long a process may take to be up."""
+"""Maximum start time of a process."""
 _DIED: Answer = []
-"""By identity: the worker is gone."""
+"""Sentinel: the worker has ended."""
 _TABLES_PER_WORKER = 2_000
-"""A worker is replaced after so many, whatever the libraries in it may have kept."""
+"""A worker is replaced after so many tables, to free memory that libraries keep."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LocalSpread:
     """See `Spread`.
 
     Attributes:
-        observe: hears the steps of all tables, in the caller's thread.
+        observe: called with the steps of all tables, in the caller's thread.
         target: what a worker process runs; tests break it.
     """
 
@@ -47,27 +47,27 @@ class LocalSpread:
         return Pool(replace(job, tables=()), frozenset(spec.size for spec in specs), processes_of(job, specs), self)
 
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
-        """Each table's outcome as soon as it is done; tables that this engine can't take come as declined."""
+        """Each table's outcome as soon as it is done; `Declined` for tables that the engine can't process."""
         if not specs:
             return
         pool = self.open(job, specs)
         try:
             costs: dict[str, int] = dict.fromkeys((s.table for s in specs), 0)
             if job.options.action == "run" and not job.options.full_refresh and len(specs) > 1:
-                yield from _looked(pool, specs, costs)
+                yield from _idle_tables(pool, specs, costs)
             waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
-            for _, answer in pool.work_off([TableTask((spec,)) for spec in waiting]):
+            for _, answer in pool.run_tasks([TableTask((spec,)) for spec in waiting]):
                 yield from (found for found in answer if not isinstance(found, int))
         finally:
             pool.close()
 
 
-def _looked(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TableOutcome]:
-    """Outcomes of idle tables, which leave `costs`; what the others cost is put there."""
-    size = max(1, min(_LOOK_AT_ONCE, len(specs) // (4 * pool.most)))
+def _idle_tables(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TableOutcome]:
+    """Outcomes of idle tables; the costs of the others are added to `costs`."""
+    size = max(1, min(_TABLES_PER_CHECK, len(specs) // (4 * pool.most)))
     chunks = [IdleCheck(tuple(specs[i : i + size])) for i in range(0, len(specs), size)]
-    for task, answer in pool.work_off(chunks):
-        for spec, found in zip(task.specs, answer, strict=False):  # empty where its worker died: to be run all the same
+    for task, answer in pool.run_tasks(chunks):
+        for spec, found in zip(task.specs, answer, strict=False):  # empty if its worker died: run all its tables
             if isinstance(found, int):
                 costs[spec.table] = found
             elif isinstance(found, TableOutcome):
@@ -76,17 +76,17 @@ def _looked(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> It
 
 
 def processes_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
-    """How many at once."""
+    """Number of processes."""
     return max(1, min(len(specs), max((job.tiers[s.size].cores for s in specs), default=1)))
 
 
 @dataclass
 class _Worker:
-    """A process and what it is doing.
+    """A process and its task.
 
     Attributes:
         deadline: by the monotonic clock; null while it has no task.
-        own_bytes: memory that the process takes by itself; null until it is up.
+        own_bytes: memory of the idle process; null until it is ready.
     """
 
     process: BaseProcess
@@ -99,7 +99,7 @@ class _Worker:
 
 @dataclass
 class Pool:
-    """Worker processes, started as tasks ask for them.
+    """Worker processes, started on demand.
 
     Attributes:
         job: without its tables.
@@ -121,19 +121,19 @@ class Pool:
         return bool(self.left) or any(worker.task for worker in self.staff)
 
     def memory(self, specs: Iterable[TableSpec]) -> int:
-        """Bytes that these tables may take each; of none, the most that a table of the job may."""
+        """Bytes that each of these tables may take; without tables, the maximum of the job's tiers."""
         sizes = {spec.size for spec in specs} or self.sizes
         return max(size_bytes(self.job.tiers[size].delta_rs_memory) for size in sizes)
 
-    def work_off(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
-        """Tasks in their order, answers as they come. A task whose worker dies is given to one other."""
+    def run_tasks(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
+        """Run tasks in order; yields answers as they arrive. A task whose worker dies is retried once."""
         self.left.extend(tasks)
         while self.is_busy:
             yield from self.answers(_WATCH_SECONDS)
 
     def answers(self, within: float) -> Iterator[tuple[Task, Answer]]:
-        """Those that come within so many seconds, without waiting for more once there are some."""
-        self._hand_out()
+        """Answers that arrive within so many seconds; returns at the first ones."""
+        self._assign()
         for worker in self._ready(within):
             task, answer = worker.task, self._receive(worker)
             if task is None or answer is None:
@@ -145,7 +145,7 @@ class Pool:
             self._again.discard(id(task))
             yield task, self._given_up(task, worker) if answer is _DIED else answer
 
-    def _hand_out(self) -> None:
+    def _assign(self) -> None:
         for worker in [w for w in self.staff if w.task is None]:
             spent = worker.tables >= _TABLES_PER_WORKER or self._is_hungry(worker, 0.5)
             if spent or not worker.process.is_alive():
@@ -175,7 +175,7 @@ class Pool:
         return worker
 
     def _ready(self, within: float) -> list[_Worker]:
-        """Workers that have said something, died, or used up their time or memory."""
+        """Workers that sent a message, died, or exceeded their time or memory."""
         busy = [w for w in self.staff if w.task is not None]
         now = time.monotonic()
         first = min((w.deadline for w in busy if w.deadline is not None), default=now)
@@ -191,7 +191,7 @@ class Pool:
         return resident_bytes(worker.process.pid or 0) - worker.own_bytes > share * allowed
 
     def _receive(self, worker: _Worker) -> Answer | None:
-        """The answer to its task, `_DIED`, or null where it only told a step; out of time or memory it is killed."""
+        """The answer to its task, `_DIED`, or null for a step; out of time or memory it is killed."""
         if worker.orders.poll():
             try:
                 found = worker.orders.recv()
@@ -216,7 +216,7 @@ class Pool:
         return [failed(self.job, s, too_late(s)) for s in specs]
 
     def _given_up(self, task: Task, worker: _Worker) -> Answer:
-        """Of a table whose workers died twice."""
+        """The failure of a table whose workers died twice."""
         if isinstance(task, IdleCheck):
             return []
         status = worker.process.exitcode
@@ -230,6 +230,6 @@ class Pool:
         worker.process.join()
 
     def close(self) -> None:
-        """End all workers, those that are busy at once."""
+        """Stop all workers; busy ones are killed."""
         for worker in list(self.staff):
             self._end(worker)

@@ -1,9 +1,9 @@
-"""Small tables over Spark tasks, on one machine and on clusters alike: `mapInArrow`, the longest tables first.
+"""Small tables over Spark tasks, on one machine and on clusters: `mapInArrow`, largest tables first.
 
 Every result is written below `lake/_gddl/jobs/<run_id>/` when its table is done, where the driver finds it while the
-Spark job runs. A task that meets a table of its own job again (speculative, or after a task or executor was lost)
-answers with that result, or waits for the claim to end: two tasks never work on one table. A table whose task dies is
-tried once more; its second death is its failure, and the other tables of the task go through.
+Spark job runs. A task that runs a table of its job again (speculative, or after a task or executor was lost)
+returns that result, or waits for the claim to end: two tasks never process one table. A table whose task dies is
+retried once; if that task dies too, the table fails, and the other tables of the task continue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.discovery.lookback import LookingBack
+from spark_jobs.discovery.lookback import DeepListings
 from spark_jobs.job.faults import translated
 from spark_jobs.job.progress import print_step
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _ROUNDS = 20
-"""Spark jobs over the tables that are left: each round in which tasks died settles a table at least."""
+"""Maximum Spark jobs over remaining tables: each round with dead tasks settles at least one table."""
 _TRIES = 2
-"""Tasks that may die under a table."""
+"""Attempts of a table whose task dies."""
 _WAVES = 8
 """Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
 _BUSY = "TABLE_BUSY"
-_READS = ("plan", "explain", "errors_list")
-"""Actions that read so little that Spark's start would be most of their time."""
+_IN_DRIVER = ("plan", "explain", "errors_list", "move")
+"""Actions that read so little that Spark's start would dominate, or that don't use it."""
 
 
 @dataclass(frozen=True)
 class SparkSpread:
-    """See `Spread`; `spark` is asked for a session when there is something to spread."""
+    """See `Spread`; `spark` provides a session on demand."""
 
     spark: SparkSource
     storage: Storage
@@ -63,7 +63,7 @@ class SparkSpread:
     """Tasks print their steps on standard error, which on one machine is the job's."""
 
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[Found]:
-        """Each table's outcome as soon as the driver sees it; tables that this engine can't take come as declined."""
+        """Each table's outcome as soon as the driver sees it; `Declined` for tables that the engine can't process."""
         bare = replace(job, tables=())
         runtime = Runtime(storage=self.storage, spark=NoSpark())
         costs: dict[str, int] = {}
@@ -78,7 +78,7 @@ class SparkSpread:
             yield from self._spread(bare, waiting, costs)
 
     def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
-        """Spark jobs until every table has its outcome: one, or more where tasks died."""
+        """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
         try:
             session = self.spark.for_table()
             check_executors(session, _slots(session))
@@ -95,7 +95,7 @@ class SparkSpread:
         results.clear()
 
     def _round(self, job: JobSpec, work: _Round) -> Generator[Found, None, GddlError | None]:
-        """One Spark job over the tables that are left; why it ended early, or None."""
+        """Run one Spark job over the remaining tables; returns the error that ended it early, or None."""
         lost = self.spark.losses()
         shares = _dealt(list(work.left.values()), work.costs, _slots(work.session))
         with ThreadPoolExecutor(1, thread_name_prefix="spread") as pool:
@@ -114,9 +114,9 @@ class SparkSpread:
 
 
 def _polled(run: TableRun) -> Found | int:
-    """The outcome of a table that needs no task, since it is idle or is only read; else the bytes of its work."""
+    """The outcome of a table that needs no task, since it is idle or only read; else the bytes of its new files."""
     options = run.job.options
-    if options.action in _READS:
+    if options.action in _IN_DRIVER:
         return attempt(run, totals_of(run.job))
     return poll_table(run) if options.action == "run" and not options.full_refresh else 0
 
@@ -126,7 +126,7 @@ class _Round:
     """A Spark job over tables.
 
     Attributes:
-        left: tables without an outcome; those that get one are taken out.
+        left: tables without an outcome so far.
     """
 
     session: SparkSession
@@ -136,33 +136,33 @@ class _Round:
 
 
 def _unknown() -> RetriableError:
-    what = "no task of the job gave an outcome for the table"
+    what = "no task of the job returned an outcome for the table"
     return RetriableError("WORKER_DIED", what, remedy="see the job's log, and run again")
 
 
 def _refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
-    """Of a table without an outcome: the cluster is not fit for it, or its tasks died."""
+    """The failure of a table without an outcome: the cluster is unsuitable, or its tasks died."""
     info = ErrorInfo(code=error.code, message=str(error))
     result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
     return TableOutcome(result, retriable=isinstance(error, RetriableError))
 
 
 def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found]:
-    """Those that have not been given yet."""
+    """Outcomes that were not yielded yet."""
     for item in found:
         if left.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
             yield item
 
 
 def _slots(session: SparkSession) -> int:
-    """Tasks that can run at once, as far as the session tells; 4 where it doesn't (Spark Connect)."""
-    # Asked for, though executors may still be on their way.
+    """Tasks that can run at once, as far as the session reports it; 4 where it doesn't (Spark Connect)."""
+    # The requested number: executors may still be starting.
     asked = [int(session.conf.get("spark.cores.max", "0") or 0)]
     executors, cores = session.conf.get("spark.executor.instances", "0"), session.conf.get("spark.executor.cores", "1")
     asked.append(int(executors or 0) * int(cores or 1))
     try:
         return max(1, int(session.sparkContext.defaultParallelism), *asked)
-    except Exception:  # noqa: BLE001 - Connect raises what it likes for what it lacks
+    except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
         return max(4, *asked)
 
 
@@ -174,7 +174,7 @@ class _Shares:
 
 
 def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> _Shares:
-    """Tables into tasks of about equal cost, the longest in the first ones.
+    """Distribute tables over tasks of about equal cost, the largest in the first ones.
 
     Args:
         specs: the costly ones first.
@@ -189,7 +189,7 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> _Sh
 
 
 def _run_tasks(session: SparkSession, job: JobSpec, shares: _Shares, *, steps: bool = False) -> list[Found]:
-    """A row a task, the number of its tables among all. Each task is sent all; being alike, they take few bytes."""
+    """One row per task: the indexes of its tables. Each task gets all shares, which take few bytes."""
     dealt, tasks = zlib.compress(codec.to_json(shares).encode()), len(shares.tasks)
     rows = session.range(0, tasks, 1, tasks).mapInArrow(_task(job, dealt, steps=steps), "found binary").collect()
     specs = {spec.table: spec for share in shares.tasks for spec in share}
@@ -209,7 +209,7 @@ def _task(job: JobSpec, dealt: bytes, *, steps: bool) -> Callable[[Iterator[pa.R
 
 
 def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
-    """Run a table in a task, unless another task of this job has done so or is at it; then its result."""
+    """Run a table in a task, unless another task of this job has run it or is running it; then return its result."""
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
     run = TableRun(job=job, spec=spec, runtime=_runtime(storage, observe))
@@ -223,12 +223,12 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
             found: Found = failed(job, spec, died_twice(spec)) if dead else attempt(run, totals_of(job))
         mine: Any = isinstance(found, TableOutcome) and found.result.error
         if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
-            # A task of this job that held the claim while this one waited has left nothing to do, and its result.
+            # A task of this job that held the claim meanwhile has stored its result.
             known = results.get(spec)
             if known is None:
                 results.put(found)
             return known or found
-        # A task of this job holds the table: it ends and leaves its result, or is dead and its claim expires.
+        # A task of this job holds the table: it stores its result, or is dead and its claim expires.
         deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(tier.delta_rs_timeout)
         if time.monotonic() > deadline:
             return found
@@ -236,7 +236,7 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
 
 
 def _watched(job: JobSpec, spec: TableSpec, results: TaskResultStore) -> Watchdog:
-    """The limits of the table's tier; what exceeds them leaves an outcome and ends this process."""
+    """Watchdog with the limits of the table's tier; exceeding them stores an outcome and ends this process."""
     tier = job.tiers[spec.size]
     return Watchdog(
         seconds=seconds(tier.delta_rs_timeout),
@@ -246,9 +246,9 @@ def _watched(job: JobSpec, spec: TableSpec, results: TaskResultStore) -> Watchdo
     )
 
 
-_POLLED = LookingBack()
+_POLLED = DeepListings()
 
 
 def _runtime(storage: Storage, observe: Observer) -> Runtime:
-    """Of a task. Spark keeps its Python workers, which remember how far back a continuous job has listed."""
-    return Runtime(storage=storage, spark=NoSpark(), observe=observe, looks=_POLLED)
+    """The runtime of a task. Spark reuses its Python workers, which keep the lookback of a continuous job."""
+    return Runtime(storage=storage, spark=NoSpark(), observe=observe, deep_listings=_POLLED)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import LandingFolder, places_of
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.s3_errors import CODES
-from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.table_job import not_begun, on_spark, run_guarded
+from spark_jobs.job.catalog_actions import CATALOG_ACTIONS, compare_all
+from spark_jobs.job.registration import RegistrationQueue
+from spark_jobs.job.table_job import not_started, on_spark, run_guarded
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime
 
@@ -21,22 +24,28 @@ Show = Callable[[JobResult], None]
 
 
 def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
-    """Work off every table of the job; `show` gets each result once it is durable.
+    """Run every table of the job; `show` gets each result once it is durable.
 
     Tables of engine `delta_rs` are spread over tasks where the runtime has a spread; the others, and those that this
     engine declines, share a Spark, as many at once as the job has cores.
 
     The outcomes are in the order of the job's tables.
     """
-    done = _Outcomes(show)
-    fault = unreachable(job.roots, runtime.storage)
-    if fault is not None:
-        return [done.add(not_begun(job, spec, fault)) for spec in job.tables]
-    left: list[TableSpec | Declined] = list(job.tables)
-    if runtime.spread is not None:
-        light = [spec for spec in job.tables if spec.size in job.tiers and job.tiers[spec.size].engine == "delta_rs"]
+    done = _Outcomes(show, job, RegistrationQueue(runtime, job.roots.lake))
+    faults = unreachable(job, runtime.storage)
+    for spec in job.tables:
+        if spec.table in faults:
+            done.add(not_started(job, spec, faults[spec.table]))
+    reached = [spec for spec in job.tables if spec.table not in faults]
+    if job.options.action in CATALOG_ACTIONS:
+        compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
+        done.by_table |= {outcome.result.table: outcome for outcome in compared}
+        return done.all()
+    left: list[TableSpec | Declined] = list(reached)
+    if runtime.spread is not None and reached:
+        light = [spec for spec in reached if spec.size in job.tiers and job.tiers[spec.size].engine == "delta_rs"]
         names = {spec.table for spec in light}
-        left = [spec for spec in job.tables if spec.table not in names]
+        left = [spec for spec in reached if spec.table not in names]
         for found in runtime.spread.run(job, light):
             if isinstance(found, Declined):
                 left.append(found)
@@ -50,41 +59,66 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         specs = tuple(item.spec if isinstance(item, Declined) else item for item in left)
         with ThreadPoolExecutor(threads_of(replace(job, tables=specs)), thread_name_prefix="table") as pool:
             list(pool.map(one, left))
-    return [done.by_table[spec.table] for spec in job.tables]
+    return done.all()
 
 
 @dataclass
 class _Outcomes:
-    """Outcomes so far, each shown as it comes."""
+    """Outcomes so far; each is shown once its table is registered."""
 
     show: Show
+    job: JobSpec
+    registrations: RegistrationQueue
     by_table: dict[str, TableOutcome] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, outcome: TableOutcome) -> TableOutcome:
+    def __post_init__(self) -> None:
+        self._specs = {spec.table: spec for spec in self.job.tables}
+
+    def add(self, outcome: TableOutcome) -> None:
+        self.registrations.submit(self.job, self._specs[outcome.result.table], outcome, self._show)
+
+    def all(self) -> list[TableOutcome]:
+        """In the order of the job's tables, once the last one is registered."""
+        self.registrations.close()
+        return [self.by_table[name] for name in self._specs]
+
+    def _show(self, outcome: TableOutcome) -> None:
         with self._lock:
             self.by_table[outcome.result.table] = outcome
             self.show(outcome.result)
-        return outcome
 
 
-def unreachable(roots: Roots, storage: Storage) -> GddlError | None:
-    """Why no table of these roots can be worked on, found before anything is written; null when nothing is known of it.
+def unreachable(job: JobSpec, storage: Storage) -> dict[str, GddlError]:
+    """Tables whose landing root or lake is unreachable, found before any write; table to error.
 
-    A root that may not be listed as a whole is no reason: its parts may be.
+    A root that may not be listed as a whole is accepted: its folders may be.
     """
-    for root in (roots.landing, roots.lake):
-        if is_s3(root):
-            try:
-                storage.exists(root)
-            except GddlError as error:
-                if error.code in CODES:
-                    return error
+    found = {root: fault for root in places_of(job) if is_s3(root) and (fault := _fault(root, storage)) is not None}
+    if not found:
+        return {}
+    of_lake = found.get(job.roots.lake)
+    faults = {spec.table: of_lake or _of_folders(LandingFolder.all_of(job.roots, spec), found) for spec in job.tables}
+    return {table: fault for table, fault in faults.items() if fault is not None}
+
+
+def _of_folders(folders: Sequence[LandingFolder], found: Mapping[str, GddlError]) -> GddlError | None:
+    """Null where one of a table's sources can be reached: the run says of each other why it can't."""
+    faults = [found.get(folder.root) for folder in folders]
+    return None if None in faults else faults[0]
+
+
+def _fault(root: str, storage: Storage) -> GddlError | None:
+    try:
+        storage.exists(root)
+    except GddlError as error:
+        if error.code in CODES:
+            return error
     return None
 
 
 def threads_of(job: JobSpec) -> int:
-    """Tables at once: a small table leaves most of Spark idle; a large one takes it all."""
+    """Number of concurrent tables: small tables share Spark, a large one uses all of it."""
     tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
     if not tiers or any(tier.tables_per_job == 1 for tier in tiers):
         return 1
@@ -92,7 +126,7 @@ def threads_of(job: JobSpec) -> int:
 
 
 def exit_status(outcomes: Sequence[TableOutcome]) -> int:
-    """0 all succeeded; 1 some failed; 75 only passing faults."""
+    """0 all succeeded; 1 some failed; 75 only retriable errors."""
     failed = [o for o in outcomes if o.result.status == "failed"]
     if not failed:
         return 0

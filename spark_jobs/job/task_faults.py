@@ -1,4 +1,4 @@
-"""What a table's outcome is when the process that worked on it exceeded a limit or died."""
+"""Outcome of a table whose process exceeded a limit or died."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Time and memory limits of one table in a Spark task: a watchdog thread ends the Python worker that exceeds them.
 
-The worker can't be interrupted in native code, so it is ended. Its answer is stored first: Spark's next try of the task
-finds it and goes on with the task's other tables.
+The worker can't be interrupted in native code, so it is ended. The table's outcome is stored first: Spark's next
+attempt of the task finds it and continues with the task's other tables.
 """
 
 from __future__ import annotations
@@ -14,20 +14,28 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from spark_jobs.job.process_memory import resident_bytes
+import psutil
 
 _WATCH_SECONDS = 0.2
 _ENDED = 75
 
 
+def resident_bytes(pid: int) -> int:
+    """Memory of a process of this machine; 0 where there is no such process, or it is another user's."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
 def end_process() -> None:
-    """End this process at once, whatever its other threads do."""
+    """End this process at once, regardless of other threads."""
     os._exit(_ENDED)
 
 
 @dataclass
 class Watchdog:
-    """Watches the process while a table is worked on (`with Watchdog(...)`).
+    """Watches the process while a table runs (`with Watchdog(...)`).
 
     Attributes:
         seconds: longest time of the table.

@@ -1,6 +1,6 @@
-"""Results of tables that tasks of a cluster work on: JSON, below `lake/_gddl/jobs/<run_id>/` and back to the driver.
+"""Results of tables that run in tasks of a cluster: JSON, below `lake/_gddl/jobs/<run_id>/` and back to the driver.
 
-Others can write to the lake, too: only names that the job expects are read, and what is read is checked field by field.
+Others can write to the lake: only expected names are read, and their content is validated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, answer_name, join
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.table.outcome import Declined, Outcome, TableOutcome
+from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome
 
 Found = TableOutcome | Declined
 
@@ -28,7 +28,7 @@ class TaskResult:
     table: str
     outcome: TableOutcome | None = None
     reason: str = ""
-    totals: Outcome | None = None
+    totals: RunTotals | None = None
 
     @classmethod
     def of(cls, found: Found) -> TaskResult:
@@ -41,7 +41,7 @@ class TaskResult:
         Args:
             spec: of this table.
         """
-        return self.outcome or Declined(spec, self.reason, self.totals or Outcome())
+        return self.outcome or Declined(spec, self.reason, self.totals or RunTotals())
 
 
 def to_bytes(found: Found) -> bytes:
@@ -58,7 +58,7 @@ def from_bytes(data: bytes) -> TaskResult:
 
 @dataclass(frozen=True)
 class TaskResultStore:
-    """Results of a job's tables, put down by its tasks."""
+    """Results of a job's tables, written by its tasks."""
 
     storage: Storage
     folder: str
@@ -72,7 +72,7 @@ class TaskResultStore:
         self.storage.write(self._path(result.table), codec.to_json(result).encode())
 
     def get(self, spec: TableSpec) -> Found | None:
-        """Null where there is none; one that is damaged, or of another table, is none."""
+        """Null where there is no valid result of this table."""
         try:
             result = from_bytes(self.storage.read(self._path(spec.table)))
         except FileNotFoundError:
@@ -84,19 +84,19 @@ class TaskResultStore:
         return result.found(spec) if result.table == spec.table else None
 
     def begin(self, spec: TableSpec) -> None:
-        """Note that a task begins with the table, and in which process; `tries` counts these notes."""
+        """Record that a task starts the table, with its process; `tries` counts these records."""
         self.storage.write(self._note(spec, self.tries(spec) + 1), f"{socket.gethostname()} {os.getpid()}".encode())
 
     def tries(self, spec: TableSpec) -> int:
-        """Tasks that began with the table and left no result."""
+        """Number of tasks that started the table and left no result."""
         return next(n for n in count() if not self.storage.exists(self._note(spec, n + 1)))
 
     def process(self, spec: TableSpec, number: int) -> int:
-        """Process id that a note names."""
+        """Process id of a record."""
         return int(self.storage.read(self._note(spec, number)).split()[1])
 
     def all(self, specs: Iterable[TableSpec]) -> list[Found]:
-        """Those of these tables that are there; a store that fails for a moment is asked again later."""
+        """Existing results of these tables; after a transient error of the store they are read later."""
         try:
             there = {item.path for item in self.storage.list(self.folder)}
             found = [self.get(spec) for spec in specs if self._path(spec.table) in there]

@@ -1,4 +1,4 @@
-"""A process that works on small tables, one at a time, for a job in another process; it never starts Spark."""
+"""A process that runs small tables, one at a time, for a job in another process; it never starts Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IdleCheck:
-    """Tell which of these tables have work, and how much."""
+    """Find out which of these tables have new files, and their bytes."""
 
     specs: tuple[TableSpec, ...]
 
@@ -37,17 +37,21 @@ class TableTask:
 
 
 READY = "ready"
-"""Said once, when the process is up."""
+"""Sent once, when the process is ready."""
 Task = IdleCheck | TableTask
 Answer = list[TableOutcome | Declined | int]
-"""One for each table of the task: an outcome, or of a table that was only looked at the bytes of its work."""
+"""One for each table of the task: an outcome, or the bytes of its new files for an `IdleCheck`."""
 
 
 class NoSpark:
-    """What a worker has in Spark's place."""
+    """`SparkSource` of a worker, which has no Spark."""
 
     def for_table(self) -> SparkSession:
         raise DeclinedError("it needs Spark")
+
+    @property
+    def is_started(self) -> bool:
+        return True
 
     def losses(self) -> int:
         return 0
@@ -58,10 +62,10 @@ class NoSpark:
 
 
 def serve(orders: Connection, job: JobSpec) -> None:
-    """Work off tasks until the other end closes; `job`: without its tables."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who types Ctrl-C means the job, which ends its workers itself
+    """Run tasks until the other end closes; `job`: without its tables."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which ends its workers itself
     orders.send(READY)
-    observe = set_up_logging(job.run_id, os.environ)(_teller(orders))
+    observe = set_up_logging(job.run_id, os.environ)(_reporter(orders))
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe)
     while True:
         try:
@@ -78,8 +82,8 @@ def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
     return [attempt(run, totals_of(job)) for run in runs]
 
 
-def _teller(orders: Connection) -> Callable[[Step], None]:
-    def tell(step: Step) -> None:
+def _reporter(orders: Connection) -> Callable[[Step], None]:
+    def report(step: Step) -> None:
         orders.send(step)
 
-    return tell
+    return report

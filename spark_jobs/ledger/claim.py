@@ -2,7 +2,7 @@
 
 A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
 void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
-the holder's clock with ours: up to 45 seconds of difference do no harm. Beyond that a living holder can be overtaken;
+the holder's clock with ours: up to 45 seconds of difference do no harm. Beyond that a running holder can be overtaken;
 it then notices at `check`, and a commit that slips through all the same fails on the ledger's put-if-absent.
 """
 
@@ -39,10 +39,10 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimDocument:
-    """What a claim says of its holder.
+    """Content of a claim: its holder.
 
     Attributes:
-        token: tells two claims of one run apart.
+        token: distinguishes two claims of one run.
         renewed_at: ISO 8601 UTC with microseconds, by the holder's clock.
         ttl: seconds after `renewed_at` for which the claim is good.
     """
@@ -66,10 +66,10 @@ class ClaimDocument:
         return (now - renewed).total_seconds()
 
     def require_possible(self, now: datetime) -> None:
-        """A claim that could never expire, or that is void while its holder lives, was not written by a run.
+        """Check a claim's times; one that could never expire, or is void during its run, was not written by a run.
 
         Raises:
-            ValueError: what is wrong with it.
+            ValueError: the invalid field.
         """
         if not 0 < self.ttl <= _LONGEST_TTL_SECONDS:  # false for a number that is none, too
             raise ValueError(f"ttl {self.ttl!r} is not between 0 and {_LONGEST_TTL_SECONDS:.0f} seconds")
@@ -96,7 +96,7 @@ class Claim:
 
         Args:
             clock: aware times; compared with other holders' clocks.
-            wait_seconds: how long to wait for a living holder; 0: not at all.
+            wait_seconds: seconds to wait for an active holder; 0: don't wait.
 
         Raises:
             RetriableError: `TABLE_BUSY`, naming the holder.
@@ -117,10 +117,10 @@ class Claim:
                 time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def check(self) -> None:
-        """Make sure that the claim still holds; call it before each write that others rely on.
+        """Check that the claim still holds; called before each write that others rely on.
 
         Raises:
-            RetriableError: `CLAIM_LOST` when somebody has taken over.
+            RetriableError: `CLAIM_LOST` when another run has taken over.
         """
         newer = self._claims.newer_than(self._number)
         if newer:
@@ -128,7 +128,7 @@ class Claim:
             raise RetriableError("CLAIM_LOST", what, where=self._claims.folder, remedy="run again; nothing is lost")
 
     def release(self) -> None:
-        """Let the next run begin; once is enough, twice is no error."""
+        """Release the claim; idempotent."""
         self._stop.set()
         with self._write:
             if not self._document.released:
@@ -143,7 +143,7 @@ class Claim:
     ) -> None:
         try:
             self.release()
-        except GddlError as problem:  # it expires by itself; the outcome of the run matters more
+        except GddlError as problem:  # it expires; the run's outcome takes precedence
             _LOG.warning("claim not released, it expires in %s s: %s", TTL_SECONDS, problem)
 
     def _beat(self) -> None:
@@ -154,7 +154,7 @@ class Claim:
                 self._document = replace(self._document, renewed_at=self._claims.now())
                 try:
                     self._claims.write(self._number, self._document)
-                except GddlError as problem:  # the next beat comes before the claim expires
+                except GddlError as problem:  # the next renewal comes before the claim expires
                     _LOG.warning("claim not renewed: %s", problem)
 
 
@@ -183,19 +183,19 @@ class _Claims:
         return self.numbers(after=number)
 
     def highest(self) -> tuple[int, ClaimDocument | None]:
-        """Number and document of the holder; 0 and None when there never was one."""
+        """Number and document of the holder; 0 and None when there is none."""
         while True:
             number = max(self.numbers(), default=0)
             if number == 0:
                 return 0, None
             try:
                 data = self.storage.read(self.path(number))
-            except FileNotFoundError:  # cleaned up by its successor meanwhile
+            except FileNotFoundError:  # removed by its successor meanwhile
                 continue
             return number, self._decode(number, data)
 
     def take(self, number: int, document: ClaimDocument) -> bool:
-        """Claim `number`; False when another was faster. Then clean up what it supersedes."""
+        """Claim `number` and remove superseded claims; False when another run was faster."""
         data = codec.to_json(document).encode()
         path = self.path(number)
         if not self.storage.create(path, data) and not self._is(path, data):
@@ -214,7 +214,7 @@ class _Claims:
         self.storage.write(self.path(number), codec.to_json(document).encode())
 
     def _is(self, path: str, data: bytes) -> bool:
-        """Whether an answer got lost: the store holds this very claim, and said that it exists."""
+        """Whether a response was lost: the store has this run's claim, and reported that it exists."""
         try:
             return self.storage.read(path) == data
         except FileNotFoundError:
@@ -231,7 +231,7 @@ class _Claims:
 
 
 def _number_of(path: str) -> int | None:
-    """Null for what is no claim.
+    """Null for other files.
 
     Raises:
         FatalError: `CLAIM_DAMAGED` for a number that no run gives, or that none can follow.

@@ -1,4 +1,4 @@
-"""The documents of a ledger: lines of JSON, so that opening parses the first and leaves long lists of files alone.
+"""The documents of a ledger: lines of JSON, so that opening parses only the first, not long lists of files.
 
 A commit is a digest, its head, its plan, its files, and the files of the commits since the snapshot that the head
 names; a segment of a snapshot is one line of files, with its digest in its name. Files are written as columns and rows:
@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.files import FileEntry
 
+T = TypeVar("T")
 _COLUMNS = tuple(f.name for f in fields(FileEntry))
 _NEEDED = {f.name for f in fields(FileEntry) if f.default is MISSING}
 _values_of = attrgetter(*_COLUMNS)
@@ -38,7 +39,7 @@ class LedgerSnapshot:
     """Where the rows of all batches up to `number` are.
 
     Attributes:
-        recent: name of the segment read at each run; null when it would be empty.
+        recent: name of the segment read at each run; null: empty.
         recent_rows: rows in it.
         archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
         archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; null: none is.
@@ -64,7 +65,7 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitFile:
-    """A commit as stored; `body` stays unparsed until somebody asks."""
+    """A commit as stored; `body` is parsed on first use."""
 
     path: str
     head: Head
@@ -88,7 +89,7 @@ class CommitFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedVersion:
-    """What was found between two batches.
+    """Findings between two batches.
 
     Attributes:
         listed_in_full_at: ISO 8601 UTC; null before any.
@@ -123,7 +124,7 @@ def seal(lines: Sequence[str]) -> bytes:
 
 
 def unseal(path: str, data: bytes, *, lines: int) -> list[str]:
-    """The lines that `seal` was given.
+    """The lines given to `seal`.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
@@ -131,7 +132,7 @@ def unseal(path: str, data: bytes, *, lines: int) -> list[str]:
     first, _, text = data.partition(b"\n")
     found = text.count(b"\n") + 1
     if first != f'{{"blake2b":"{digest(text)}"}}'.encode() or found != lines:
-        raise damaged(path, "the digest in its first line doesn't fit its content")
+        raise damaged(path, "the digest in its first line doesn't match its content")
     return text.decode(errors="surrogateescape").split("\n")
 
 
@@ -146,7 +147,7 @@ def decode_segment(path: str, data: bytes) -> tuple[FileEntry, ...]:
         FatalError: `LEDGER_DAMAGED`.
     """
     if not path.endswith(f"-{digest(data)}.json"):
-        raise damaged(path, "the digest in its name doesn't fit its content")
+        raise damaged(path, "the digest in its name doesn't match its content")
     return decode_files(data.decode(errors="surrogateescape"), path)
 
 
@@ -157,7 +158,7 @@ def encode_files(files: Iterable[FileEntry]) -> str:
 
 
 def decode_files(text: str, path: str) -> tuple[FileEntry, ...]:
-    """The inverse; the digest of the document has vouched for the types."""
+    """The inverse; the document's digest guarantees the types."""
     with damaged_is_fatal(path):
         data = json.loads(text)
         columns = data["columns"]
@@ -167,19 +168,31 @@ def decode_files(text: str, path: str) -> tuple[FileEntry, ...]:
 
 
 def _entry(columns: Sequence[str], row: Sequence[Any]) -> FileEntry:
-    """Past the constructor, which in a frozen class takes three times as long as all else of reading a row."""
+    """Bypasses the constructor, which in a frozen class takes three times as long as the rest of reading a row."""
     entry = object.__new__(FileEntry)
     entry.__dict__.update(zip(columns, row, strict=True))
     return entry
 
 
 def to_bytes(text: str) -> bytes:
-    """UTF-8; file names that are none come back as they were."""
+    """UTF-8; invalid file names are kept by surrogate escapes."""
     return text.encode(errors="surrogateescape")
 
 
 def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def small_document(cls: type[T], path: str, data: bytes, remedy: str) -> T:
+    """A document of one object, without a digest.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    try:
+        return codec.from_json(cls, data.decode())
+    except (FatalError, ValueError) as error:
+        raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
 
 
 def damaged(path: str, what: str) -> FatalError:
@@ -189,7 +202,7 @@ def damaged(path: str, what: str) -> FatalError:
 
 @contextmanager
 def damaged_is_fatal(path: str) -> Iterator[None]:
-    """Whatever goes wrong in parsing `path` becomes `LEDGER_DAMAGED`."""
+    """Translates errors of parsing `path` to `LEDGER_DAMAGED`."""
     try:
         yield
     except (FatalError, ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What was erased from a table: a document for each key, named by its hash, and the lake's salt; no key in clear."""
+"""Erasures of a table: a document per key, named by its hash, and the lake's salt; no key in clear text."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Erasure:
 
     Attributes:
         asked_at, done_at: ISO 8601 UTC, of the first time; `done_at` null while rows may be left.
-        by, run_id: who asked, in which run, the first time.
+        by, run_id: user and run of the first request.
         removed: table to rows removed, over all tries.
-        files: landing files that held the key when it was last looked for; they are the source's.
-        stored_until: ISO 8601 UTC; maintenance after this removes what is left in storage. Null before `done_at`.
-        until: ISO 8601 UTC, when it was asked for the last time; null in records of before there was a bound.
+        files: landing files that held the key at the last search; the source must remove them.
+        stored_until: ISO 8601 UTC; maintenance after this time removes the key from storage. Null before `done_at`.
+        until: ISO 8601 UTC, time of the last request; null in records of earlier releases.
         sequence, fingerprints: see `Bound`.
     """
 
@@ -57,11 +57,11 @@ class Erasure:
 class ErasureRegister:
     """The erasures of a table; `root` is the table's folder of them.
 
-    The salt is the lake's: losing it would let erased keys come back unseen, so a table with erasures and no salt is
-    refused. So is one whose row names other key columns, or masks them otherwise: none of its keys would be known.
+    The salt is the lake's: without it erased keys could be loaded again, so a table with erasures and no salt is
+    refused. So is one with changed key columns or masks of them: no erased key would be recognized.
 
     Attributes:
-        columns: the table's keys, as its row has them now; `masks`: column to method, also of others.
+        columns: the table's current keys; `masks`: column to method, also of others.
     """
 
     storage: Storage
@@ -73,7 +73,7 @@ class ErasureRegister:
     def keys(self, files: Iterable[PlannedFile] = ()) -> ErasedKeys:
         """
         Args:
-            files: those of the batch that the keys are to be kept out of.
+            files: files of the batch to exclude the keys from.
 
         Raises:
             FatalError: `ERASURE_SALT_MISSING`, `ERASED_BY_OTHER_KEYS`.
@@ -96,14 +96,14 @@ class ErasureRegister:
         return found.bound
 
     def hashes(self) -> frozenset[str]:
-        """Of the erased keys; needs no salt."""
+        """Hashes of the erased keys; needs no salt."""
         names = [found.path.rpartition("/")[2] for found in self.storage.list(self.root)]
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def salted(self) -> ErasedKeys:
-        """The same with a salt whether there are erasures or not; the lake's first erasure makes it.
+        """As `keys`, also without erasures; the lake's first erasure creates the salt.
 
-        From then on the table's keys are to stay what they are.
+        From then on the table's keys must not change.
 
         Raises:
             FatalError: as `keys`; `ERASURE_SALT_MISSING` also when another table has erasures.
@@ -111,7 +111,7 @@ class ErasureRegister:
         known = self.keys()
         path, keyed_by = join(self.root, _KEYED_BY), json.dumps({"keys": self._keyed_by()}).encode()
         if known:
-            self.storage.create(path, keyed_by)  # lost, or erased from before it was noted
+            self.storage.create(path, keyed_by)  # lost, or of an erasure before it was stored
             return known
         self.storage.write(path, keyed_by)
         salt = self._stored_salt()
@@ -133,7 +133,7 @@ class ErasureRegister:
         self.storage.write(self._path(erasure.hash), codec.to_json(erasure).encode())
 
     def _keyed_by(self) -> list[str]:
-        """What hashes depend on: key columns, each with its mask if it has one."""
+        """The columns that hashes depend on: key columns, each with its mask, if any."""
         masks = {column.lower(): method for column, method in self.masks.items()}
         return sorted(f"{name} {masks.get(name, '')}".rstrip() for name in map(str.lower, self.columns))
 
@@ -147,14 +147,14 @@ class ErasureRegister:
             raise FatalError(
                 "ERASED_BY_OTHER_KEYS",
                 f"keys were erased from {self.table} by [{', '.join(known)}], the metadata says "
-                f"[{', '.join(self._keyed_by())}]: they would not be known and come back",
+                f"[{', '.join(self._keyed_by())}]: they would not be recognized and could be loaded again",
                 where=path,
                 remedy="restore keys and their masks; or, once no landing file holds the erased rows any more, delete "
                 "this folder",
             )
 
     def _require_first(self) -> None:
-        """A new salt beside erasures of other tables would hide that theirs is lost, and let their keys in."""
+        """While other tables have erasures, a new salt would hide the loss of theirs and admit erased keys."""
         folder = self._salt_path.rpartition("/")[0]
         for found in self.storage.list(folder):
             name = found.path.rpartition("/")[2]
@@ -164,9 +164,9 @@ class ErasureRegister:
     def _salt_gone(self, table: str) -> FatalError:
         return FatalError(
             "ERASURE_SALT_MISSING",
-            f"keys were erased from {table}, but the salt of their hashes is gone",
+            f"keys were erased from {table}, but the salt of their hashes is missing",
             where=self._salt_path,
-            remedy="restore the file from a backup; without it erased keys could come back",
+            remedy="restore the file from a backup; without it erased keys could be loaded again",
         )
 
     def _path(self, key_hash: str) -> str:

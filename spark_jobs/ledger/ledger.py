@@ -1,10 +1,12 @@
-"""The truth of what was ingested: a row per version of a file, a commit per batch; documents are in `ledger_files`.
+"""Records what was ingested: a row per version of a file, a commit per batch; documents are in `ledger_files`.
 
 Below a table's state folder:
-    commits/<n>.json    put-if-absent, the only write that counts; names the snapshot it builds on
+    commits/<n>.json    put-if-absent, the write that commits; names its base snapshot
     recent/, archive/   segments of snapshots: written before the commit that names them, then never touched
-    plan.json           the batch that runs now
-    seen.json           what listings found on runs without a batch; losing it costs time, no truth
+    plan.json           the batch in progress
+    shards/<source>/    the same of each source, where the table has several
+    seen.json           findings of listings without a batch; losing it only costs time
+    move.json           the table was or is being moved: `moves`
 
 Opening is one listing and one or two reads. Every 20 commits, or when the rows behind the snapshot become many, a new
 snapshot is made; what it supersedes is deleted after the commit, one snapshot late, for readers under way.
@@ -13,21 +15,23 @@ snapshot is made; what it supersedes is deleted after the commit, one snapshot l
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import SHARDS, join
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger import documents as files
 from spark_jobs.ledger.documents import CommitFile, Head, LedgerSnapshot, ListedVersion
+from spark_jobs.ledger.moves import require_not_moved
 from spark_jobs.ledger.segments import ARCHIVE, RECENT, Rows, Segments, moved, names_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.file_times import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.files import FileEntry
+from spark_jobs.plan.shards import beside_others
 
 COMMITS_PER_SNAPSHOT = 20
 _ROWS_BEHIND_SNAPSHOT = 500
@@ -36,9 +40,9 @@ _PLAN, _SEEN = "plan.json", "seen.json"
 
 
 class Ledger:
-    """One table's ledger as of its opening, kept up by its own commits.
+    """One table's ledger as of its opening, updated by its own commits.
 
-    One writer at a time holds the claim; should two write all the same, one gets `LEDGER_CONFLICT`.
+    One writer at a time holds the claim; if two write nevertheless, one gets `LEDGER_CONFLICT`.
 
     Raises (every method that reads):
         FatalError: `LEDGER_DAMAGED`, naming the file.
@@ -52,15 +56,30 @@ class Ledger:
         self._rows: Rows | None = None
         self._newest: CommitFile | None = None
         self._seen = ListedVersion()
+        self._others: Sequence[TableState] = ()
 
     @classmethod
-    def open(cls, storage: Storage, root: str) -> Ledger:
-        """Read the state; rows are read when asked for. A root that doesn't exist is an empty ledger."""
+    def open(cls, storage: Storage, root: str, others: Sequence[TableState] = ()) -> Ledger:
+        """Read the state; rows are read when asked for. A root that doesn't exist is an empty ledger.
+
+        Args:
+            others: states of the other shards of the table, which share its Delta tables.
+
+        Raises:
+            FatalError: `TABLE_MOVED`.
+        """
         folder = root.rstrip("/")
         ledger = cls(storage, folder, {found.name for found in storage.list(folder)})
+        require_not_moved(storage, folder, ledger._names)
         ledger._newest = ledger._read_newest()
         ledger._seen = ledger._read_seen()
+        ledger._others = others
         return ledger
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether the table was loaded from several sources, each with a ledger of its own below this one."""
+        return any(name.startswith(f"{SHARDS}/") for name in self._names)
 
     @property
     def state(self) -> TableState:
@@ -69,7 +88,7 @@ class Ledger:
         listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
         erased = self._seen.rows is not None and self._seen.rows_at == state.batch
         rows = self._seen.rows if erased and self._seen.rows is not None else state.rows
-        return replace(state, listed_in_full_at=listed, rows=rows)
+        return beside_others(replace(state, listed_in_full_at=listed, rows=rows), self._others)
 
     @property
     def archived_before(self) -> str | None:
@@ -77,12 +96,12 @@ class Ledger:
         return self._snapshot.archived_before
 
     def is_archived_by(self, times: FileTimes) -> bool:
-        """Whether `archived_before` is such a time; if not, only `all_entries` tells what was ingested."""
+        """Whether `archived_before` has such times; if not, only `all_entries` is complete."""
         return self._snapshot.archived_before is None or self._snapshot.archived_by == times.rule
 
     @property
     def files_known(self) -> int:
-        """How many rows there are, archives among them; a file that was written anew may count twice."""
+        """Number of rows, including archives; a rewritten file may count twice."""
         snapshot = self._snapshot
         return snapshot.recent_rows + sum(archive.rows for archive in snapshot.archives) + len(self._tail())
 
@@ -101,11 +120,11 @@ class Ledger:
         return {**rows, **self._moved(rows)}
 
     def last_commit(self) -> BatchCommit | None:
-        """The newest commit; older ones live on only as rows."""
+        """The newest commit; older ones are kept only as rows."""
         return None if self._newest is None else self._newest.commit
 
     def plan(self) -> BatchPlan | None:
-        """The plan of a batch that was begun and not committed."""
+        """The plan of a started, uncommitted batch."""
         if _PLAN not in self._names:
             return None
         path = join(self._root, _PLAN)
@@ -119,7 +138,7 @@ class Ledger:
         return plan if plan.number > self.state.batch else None
 
     def write_plan(self, plan: BatchPlan) -> None:
-        """Before the batch writes anything. Check the claim first: a plan replaces the one before it."""
+        """Store the plan before the batch writes. Check the claim first: a plan replaces the previous one."""
         self._expect_next(plan.number)
         self._storage.write(join(self._root, _PLAN), files.to_bytes(codec.to_json(plan)))
         self._names.add(_PLAN)
@@ -129,16 +148,16 @@ class Ledger:
         self._names.discard(_PLAN)
 
     def needed(self) -> frozenset[str]:
-        """Names, below the ledger's root, of the commit and the segments that hold all it says."""
+        """Names, below the ledger's root, of the commit and the segments it references."""
         commit = set() if self._newest is None else {f"commits/{self._newest.head.number:020d}.json"}
         return frozenset(commit | names_of(self._snapshot))
 
     def keep(self, lookback: timedelta, landing: str = "", times: FileTimes = BY_NAME) -> None:
-        """Let snapshots archive change files of a time further behind the cursor; until told, none."""
+        """Let snapshots archive change files of a time further behind the cursor; until set, none."""
         self._aging = FileAging(lookback, times, landing)
 
     def note_listing(self, listed_in_full_at: str | None, touched: Mapping[str, tuple[str, str]]) -> None:
-        """Keep, without a batch, when all was listed and which files have a new etag but no new content.
+        """Store, without a batch, the time of a full listing and files with a new etag but the same content.
 
         Args:
             touched: path to (fingerprint, etag now).
@@ -147,11 +166,11 @@ class Ledger:
         self._write_seen(replace(self._seen, listed_in_full_at=listed, touched={**self._seen.touched, **touched}))
 
     def note_rows(self, rows: int) -> None:
-        """Keep, without a batch, how many rows the replica has now."""
+        """Store, without a batch, the replica's current number of rows."""
         self._write_seen(replace(self._seen, rows=rows, rows_at=self.state.batch))
 
     def commit(self, commit: BatchCommit) -> None:
-        """Make the batch count, last of its writes.
+        """Commit the batch, as its last write.
 
         Raises:
             RetriableError: `LEDGER_CONFLICT` when another run has committed this number.
@@ -167,7 +186,7 @@ class Ledger:
             self._rows.update({row.path: row for row in commit.files})
         else:
             self._rows = None
-        with suppress(GddlError):  # the batch is committed: leftovers may stay, an error now would only mislead
+        with suppress(GddlError):  # the batch is committed: leftovers are harmless, an error would mislead
             self.drop_plan()
             if snapshot != before:
                 self._clean_up(before, snapshot)
@@ -193,7 +212,7 @@ class Ledger:
             if strays:
                 archived = self._segments.archived(before)
                 rows.update(self._moved({path: archived[path] for path in strays & archived.keys()}))
-        else:  # archives of another rule say nothing of what is in them: they are dissolved, and made anew
+        else:  # archives of another rule have other times: they are merged and rewritten
             rows = dict(self.all_entries())
             before = replace(before, archives=(), archived_before=None)
         snapshot = self._segments.compact(before, self.state.batch, rows, aging, aging.horizon(self.state.cursor))
@@ -263,4 +282,4 @@ class Ledger:
             raise self._conflict(f"batch {number} doesn't follow batch {self.state.batch}")
 
     def _conflict(self, what: str) -> RetriableError:
-        return RetriableError("LEDGER_CONFLICT", what, where=self._root, remedy="run again; it opens the ledger anew")
+        return RetriableError("LEDGER_CONFLICT", what, where=self._root, remedy="run again; it reopens the ledger")

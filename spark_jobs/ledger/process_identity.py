@@ -1,4 +1,4 @@
-"""Who this process is, precisely enough that another one on the same machine can tell whether it still lives."""
+"""Identity of a process, by which another process on the machine can check whether it still runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LINUX = sys.platform == "linux"
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessIdentity:
-    """A process for as long as the machine is up.
+    """A process, unique until the machine's next boot.
 
     Attributes:
         boot: the boot and the process-id namespace (containers of one machine share the boot, not the ids); empty where
-            the system doesn't tell, and then nothing is concluded from a process id.
-        started: start time, on Linux in the kernel's ticks; a process id is used again, with another start time.
+            the system doesn't say, and then nothing is concluded from a process id.
+        started: start time, on Linux in the kernel's ticks; a reused process id has another start time.
     """
 
     host: str
@@ -34,14 +34,14 @@ class ProcessIdentity:
         return cls(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid) or "")
 
     def is_known_dead(self, observer: ProcessIdentity) -> bool:
-        """True only for certain: same host, boot and namespace as the observer, and no such process any more."""
+        """True only for certain: same host, boot and namespace as the observer, and the process has ended."""
         comparable = (self.host, self.boot) == (observer.host, observer.boot) and self.boot != "" and self.started != ""
         return comparable and _started(self.pid) != self.started
 
 
 def _boot() -> str:
     if not _LINUX:
-        return f"{psutil.boot_time():.0f}"  # no namespaces of process ids here
+        return f"{psutil.boot_time():.0f}"  # this system has no process-id namespaces
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"

@@ -1,4 +1,4 @@
-"""What a batch leaves in the ledger: a row per file, and the table's state."""
+"""Ledger rows and table state of a committed batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SettledBatch:
 
     Attributes:
         decoded_batch: null when no file could be read.
-        swept: rows of older generations have vanished.
+        swept: rows of older generations were removed.
     """
 
     spec: TableSpec
@@ -34,12 +34,12 @@ class SettledBatch:
 
     @property
     def opens(self) -> bool:
-        """A generation is opened by what could be read of its load, or by a vanished folder; not by a damaged file."""
+        """A generation is opened by a readable load file or a missing folder; not by a damaged file."""
         return self.decoded_batch is not None or not self.unreadable
 
 
 def entries_of(done: SettledBatch, state: TableState) -> tuple[FileEntry, ...]:
-    """A row for each file of the plan that was read or could not be; vanished ones leave none."""
+    """A row for each readable or unreadable file of the plan; none for files that were removed."""
     bad = {u.file.path for u in done.unreadable}
     rows = []
     for file in done.plan.files:
@@ -84,7 +84,7 @@ def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch)
 def state_of(
     done: SettledBatch, state: TableState, landing: str, left: Discovery | None, times: FileTimes
 ) -> TableState:
-    """The table's state once the batch is committed."""
+    """The table's state after the commit."""
     decoded_batch = done.decoded_batch
     plan = done.plan if done.opens else replace(done.plan, generation=max(state.generation, 1))
     after = state_after(plan, state, landing=landing, left=left, times=times)

@@ -42,7 +42,7 @@ class Segments:
         """Write `rows`, all of batches up to `number`, as the successor of `snapshot`.
 
         Args:
-            rows: newest row per path of what `snapshot.recent` held and of what came since; may replace archived rows.
+            rows: newest row per path of `snapshot.recent` and of later commits; may replace archived rows.
             aging: of the rule that the archives of `snapshot` were made by.
             keep_since: change files of an earlier time go to an archive; null: none does.
         """
@@ -59,7 +59,7 @@ class Segments:
         )
 
     def _archive(self, archives: tuple[Archive, ...], number: int, rows: Rows) -> tuple[Archive, ...]:
-        """Archives merge with younger ones about their size, so that there are few and each row is rewritten seldom."""
+        """Archives merge with younger ones about their size, so that there are few and rows are rarely rewritten."""
         if not rows:
             return archives
         kept = list(archives)
@@ -79,7 +79,7 @@ class Segments:
             data = self.storage.read(path)
         except FileNotFoundError as error:
             # For a reader without the claim: two snapshots were made since it opened. Lost for good shows in the retry.
-            what = "a segment of the ledger is gone, superseded or deleted"
+            what = "a segment of the ledger is missing: superseded or deleted"
             raise RetriableError("LEDGER_CONFLICT", what, where=path, remedy="open the ledger again") from error
         return {row.path: row for row in files.decode_segment(path, data)}
 
@@ -91,5 +91,5 @@ def names_of(snapshot: LedgerSnapshot) -> set[str]:
 
 
 def moved(row: FileEntry, etag: str) -> FileEntry:
-    """The row of a file that got a new etag and kept its content. `modified` stays: a reload is told by it."""
+    """The row of a file that got a new etag and kept its content. `modified` is kept: it identifies a reload."""
     return replace(row, etag=etag)

@@ -1,4 +1,4 @@
-"""A note beside the ledger that changes were cut, so that who compares finds the reason."""
+"""A mark next to the ledger that changes were cut, for comparisons with the change table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_gddl.stores import Storage
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Superseded changes applied before `before` may be absent; `at` is when that was last seen to. ISO 8601 UTC."""
+    """Superseded changes applied before `before` may be absent; `at` is the time of the last cut. ISO 8601 UTC."""
 
     before: str
     at: str
@@ -19,7 +19,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class CutMark:
-    """The note of the table whose state folder is `root`."""
+    """The mark of the table whose state folder is `root`."""
 
     storage: Storage
     root: str
@@ -29,13 +29,13 @@ class CutMark:
         return join(self.root, "cut.json")
 
     def note(self, cut: Cut) -> None:
-        """Put down a cut; a longer retention than before takes nothing back."""
+        """Record a cut; a longer retention later does not restore changes."""
         known = self.read()
         before = cut.before if known is None else max(cut.before, known.before)
         self.storage.write(self._path, codec.to_json(Cut(before=before, at=cut.at)).encode())
 
     def read(self) -> Cut | None:
-        """None when nothing was ever cut."""
+        """None when nothing was cut."""
         try:
             return codec.from_json(Cut, self.storage.read(self._path).decode())
         except FileNotFoundError:

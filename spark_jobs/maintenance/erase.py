@@ -1,9 +1,9 @@
-"""The right to be forgotten: one key out of every table of ours, and never in again.
+"""Erasure (right to be forgotten): removes one key from all tables and excludes it from later loads.
 
-    look for it in the landing files ─► remember its hash ─► changes ─► replica ─► history ─► tombstones ─► errors
+    search the landing files ─► store its hash ─► changes ─► replica ─► history ─► tombstones ─► errors
     ─► records of runs ─► leftovers ─► done
 
-The hash is remembered first: from then on nothing lets the key in. Every step does nothing where it was done before.
+The hash is stored first: from then on no load accepts the key. Every step is idempotent.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure, ErasureRegister
@@ -29,15 +30,15 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.retention import vacuum_hours
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.table.decisions import has_few_rows
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
-from spark_jobs.table.stored_schema import stored_schema
+from spark_jobs.table.shards import of_key
 from spark_jobs.table.wanted_key import WantedKey
 from spark_jobs.verification.source_differences import LOOKS
 
 
-def erase(run: TableRun, totals: Outcome) -> JobResult:
+def erase(run: TableRun, totals: RunTotals) -> JobResult:
     """Erase the key that the job's options name; `details` is the `Erasure`.
 
     Raises:
@@ -45,12 +46,12 @@ def erase(run: TableRun, totals: Outcome) -> JobResult:
             `ERASED_BY_OTHER_KEYS`.
         RetriableError: `TABLE_BUSY`.
     """
-    started = run.runtime.clock()
+    started, run = run.runtime.clock(), of_key(run, "ERASE_KEY_INVALID")
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
         _require_idle(run, ledger)
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
-        table_schema = stored_schema(context, ledger.state)
+        table_schema = context.stored_schema(ledger.state)
         code = "ERASE_KEY_INVALID"
         wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
         done, found = _Erasing(
@@ -68,7 +69,7 @@ def _require_idle(run: TableRun, ledger: Ledger) -> None:
         raise FatalError(
             "ERASE_NOT_POSSIBLE",
             f"{run.spec.table} has no keys, or was never loaded",
-            remedy="load the table first; rows of a table without keys can't be told apart",
+            remedy="load the table first; rows of a table without keys can't be distinguished",
         )
     require_same_identity(run.spec, ledger.state)
     if ledger.plan() is not None:
@@ -99,7 +100,7 @@ class _Erasing:
     wanted: WantedKey
     claim: Claim
     ledger: Ledger
-    totals: Outcome
+    totals: RunTotals
     others: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
@@ -107,9 +108,12 @@ class _Erasing:
         return self.context.erasures
 
     def carry_out(self) -> tuple[Erasure, _Found]:
-        """The record, and what is not in it; its times are of before where nothing was left to remove."""
+        """The record, and its warnings; it keeps its times where nothing was left to remove."""
         run, hours, asked_at = self.run, vacuum_hours(self.run.spec), iso(self.run.runtime.clock())
-        files, unread = Search(context=self.context, key=self.wanted.source, kinds=self.wanted.kinds).run()
+        delivered = {
+            name: text for name, text in self.wanted.source.items() if not (run.shard and name == SHARD_COLUMN)
+        }
+        files, unread = Search(context=self.context, key=delivered, kinds=self.wanted.kinds).run()
         key_hash = self.book.salted().hash_of(self.wanted.stored)
         first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
                         by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
@@ -136,10 +140,10 @@ class _Erasing:
         return done, _Found(unread=unread, others=tuple(self.others))
 
     def _bounded(self, known: Erasure, files: Sequence[PlannedFile], asked_at: str) -> Erasure:
-        """With what tells rows of before from those of somebody who is given the same key later."""
+        """The record with bounds that distinguish erased rows from later rows with a reused key."""
         prints = set(known.fingerprints)
         for file in files:
-            with suppress(FileNotFoundError):  # gone since it was read
+            with suppress(FileNotFoundError):  # removed since it was read
                 prints.add(self.context.storage.fingerprint(file))
         return replace(
             known, files=tuple(file.path for file in files), until=asked_at, fingerprints=tuple(sorted(prints)),
@@ -147,14 +151,14 @@ class _Erasing:
         )  # fmt: skip
 
     def _count(self, removed: int) -> None:
-        """The ledger knows how many rows the replica has."""
+        """Store the replica's row count in the ledger."""
         rows = max(0, self.ledger.state.rows - removed)
         if removed:
             self.ledger.note_rows(rows)
         self.totals.main = MainCounts(deleted=removed, rows=rows)
 
     def _tables(self) -> Iterator[tuple[str, int]]:
-        """Each table with the rows that were removed from it, as soon as they are."""
+        """Each table with its number of removed rows, as soon as they are removed."""
         eraser, layout, exists = self.context.engine.eraser(), self.context.layout, self.context.engine.exists
         key = self.wanted.stored
         changes = eraser.remove_changes(layout.changes, self.table_schema, key)
@@ -169,15 +173,15 @@ class _Erasing:
             yield "errors", eraser.remove_records(layout.errors, self.wanted.is_in)
 
     def _records(self) -> None:
-        """Samples of keys in records and answers of runs: those that show this key are left out.
+        """Remove samples with this key from run records and results.
 
-        Again until none does: loads put records into archives meanwhile, which no claim keeps them from.
+        Repeats until none has the key: loads archive records meanwhile, without a claim.
         """
         while self._clean_records():
             pass
 
     def _clean_records(self) -> bool:
-        """Whether there was anything to do, or something went away before it was looked at."""
+        """Whether a record was changed, or was removed meanwhile."""
         storage, roots = self.run.runtime.storage, self.run.job.roots
         answer = f"/{answer_name(self.run.spec.table)}"
         found = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
@@ -186,10 +190,10 @@ class _Erasing:
         for path in found:
             try:
                 text = storage.read(path).decode(errors="replace")
-            except FileNotFoundError:  # put into an archive since it was listed
+            except FileNotFoundError:  # archived since it was listed
                 changed = True
                 continue
-            # An archive has a record on each line; a record of its own has no line break.
+            # An archive has one record per line; a single record has no line break.
             lines = [self._without_shown(line) for line in text.split("\n")]
             if any(shown for _, shown in lines):
                 storage.write(path, "\n".join(line for line, _ in lines).encode())
@@ -220,8 +224,8 @@ class _Erasing:
             return False
 
     def _leftovers(self) -> None:
-        """What a refresh that died has left beside the table may hold the key."""
-        storage, state = self.run.runtime.storage, self.context.layout.state
+        """Remove leftovers of an interrupted refresh, which may hold the key."""
+        storage, state = self.run.runtime.storage, Layout.of(self.run.job.roots, self.run.spec).state
         for folder in ("refresh", "unwrapped"):
             for found in list(storage.list(f"{state}/{folder}")):
                 storage.delete(found.path)
@@ -245,7 +249,7 @@ def _warnings(spec: TableSpec, done: Erasure, found: _Found) -> list[RunWarning]
         warnings.append(RunWarning(code="ERASED_KEY_MOVED", message=message, count=len(keys), sample=keys))
     if not done.files and not any(done.removed.values()):
         message = (
-            "neither table nor file holds the key; it is remembered all the same: was it written as the source has it?"
+            "no table or file holds the key; its hash is stored nevertheless; check that it is written as in the source"
         )
         warnings.append(RunWarning(code="ERASED_NOTHING", message=message))
     return warnings

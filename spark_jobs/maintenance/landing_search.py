@@ -1,4 +1,4 @@
-"""Which landing files hold a key: every file is read, for a change that came twice is in the change table once."""
+"""Finds landing files with a key: reads every file, since a re-delivered change is in the change table only once."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.layout import landing_root
+from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.columns import clean_name
 from spark_jobs.plan.files import PlannedFile
-from spark_jobs.plan.types import SqlType
 from spark_jobs.rules.erased_keys import key_text
 from spark_jobs.rules.read import read_file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is looked for.
+    """The key to find.
 
     Attributes:
         key: key column to its text as the source has it, before any mask.

@@ -1,6 +1,6 @@
-"""Old parts of a Delta log: commits tell least and greatest keys of files, also of files that were removed since.
+"""Removes old parts of a Delta log: commits contain lowest and highest keys of files, also of removed ones.
 
-Delta itself keeps its log for `delta.logRetentionDuration`, 30 days unless set. Where keys were erased that is too long
+Delta itself keeps its log for `delta.logRetentionDuration`, 30 days unless set. For erased keys that is too long
 (docs/decisions/074-logs-of-erased-keys.md).
 """
 
@@ -17,13 +17,13 @@ from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.engines.base import Maintenance
 
 _SETTLED = timedelta(hours=12)
-"""How old a checkpoint has to be before what it replaces goes: whoever opened the table before it has got on."""
+"""Minimum age of a checkpoint before older commits are removed: earlier readers have finished opening the table."""
 _VERSION = re.compile(r"(\d{20})\.")
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.(?:(\d{10})\.(\d{10})\.|[0-9a-f-]{36}\.)?(?:parquet|json)")
 _JOINED = re.compile(r"\d{20}\.(\d{20})\.compacted\.json")
 _HARMLESS = re.compile(r"\d{20}\.crc|_last_checkpoint|_last_vacuum_info|(?:.*/)?[._][^/]*\.(?:crc|tmp)")
-"""What holds no statistics, or only while it is being written."""
+"""Files without statistics, or with them only while being written."""
 _KNOWN = (_COMMIT, _CHECKPOINT, _JOINED, _HARMLESS)
 
 
@@ -31,7 +31,7 @@ _KNOWN = (_COMMIT, _CHECKPOINT, _JOINED, _HARMLESS)
 class CutLog:
     """Attributes:
     removed: files removed, or under `dry_run` to be removed.
-    unknown: names of files of a kind that is not known here; with any of them nothing was removed.
+    unknown: names of files of unknown kinds; if there are any, nothing was removed.
     """
 
     removed: int = 0
@@ -41,7 +41,7 @@ class CutLog:
 @dataclass(frozen=True)
 class LogCut:
     """Attributes:
-    now: the moment of the cut.
+    now: time of the cut.
     """
 
     storage: Storage
@@ -49,11 +49,11 @@ class LogCut:
     now: datetime
 
     def cut(self, path: str, hours: int, *, dry_run: bool) -> CutLog:
-        """Remove from a table's log what tells of commits that are older than `hours`.
+        """Remove files of a table's log about commits older than `hours`.
 
-        Versions after them stay as they are. Where no checkpoint that is old enough stands in for them, one is made,
+        Later versions are unchanged. If no checkpoint that is old enough replaces them, one is written,
         and a later call removes them. A log with files of another kind (sidecars of v2 checkpoints, commits of a
-        catalog) is left as it is: they may hold the same statistics, or be needed by what stays.
+        catalog) is unchanged: they may hold the same statistics, or be needed by remaining versions.
         """
         everything = list(self.storage.list(join(path, "_delta_log")))
         if unknown := sorted(name for name in map(_name, everything) if not any(k.fullmatch(name) for k in _KNOWN)):
@@ -95,7 +95,7 @@ def _modified(found: StoredObject) -> datetime:
 
 
 def _checkpoints(files: Sequence[StoredObject]) -> list[StoredObject]:
-    """A file of each checkpoint that is complete."""
+    """One file of each complete checkpoint."""
     parts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
     for found in files:
         match = _CHECKPOINT.fullmatch(_name(found))

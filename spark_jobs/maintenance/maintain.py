@@ -1,6 +1,6 @@
-"""Upkeep of one table, under its claim: fewer and fuller files, and what nobody needs any more removed.
+"""Maintenance of one table, under its claim: compaction, and removal of obsolete files and rows.
 
-Every step is a commit of its own that leaves what readers see as it is, so that one that died is simply begun again:
+Every step is a separate commit that changes no visible rows, so an interrupted maintenance is simply repeated:
 tombstones ─► superseded changes ─► small files ─► old files ─► logs with erased keys ─► leftovers of runs.
 """
 
@@ -17,6 +17,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from spark_jobs.engines.base import TableContext
+from spark_jobs.iceberg.publish import clean, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.maintenance.cut_mark import Cut, CutMark
@@ -25,22 +26,21 @@ from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.plan.retention import vacuum_hours
 from spark_jobs.rules.figures import Compacted
 from spark_jobs.table.decisions import has_few_rows
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.stored_schema import stored_schema
 
 RUNS_KEPT, RUN_DAYS = 50, 90
-"""Records of runs that stay whatever their age, and days that the others stay."""
+"""Number of run records that are always kept, and days to keep the others."""
 _LEFTOVER = timedelta(days=1)
 
 
 @dataclass(kw_only=True)
 class MaintenanceResult:
-    """What a maintenance has done, or under `dry_run` would do.
+    """Result of a maintenance, or under `dry_run` its effect.
 
     Attributes:
-        compacted: table to its data files before and after; tables whose files stay are left out.
-        rewritten: files of earlier releases, of all tables, written anew for their timestamps.
+        compacted: table to its data files before and after; unchanged tables are omitted.
+        rewritten: files of earlier releases, of all tables, rewritten for their timestamps.
         files_removed: old files of all tables.
         log_files_removed: of their logs, where keys were erased.
         logs_kept: table to the files of its log that are of an unknown kind, for which nothing of it was removed.
@@ -57,7 +57,7 @@ class MaintenanceResult:
     leftovers_removed: int = 0
 
 
-def maintain(run: TableRun, totals: Outcome) -> JobResult:
+def maintain(run: TableRun, totals: RunTotals) -> JobResult:
     """Maintain one table; `details` is a `MaintenanceResult`.
 
     Raises:
@@ -73,7 +73,7 @@ def maintain(run: TableRun, totals: Outcome) -> JobResult:
             remedy="write 1d or more",
         )
     with nullcontext() if run.job.options.dry_run else run.claim() as claim:
-        kept = _Maintenance(run, claim).work_off(run.runtime.clock())
+        kept = _Maintenance(run, claim).run_steps(run.runtime.clock())
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done")
     details = {**asdict(kept), "dry_run": run.job.options.dry_run}
@@ -83,7 +83,7 @@ def maintain(run: TableRun, totals: Outcome) -> JobResult:
 def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
     if kept.logs_kept:
         names = [f"{table}: {name}" for table, found in kept.logs_kept.items() for name in found]
-        message = "the log has files of a kind that this version does not know: nothing of it was removed, and its "
+        message = "the log has files of unknown kinds: nothing of it was removed, and its "
         message += "statistics may still show erased keys"
         yield RunWarning(code="LOG_FILES_UNKNOWN", message=message, count=len(names), sample=tuple(names[:5]))
 
@@ -102,18 +102,21 @@ class _Maintenance:
         return self.run.job.options.dry_run
 
     def _check(self) -> None:
-        """Before each step that writes: a run that was silent for too long has been overtaken."""
+        """Called before each step that writes: another run may have taken over an expired claim."""
         if self.claim is not None:
             self.claim.check()
 
-    def work_off(self, now: datetime) -> MaintenanceResult:
-        ledger, kept = self.run.ledger(), MaintenanceResult()
-        if ledger.state.keys is not None:
+    def run_steps(self, now: datetime) -> MaintenanceResult:
+        kept, runs = MaintenanceResult(), (self.run, *self.run.shard_runs())
+        ledgers = [run.ledger() for run in runs]
+        if (ledger := next((one for one in ledgers if one.state.keys is not None), None)) is not None:
             context = self.run.context()
-            context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+            few = has_few_rows(replace(ledger.state, rows=sum(one.state.rows for one in ledgers)))
+            context = replace(context, engine=context.engine.suited(few_rows=few))
             self._tables(context, ledger, now, kept)
         self._check()
-        kept.leftovers_removed = self._leftovers(ledger, now)
+        for run, one in zip(runs, ledgers, strict=True):
+            kept.leftovers_removed += self._leftovers(run.layout.state, one, now)
         self.run.report("leftovers", rows=kept.leftovers_removed)
         kept.runs_removed = self._old_runs(now)
         self.run.report("runs", rows=kept.runs_removed)
@@ -140,6 +143,8 @@ class _Maintenance:
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined
             self.run.report("compact", rows=joined.files_before - joined.files_after)
+            if name == "replica" and not self._is_mirrored(kept):
+                continue
             kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
             self.run.report("vacuum")
             if erased is not None:
@@ -148,23 +153,33 @@ class _Maintenance:
                 kept.logs_kept |= {name: cut.unknown} if cut.unknown else {}
                 self.run.report("log")
 
+    def _is_mirrored(self, kept: MaintenanceResult) -> bool:
+        """Whether Iceberg readers, if any, use only files that a vacuum keeps."""
+        run, layout = self.run, self.run.layout
+        if self._dry:
+            return True
+        if publish(run.runtime.storage, layout, run.spec):
+            return False
+        kept.leftovers_removed += clean(run.runtime.storage, layout, run.spec, run.runtime.clock())
+        return True
+
     def _cut(self, context: TableContext, ledger: Ledger, now: datetime) -> int:
         retention = context.spec.changes_retention
         if retention is None or not context.engine.exists(context.layout.changes):
             return 0
         before = now - timedelta(seconds=seconds(retention))
-        table_schema, swept = stored_schema(context, ledger.state), ledger.state.swept
+        table_schema, swept = context.stored_schema(ledger.state), ledger.state.swept
         mark = CutMark(self.run.runtime.storage, context.layout.state)
-        if not self._dry:  # first, for who finds changes missing must find the reason too
+        if not self._dry:  # first, so that a comparison that misses changes finds the reason
             mark.note(Cut(before=before.isoformat(), at=now.isoformat()))
         cut = context.engine.maintenance().cut_changes(context, table_schema, before, swept, dry_run=self._dry)
         self.run.report("cut", rows=cut)
         return cut
 
-    def _leftovers(self, ledger: Ledger, now: datetime) -> int:
-        """What runs that died have left in the state folder, and what the ledger has superseded."""
-        state, needed, begun = self.run.layout.state, ledger.needed(), ledger.plan()
-        working = ("refresh/", "unwrapped/") if begun is None else ()
+    def _leftovers(self, state: str, ledger: Ledger, now: datetime) -> int:
+        """Remove leftovers of interrupted runs in the state folder, and superseded ledger files."""
+        needed, unfinished = ledger.needed(), ledger.plan()
+        working = ("refresh/", "unwrapped/") if unfinished is None else ()
         gone = []
         for found in self.run.runtime.storage.list(state):
             name = found.name
@@ -176,7 +191,7 @@ class _Maintenance:
 
     def _old_runs(self, now: datetime) -> int:
         runs = Layout.of(self.run.job.roots, self.run.spec).runs
-        # Archives stand in folders of their own, and are bounded by whoever makes them.
+        # Archives are in separate folders, and bounded by their writer.
         names = sorted(f.path for f in self.run.runtime.storage.list(runs) if "/" not in f.name)
         least = join(runs, f"{now - timedelta(days=RUN_DAYS):%Y%m%dT%H%M%S}")
         return self._delete([path for path in names[:-RUNS_KEPT] if path < least])
@@ -188,5 +203,5 @@ class _Maintenance:
 
 
 def tables_of(layout: Layout) -> dict[str, str]:
-    """A table's Delta tables by what they are."""
+    """A table's Delta tables by kind."""
     return {name: getattr(layout, name) for name in ("changes", "replica", "history", "errors", "tombstones")}

@@ -31,7 +31,7 @@ def set_up_logging(run_id: str, environ: Mapping[str, str]) -> Callable[[Observe
 
 @dataclass
 class WorkAtHand:
-    """Which table and batch each thread works on, as far as steps tell."""
+    """Which table and batch each thread works on, as far as steps show."""
 
     run_id: str
     _local: threading.local = field(default_factory=threading.local)

@@ -1,4 +1,4 @@
-"""What a JobResult says in figures, per table and tier, with a bounded number of tables; pure."""
+"""Metrics of JobResults by table and tier, for a bounded number of tables; pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HELP: Mapping[Kind, Mapping[str, str]] = {
         "runs": "Runs of tables by status.",
         "rows_read": "Rows read from landing files.",
         "changes_written": "Changes appended to change tables.",
-        "redelivered": "Changes that had come before.",
+        "redelivered": "Re-delivered changes.",
         "quarantined": "Rows written to the quarantine.",
         "late_ignored": "Changes ignored as late.",
         "rescued": "Rows with values in _rescued_data.",
@@ -62,7 +62,7 @@ class Point:
 
 
 def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
-    """What a result says.
+    """Metrics of a result.
 
     Args:
         now: seconds since the epoch.
@@ -89,7 +89,7 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
 def bounded(points: Iterable[Point], known: Sequence[str], most: int) -> list[Point]:
     """The points with at most `most` tables by name, `known` ones first; the others are `other`.
 
-    Counters of `other` add up; of its gauges the greatest counts, for that is the one to worry about.
+    Counters of `other` add up; of its gauges the highest, as the most critical, is used.
     """
     named = dict.fromkeys(known)
     found: list[Point] = []

@@ -1,4 +1,4 @@
-"""The figures to an OpenTelemetry collector; where it is, the usual variables of OpenTelemetry say."""
+"""Sends metrics to an OpenTelemetry collector, configured by OpenTelemetry's environment variables."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def send(points: Iterable[Point], exporter: Any = None) -> None:
         for m in metrics.METRICS
     }
     for point in points:
-        tell = made[point.metric].add if metrics.KINDS[point.metric] == "counter" else made[point.metric].set
-        tell(point.value, dict(point.labels))
+        record = made[point.metric].add if metrics.KINDS[point.metric] == "counter" else made[point.metric].set
+        record(point.value, dict(point.labels))
     provider.shutdown()  # exports what is left
 
 
 def _otlp(sdk: Any, export: Any) -> Any:
-    """A job is a process of its own: what it adds is a delta, not the total of its life."""
+    """Each job is a separate process: it sends deltas, not totals."""
     module = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
     delta = {sdk.Counter: export.AggregationTemporality.DELTA}
     return module.OTLPMetricExporter(preferred_temporality=delta)

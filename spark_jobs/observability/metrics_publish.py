@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Mapping[str, str] = os.environ) -> None:
-    """Hand the figures of runs on, to whoever is named in the environment; upkeep and plans leave none."""
+    """Publish metrics of runs to the targets in the environment; maintenance and plans have none."""
     if job.options.action not in ("run", "errors_replay"):
         return
     tiers = {spec.table: spec.size for spec in job.tables}

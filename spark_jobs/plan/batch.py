@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from airflow_gddl.contract.codec import OMIT_DEFAULT
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.settings import AppliedSettings
 
@@ -23,11 +24,13 @@ class BatchPlan:
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
-        resync: a refresh that is checked before it swaps, by whatever run comes to it.
+        resync: a refresh that is checked before it swaps, by any run that finds it.
         swapping: the check of a refresh is over, and tables may have been exchanged: it can only go on.
         source_connection: the one that this check was asked to use; empty: the row's own.
         source: `quarantine` replays its unresolved rows instead of reading files.
-        released: a person has agreed to the sweep, whatever share of the rows vanishes.
+        codes: of the rows that it replays; empty: all.
+        released: a user has released the sweep, for any share of rows.
+        shard: short name of the source whose files these are, where the table has several; else empty.
     """
 
     number: int
@@ -38,25 +41,26 @@ class BatchPlan:
     sweep: bool = False
     schemas: tuple[dict[str, str], ...] | None = None
     source: BatchSource = "files"
+    codes: tuple[str, ...] = ()
     resync: bool = False
     swapping: bool = False
     source_connection: str = ""
     released: bool = False
-
-    @property
-    def corrections(self) -> tuple[str, ...]:
-        """Paths of change files of which an earlier version was ingested."""
-        return tuple(file.path for file in self.files if file.corrects)
+    shard: str = field(default="", metadata={OMIT_DEFAULT: True})
 
     @property
     def batch_id(self) -> str:
-        """Sorts as the number does. A refresh takes the place of a batch begun and dropped, but not its name."""
-        return f"{self.number:012d}" + ("r" if self.mode == "refresh" else "")
+        """Sorts as the number does, among batches of one shard.
+
+        A refresh replaces a dropped batch of the same number under another id.
+        """
+        number = f"{self.number:012d}" + ("r" if self.mode == "refresh" else "")
+        return f"{self.shard}/{number}" if self.shard else number
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignCommit:
-    """A commit that somebody else made to one of a table's Delta tables.
+    """A commit of another writer to one of a table's Delta tables.
 
     Attributes:
         table: `replica`, `history`, `changes` or `tombstones`.
@@ -73,10 +77,10 @@ class ForeignCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldSweep:
-    """A sweep that waits for a person.
+    """A sweep that waits for a user's release.
 
     Attributes:
-        rows: live rows of the replica that would vanish, of `live` ones.
+        rows: live rows of the replica that would be removed, of `live` ones.
         since: ISO 8601 UTC.
     """
 
@@ -103,17 +107,17 @@ class TableState:
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
-        oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); null: none tells a time.
+        oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); null: none has a time.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
         delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
             tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
         foreign: commits of others that changed data in these tables, until a full refresh.
         swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
-            may stand in the replica.
+            may be in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
         rows: of the replica, as counted batch by batch.
         loaded_at: when the newest batch of load files was planned, ISO 8601 UTC; null before any.
-        held: the sweep of the current generation that waits for a person; null when none does.
+        held: the sweep of the current generation that waits for confirmation by a user; null: none.
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
         applied: settings that the tables obey; null: written by an earlier release.

@@ -66,7 +66,7 @@ def state_after(
     left: Discovery | None = None,
     times: FileTimes = BY_NAME,
 ) -> TableState:
-    """`state` moved on by what `plan` alone tells: batch, generation and its floor, cursor, time of the full listing.
+    """`state` moved on by what `plan` alone gives: batch, generation and its floor, cursor, time of the full listing.
 
     Args:
         left: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a crash
@@ -89,7 +89,7 @@ def state_after(
 
 
 def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
-    """None once the last generation that they tell of is open: from then on files tell by being rewritten."""
+    """None once the last generation that they report is open: from then on a rewritten file opens one."""
     return openings if plan.generation <= len(openings) else ()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.plan.types import ArrayType, MapType, SqlType, StructField, StructType, parse_type, quote
+from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, parse_type, quote
 
 _REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=", "_"))
 # Ours, Spark's hidden file column, and the names that a change data feed takes.
@@ -56,7 +56,7 @@ class Schema:
         return {column.name: str(column.type) for column in self.columns}
 
     def column(self, name: str) -> Column | None:
-        """The column of that name whatever its case; null when there is none."""
+        """The column of that name, case-insensitive; null when there is none."""
         return self._by_name.get(name.lower())
 
     @cached_property
@@ -97,7 +97,7 @@ class LandedGroup:
     columns: tuple[LandedColumn, ...]
 
     def column(self, name: str) -> LandedColumn | None:
-        """The column that lands under that name whatever its case; null when there is none."""
+        """The column that lands under that name, case-insensitive; null when there is none."""
         return self._by_name.get(name.lower())
 
     @cached_property

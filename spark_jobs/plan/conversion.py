@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from spark_jobs.plan.types import VOID, DecimalType, ScalarType, SqlType
+from airflow_gddl.contract.sql_types import VOID, DecimalType, ScalarType, SqlType
 
 Family = Literal["number", "boolean", "text", "binary", "time"]
 _INTEGER_MAX = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
@@ -24,11 +24,11 @@ _TIMES = {
 
 
 def lossless(source: SqlType, target: SqlType) -> bool:
-    """Every value of the scalar `source` is a value of the scalar `target`: no need to look at the data.
+    """Every value of the scalar `source` is a value of the scalar `target`: the data need not be read.
 
     Integers and decimals by range, numbers to `double` and `float` where these are exact, dates to timestamps, and the
     two timestamps into each other, which is exact because every session runs in UTC. Transitive; contains all of
-    Delta's widenings. Complex types are only lossless to themselves here; `spark_jobs.plan.merging` takes them apart.
+    Delta's widenings. Complex types are only lossless to themselves here; `spark_jobs.plan.merging` handles parts.
     """
     if source in (target, VOID):
         return True

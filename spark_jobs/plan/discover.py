@@ -15,7 +15,7 @@ Fingerprint = Callable[[LandedFile], str]
 
 @dataclass(frozen=True, kw_only=True)
 class NotListed:
-    """What a listing left out: days of change files, and since when nobody has looked at them (ISO 8601 UTC)."""
+    """What a listing left out: days of change files, and when they were last listed (ISO 8601 UTC)."""
 
     days: int
     since: str | None
@@ -29,14 +29,14 @@ class Discovery:
         waiting: files to ingest in the order to ingest them; input of `batching.next_batch`.
         rewritten: paths among `waiting` that the ledger knows with other content.
         touched: path to (fingerprint, etag now) where only the etag changed, not the content.
-        missing: paths that the ledger knows, within what was listed, and that are gone.
+        missing: paths that the ledger knows, within what was listed, but that no longer exist.
         folder_missing: there is no landing folder (on S3: nothing below it).
         folders_there: where there is none, landing folders with names like it, or a few others; relative to the root.
         ignored: how many files have a name that no rule knows; hidden and temporary ones don't count.
         ignored_sample: a few of them, relative.
         refused: how many must not be read: links that leave the landing root, names that aren't UTF-8.
         refused_sample: a few of them, relative, each with the reason.
-        listed_in_full_at: ISO 8601 UTC when this was a full listing that the ledger is to be told of, else null.
+        listed_in_full_at: ISO 8601 UTC when this was a full listing that the ledger is to be given, else null.
         not_listed: null when nothing was left out.
         listed: objects that the store returned, the cost of the listing.
         unsettled: new files that are still being written, or may be; they are left for a later listing.
@@ -87,12 +87,12 @@ def find(
     fingerprint: Fingerprint,
     generations: Generations = "auto",
 ) -> Discovery:
-    """Compare what is there with what was ingested (docs/semantics.md, section 2).
+    """Compare landed files with ingested ones (docs/semantics.md, section 2).
 
     Args:
         known: newest ledger row of every path within the listed range; other paths would be reported missing.
         fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
-            has vanished since the listing, which then counts as not listed.
+            was removed since the listing, which then counts as not listed.
         generations: what the row says of a folder of which nothing was ingested.
     """
     compared = {file.path: _compare(file, known.get(file.path), fingerprint) for file in listing}
@@ -160,7 +160,7 @@ class _Compared:
 
     def waits(self, generation: int, *, opens: bool) -> bool:
         """New content; or a load written again with the content it had, as part of a newer full load than its row's:
-        left out, its rows would vanish with the older generation.
+        left out, its rows would be swept with the older generation.
         """
         if self.known is None or self.changed:
             return True

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import SchemaEvolution
-from spark_jobs.plan.columns import LandedGroup, Schema
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.sql_types import SqlType, quote, unsupported_part, without_void
+from spark_jobs.plan.columns import LandedGroup, Schema, landed_name
 from spark_jobs.plan.merging import NOTHING, Path, extra_fields, merge, missing_fields
-from spark_jobs.plan.refusal import Difference, refusal
-from spark_jobs.plan.types import SqlType, quote, unsupported_part, without_void
+from spark_jobs.plan.refusal import FieldDifference, refusal
+
+PARTITION_TYPES = ("boolean", "tinyint", "smallint", "int", "bigint", "date", "string")
+"""Types of partition columns. Readers disagree on how folders spell times and fractions."""
 
 
 def require_keys(target: Schema, groups: tuple[LandedGroup, ...], keys: Mapping[str, str]) -> None:
@@ -52,13 +55,35 @@ def require_supported(table: Schema | None, target: Schema, groups: tuple[Landed
             )
 
 
+def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
+    """Partition columns are columns of the table, of types whose values every reader finds in folders' names.
+
+    Raises:
+        FatalError: `PARTITION_COLUMN_MISSING`, `PARTITION_TYPE_UNSUPPORTED`.
+    """
+    for name in names:
+        column = target.column(landed_name(name))
+        if column is None:
+            raise FatalError(
+                "PARTITION_COLUMN_MISSING",
+                f"partition_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
+                remedy="correct partition_by, or load files that have the column first",
+            )
+        if str(column.type) not in PARTITION_TYPES:
+            raise FatalError(
+                "PARTITION_TYPE_UNSUPPORTED",
+                f"partition column {column} is none of {', '.join(PARTITION_TYPES)}",
+                remedy="partition by a column of such a type, e.g. a date, or use cluster_by",
+            )
+
+
 def refuse(table: Schema | None, target: Schema, groups: tuple[LandedGroup, ...], policy: SchemaEvolution) -> None:
-    """Look for all that policies of `fail` refuse, against the target that `evolve` made under the same policies.
+    """Find everything that policies of `fail` refuse, against the target that `evolve` made under the same policies.
 
     Raises:
         FatalError: `SCHEMA_REFUSED`, with every difference of the batch.
     """
-    differences: list[Difference] = []
+    differences: list[FieldDifference] = []
     for group in groups:
         if policy.new_column == "fail":
             differences += _new_fields(target, group)
@@ -70,41 +95,41 @@ def refuse(table: Schema | None, target: Schema, groups: tuple[LandedGroup, ...]
         raise refusal(table, tuple(differences))
 
 
-def _new_fields(target: Schema, group: LandedGroup) -> list[Difference]:
-    found: list[Difference] = []
+def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:
+    found: list[FieldDifference] = []
     for column in group.columns:
         known = target.column(column.name)
         kind = without_void(column.type)
         if known is None and kind is not None:
-            found.append(Difference("new_column", group.incoming, (column.name,), None, kind))
+            found.append(FieldDifference("new_column", group.incoming, (column.name,), None, kind))
         elif known is not None:
             extras = extra_fields(known.type, column.type, (known.name,))
-            found += [Difference("new_column", group.incoming, extra.path, None, extra.type) for extra in extras]
+            found += [FieldDifference("new_column", group.incoming, extra.path, None, extra.type) for extra in extras]
     return found
 
 
-def _misfits(target: Schema, group: LandedGroup) -> list[Difference]:
+def _misfits(target: Schema, group: LandedGroup) -> list[FieldDifference]:
     pairs = [(known, column) for column in group.columns if (known := target.column(column.name)) is not None]
     return [
-        Difference("type_change", group.incoming, (known.name,), known.type, column.type)
+        FieldDifference("type_change", group.incoming, (known.name,), known.type, column.type)
         for known, column in pairs
         if merge(known.type, column.type, NOTHING) is None
     ]
 
 
-def _dropped(target: Schema, groups: tuple[LandedGroup, ...]) -> list[Difference]:
+def _dropped(target: Schema, groups: tuple[LandedGroup, ...]) -> list[FieldDifference]:
     """Fields that a group lacks and no later group brings.
 
     A file from before a column was added lacks it too; looking at the batch from its end, rather than at the table as
     it was, gives the same answer when the batch is repeated after the column was added.
     """
-    found: list[Difference] = []
+    found: list[FieldDifference] = []
     gone: list[set[Path]] = []
     for group in reversed([group for group in groups if not group.incoming.only_deletes]):
         missing = _missing(target, group)
         gone.append({_folded(path) for path in missing})
         lost = [path for path in missing if all(_covers(later, _folded(path)) for later in gone)]
-        found[:0] = [Difference("dropped_column", group.incoming, path, missing[path], None) for path in lost]
+        found[:0] = [FieldDifference("dropped_column", group.incoming, path, missing[path], None) for path in lost]
     return found
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.spec import SchemaEvolution
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.sql_types import unsupported_part, without_void
 from spark_jobs.plan.columns import Column, LandedColumn, LandedGroup, Schema
 from spark_jobs.plan.merging import Addition, Allowed, Widening, extra_fields, merge, widenings
-from spark_jobs.plan.types import unsupported_part, without_void
 
 
 def evolve(table: Schema | None, groups: tuple[LandedGroup, ...], policy: SchemaEvolution) -> Schema:
-    """The target, where a policy of `fail` simply changes nothing; `enforcement.refuse` looks at what is left over."""
+    """The target, which a policy of `fail` leaves unchanged; `enforcement.refuse` checks the remaining differences."""
     target = {column.name.lower(): column for column in table.columns} if table else {}
     old = frozenset(target)
     for column in (column for group in groups for column in group.columns):

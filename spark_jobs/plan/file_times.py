@@ -1,6 +1,6 @@
-"""What the paths of a table's change files tell of time: what keeps listings short, and ledgers; pure.
+"""Times stated by the paths of a table's change files, which keep listings and ledgers short; pure.
 
-Files that tell none are found all the same: they are part of every listing, and stay in the ledger's recent rows.
+Files without a time are part of every listing, and stay in the ledger's recent rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FileTimes(Protocol):
         ...
 
     def of(self, relative: str) -> str | None:
-        """Of a change file by its path below the landing folder; null: it tells none."""
+        """Of a change file by its path below the landing folder; null: it has none."""
         ...
 
     def floor(self, time: datetime) -> datetime:
@@ -71,7 +71,7 @@ def time_of(times: FileTimes, relative: str | None) -> datetime | None:
 
 
 def reaching_back(times: FileTimes, cursor: str | None, reach: timedelta) -> str | None:
-    """The time, as digits, from which on files are so near the newest one; null where that tells no time.
+    """The time, as digits, from which on files are so near the newest one; null where that states no time.
 
     Whole folders: their files have no order among themselves.
     """
@@ -80,7 +80,7 @@ def reaching_back(times: FileTimes, cursor: str | None, reach: timedelta) -> str
 
 
 def newest(times: FileTimes, names: Iterable[str], now: datetime, cursor: str | None = None) -> str | None:
-    """Of relative paths, and one that was the newest before, the one of the latest time; null where none tells any.
+    """Of relative paths, and one that was the newest before, the one of the latest time; null where none has any.
 
     Args:
         now: aware. A path from the far future would hide all that comes after.

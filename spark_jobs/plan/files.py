@@ -12,7 +12,7 @@ FileState = Literal["committed", "unreadable"]
 
 @dataclass(frozen=True, kw_only=True)
 class LandedFile:
-    """A data file as a listing and its name tell it.
+    """A data file as a listing and its name state it.
 
     Attributes:
         path: absolute path or URL, the file's identity in the ledger.
@@ -35,7 +35,7 @@ class PlannedFile:
     """A file of a batch plan: what was seen when the batch was planned.
 
     Attributes:
-        fingerprint: tells content from content: the store's ETag where it is a digest, else BLAKE2b of the bytes.
+        fingerprint: distinguishes content: the store's ETag where it is a digest, else BLAKE2b of the bytes.
         generation: the generation its rows belong to.
         corrects: an earlier version of this change file was ingested.
     """

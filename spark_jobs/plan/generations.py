@@ -1,6 +1,6 @@
-"""Generations where no ledger tells them: from the change table, else from when files were written; pure.
+"""Generations without a ledger: from the change table, else from modification times; pure.
 
-See docs/semantics.md, section 2. A guess is never made: where neither tells, `Inference.certainty` is `unknown`.
+See docs/semantics.md, section 2. A guess is never made: where neither states, `Inference.certainty` is `unknown`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TimedFile(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Inference:
-    """What the times of files tell of their generations.
+    """Generations inferred from the times of files.
 
     Attributes:
         openings: modification times from which files belong to generation 2, 3, ...
@@ -129,8 +129,8 @@ class Recorded:
 def reconstruct(files: Sequence[TimedFile], recorded: Recorded) -> dict[str, int]:
     """The generation of each file, once the ledger is lost.
 
-    Rows of a file that the change table holds tell its generation. A file written after the batch that took it is
-    newer than these rows: a load file of the current generation then opens one, as it does beside a ledger. Change
+    Rows of a file that the change table holds state its generation. A file written after the batch that took it is
+    newer than these rows: a load file of the current generation then opens one, as it does with a ledger. Change
     files of which there are no rows belong to the generation that was current when they were written.
     """
     known, current = recorded.newest(), recorded.generation
@@ -138,22 +138,22 @@ def reconstruct(files: Sequence[TimedFile], recorded: Recorded) -> dict[str, int
     opening = [
         f.modified for f in files if f.path in stale and f.kind == "load" and known[f.path].generation == current
     ]
-    begun = {g: _begun_at(g, files, known, stale) or recorded.opened_at(g) for g in range(2, current + 1)}
+    opened = {g: _opening_time(g, files, known, stale) or recorded.opened_at(g) for g in range(2, current + 1)}
     if opening:
-        begun[current + 1] = min(opening)
-    newest = max(begun, default=current)
+        opened[current + 1] = min(opening)
+    newest = max(opened, default=current)
 
     def generation(file: TimedFile) -> int:
         if file.path in known and file.path not in stale:
             return known[file.path].generation
         if file.kind == "load":
             return newest
-        return max((g for g, since in begun.items() if not _is_after(since, file.modified)), default=1)
+        return max((g for g, since in opened.items() if not _is_after(since, file.modified)), default=1)
 
     return {file.path: generation(file) for file in files}
 
 
-def _begun_at(
+def _opening_time(
     generation: int, files: Sequence[TimedFile], known: Mapping[str, RecordedFile], stale: set[str]
 ) -> str | None:
     """When the first load file of a generation was written; null when none is left as it was."""

@@ -1,4 +1,4 @@
-"""Rule 14: what a table is keyed and ordered by changes only with a full refresh."""
+"""Rule 14: what a table is keyed, ordered and partitioned by changes only with a full refresh."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from spark_jobs.plan.selection import SelectionRules, select_columns
 
 
 def require_same_identity(spec: TableSpec, state: TableState) -> None:
-    """Refuse a row whose keys or explicit sequence differ from those the tables were built with.
+    """Refuse a row whose keys, explicit sequence or partitions differ from those the tables were built with.
 
     Raises:
-        FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`.
+        FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`, `PARTITION_CHANGED`.
     """
     _require_same_selection(spec, state)
     if state.keys is not None and _folded(spec.keys) != _folded(state.keys):
@@ -22,6 +22,9 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     ordered = tuple(c.lower() for c in spec.sequence_by)
     if state.sequence_by and ordered and ordered != tuple(c.lower() for c in state.sequence_by):
         raise _refused("SEQUENCE_CHANGED", "sequence_by", spec.table, state.sequence_by, spec.sequence_by)
+    partitions = state.applied.partition_by if state.applied is not None else spec.partition_by
+    if [c.lower() for c in spec.partition_by] != [c.lower() for c in partitions]:
+        raise _refused("PARTITION_CHANGED", "partition_by", spec.table, partitions, spec.partition_by)
 
 
 def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:

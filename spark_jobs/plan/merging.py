@@ -1,6 +1,6 @@
 """One column, two types: what the table's type must become, and which fields each side has alone.
 
-Structs are matched by field name (whatever its case), never by position; arrays and maps by their parts. A column is
+Structs are matched by field name (case-insensitive), never by position; arrays and maps by their parts. A column is
 merged wholly or not at all: one nested part that doesn't fit leaves the whole type as it was.
 """
 
@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from spark_jobs.plan.conversion import lossless
-from spark_jobs.plan.types import (
+from airflow_gddl.contract.sql_types import (
     VOID,
     ArrayType,
     MapType,
@@ -22,6 +21,7 @@ from spark_jobs.plan.types import (
     quote,
     without_void,
 )
+from spark_jobs.plan.conversion import lossless
 from spark_jobs.plan.widening import common_type
 
 Path: TypeAlias = tuple[str, ...]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema
 from spark_jobs.plan.merging import Path, dotted
-from spark_jobs.plan.types import SqlType
 
 Policy = Literal["new_column", "type_change", "dropped_column"]
 _REMEDIES: dict[Policy, str] = {
@@ -20,7 +20,7 @@ _REMEDIES: dict[Policy, str] = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class FieldDifference:
     """A field that a policy of `fail` refuses.
 
     Attributes:
@@ -40,7 +40,7 @@ class Difference:
         return f"{dotted(self.path)}: table {table}, file {incoming} ({self.policy}: fail)"
 
 
-def refusal(table: Schema | None, differences: tuple[Difference, ...]) -> FatalError:
+def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> FatalError:
     """`SCHEMA_REFUSED` for one or more differences; `table` is the schema before the batch, null when there is none."""
     groups = list(dict.fromkeys(d.group for d in differences))
     blocks = [_block("schema of the table", table.columns if table else None)]

@@ -27,7 +27,7 @@ def vacuum_hours(spec: TableSpec) -> int:
 
 
 def own_hours(properties: Mapping[str, str], where: str) -> int:
-    """Whole hours, rounded up, for which Delta is told to keep removed files; 0 when it is not told.
+    """Whole hours, rounded up, for which Delta is configured to keep removed files; 0 when it is not.
 
     Raises:
         FatalError: `RETENTION_UNREADABLE`; what can't be read might ask for longer than anything else does.

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.contract.spec import SchemaEvolution
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import VOID, SqlType, without_void
 from spark_jobs.plan.columns import Column, IncomingSchema, LandedGroup, Schema, land, landed_name
 from spark_jobs.plan.conversion import convertible
-from spark_jobs.plan.enforcement import refuse, require_keys, require_supported
+from spark_jobs.plan.enforcement import refuse, require_keys, require_partitions, require_supported
 from spark_jobs.plan.evolution import added, evolve, widened
 from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
-from spark_jobs.plan.types import VOID, SqlType, without_void
 
 __all__ = [
     "Addition",
@@ -38,17 +39,26 @@ Misfit = Literal["rescue", "quarantine"]
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaRules:
-    """What the table's metadata says about schemas.
+    """The schema settings of the table's metadata.
 
     Attributes:
         required: key columns, as the source names them: every group must have them.
+        partitions: partition columns, as the source names them: the table must have them.
         prefer_rewrite: carry out widenings by rewriting the table rather than by Delta's table feature `typeWidening`,
             which not every reader knows. Only passed on to `SchemaPlan.rewrite`.
     """
 
     evolution: SchemaEvolution
     required: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
     prefer_rewrite: bool = False
+
+    @classmethod
+    def of(cls, spec: TableSpec, *, prefer_rewrite: bool) -> SchemaRules:
+        return cls(
+            evolution=spec.schema_evolution, required=spec.keys, partitions=spec.partition_by,
+            prefer_rewrite=prefer_rewrite,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +69,7 @@ class ColumnAction:
         target: the column after evolution.
         source: name in the file, in its own case; null when the file lacks the column.
         source_type: type in the file, with the file's own field names; null when the file lacks the column.
-        how: `same`: as it is. `cast`: always without loss; structs by field name (whatever its case, characters
+        how: `same`: as it is. `cast`: always without loss; structs by field name (case-insensitive, characters
             replaced as `clean_name` does), never by position, absent nested fields null. `fit`: value by value, what
             doesn't convert and come back equal is a misfit. `missing_keep`: not carried. `missing_null`: carried as
             null.
@@ -81,7 +91,7 @@ class ColumnAction:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupPlan:
-    """What becomes of the columns of one group of files: each is the source of an action, or rescued, or ignored.
+    """Plan of the columns of one group of files: each is the source of an action, or rescued, or ignored.
 
     Attributes:
         actions: one per column of the target, in its order.
@@ -145,20 +155,22 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
 
     Args:
         table: its delivered columns now (without `_gddl` and `_rescued_data`); null when it doesn't exist. Then it is
-            created with the columns of all groups, whatever `new_column` says.
+            created with the columns of all groups, regardless of `new_column`.
         incoming: one for each distinct schema of the batch.
 
     A new column whose type differs between groups gets the type that holds all of them, where Delta's list leads to
     one, else that of the first group. A column of a complex type fits wholly or not at all.
 
     Raises:
-        FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `COLUMN_NAMES_COLLIDE`;
+        FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `PARTITION_COLUMN_MISSING`;
+            `PARTITION_TYPE_UNSUPPORTED`; `COLUMN_NAMES_COLLIDE`;
             `COLUMN_NAME_RESERVED`; `COLUMN_TYPE_UNSUPPORTED` for a column to be added whose type no table can hold.
     """
     groups = tuple(land(group) for group in incoming)
     keys = {landed_name(key).lower(): key for key in rules.required}
     target = evolve(table, groups, rules.evolution)
     require_keys(target, groups, keys)
+    require_partitions(target, rules.partitions)
     refuse(table, target, groups, rules.evolution)
     require_supported(table, target, groups)
     grown = () if table is None else tuple(widened(table, target))

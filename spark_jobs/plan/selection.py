@@ -1,12 +1,12 @@
 """Which delivered columns reach the lake, and which are masked on the way.
 
-Names match whatever their case, as the file writes them or as they land. A before image follows its column, whether or
+Names match case-insensitively, as the file writes them or as they land. A before image follows its column, whether or
 not the file has that column: what is excluded or masked must not leak through its old value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import MetadataError
@@ -78,13 +78,28 @@ def unknown_columns(groups: Iterable[Iterable[str]], rules: SelectionRules) -> t
     """
     found = {alias for names in groups for name in names for alias in _aliases(name, rules)}
     fields = {"columns": rules.columns or (), "exclude_columns": rules.exclude_columns, "mask": tuple(rules.mask)}
-    warnings = []
-    for setting, listed in fields.items():
-        unknown = tuple(name for name in listed if clean_name(name).lower() not in found)
-        if unknown:
-            message = f"{setting} names columns that no file of this batch has: {', '.join(map(repr, unknown))}"
-            warnings.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=len(unknown), sample=unknown))
-    return tuple(warnings)
+    return tuple(
+        warning
+        for setting, listed in fields.items()
+        for warning in _not_found(setting, _beyond(listed, found), "no file of this batch has")
+    )
+
+
+def _beyond(listed: Iterable[str], found: Collection[str]) -> list[str]:
+    return [name for name in listed if clean_name(name).lower() not in found]
+
+
+def unknown_described(columns: Iterable[str], descriptions: Iterable[str]) -> tuple[RunWarning, ...]:
+    """Names in `column_descriptions` that the table does not have: a warning (`COLUMN_NOT_FOUND`)."""
+    known = {clean_name(name).lower() for name in columns}
+    return _not_found("column_descriptions", _beyond(descriptions, known), "the table does not have")
+
+
+def _not_found(setting: str, names: Sequence[str], where: str) -> tuple[RunWarning, ...]:
+    if not names:
+        return ()
+    message = f"{setting} names columns that {where}: {', '.join(map(repr, names))}"
+    return (RunWarning(code="COLUMN_NOT_FOUND", message=message, count=len(names), sample=tuple(names)),)
 
 
 def _is_kept(name: str, rules: SelectionRules) -> bool:

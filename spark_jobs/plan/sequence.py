@@ -28,7 +28,7 @@ DECIMAL = r"\A([0-9]+)\.([0-9]+)\z"
 LSN_DIGITS, DIGITS = 8, 20
 """Digits to which each half of a log sequence number is filled up, and other numbers, unless they have more."""
 EPOCH = r"\Alog[0-9]{4}:"
-"""Before a position in a log that has begun anew."""
+"""Prefix of a position in a log that was reset."""
 _EPOCH = re.compile(EPOCH)
 _FRACTION = re.compile(r"\A([0-9]+)\.[0-9]+\Z")
 
@@ -51,7 +51,7 @@ def is_after(first: str, second: str | None) -> bool:
 
 
 def has_normal_text(state: TableState) -> bool:
-    """Whether a table's texts are in their normal form: the first changes decide, a full refresh decides anew."""
+    """Whether a table's texts are in their normal form: decided by the first changes, and again by a full refresh."""
     return state.max_sequence is None or state.normal_text
 
 

@@ -23,6 +23,9 @@ class AppliedSettings:
     mask: Mapping[str, MaskMethod] = field(default_factory=dict)
     table_properties: Mapping[str, str] = field(default_factory=dict)
     cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    description: str | None = None
+    column_descriptions: Mapping[str, str] = field(default_factory=dict)
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
@@ -34,6 +37,9 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
         mask=dict(spec.mask),
         table_properties=dict(spec.table_properties),
         cluster_by=spec.cluster_by,
+        partition_by=spec.partition_by,
+        description=spec.description,
+        column_descriptions=dict(spec.column_descriptions),
     )
 
 

@@ -1,4 +1,4 @@
-"""When rows of older generations may vanish: the newest full load is whole, and the share is small or released; pure.
+"""Conditions of a sweep: the newest full load is complete, and the share is small or released; pure.
 
 See docs/semantics.md, section 2.
 """
@@ -19,11 +19,11 @@ SweepState = Literal["none", "pending", "due", "held"]
 
 @dataclass(frozen=True)
 class SweepRule:
-    """What a row says of reloads.
+    """A row's settings of reloads.
 
     Attributes:
         after: seconds without another load file after which a reload of some files is whole.
-        limit: largest share of the live rows that vanishes without a person's release.
+        limit: largest share of live rows that is removed without a user's release.
     """
 
     after: float
@@ -34,16 +34,16 @@ class SweepRule:
         return cls(float(wait_seconds(spec.sweep_after)), spec.sweep_limit)
 
     def allows(self, rows: int, live: int) -> bool:
-        """Whether so many of the live rows may vanish."""
+        """Whether so many of the live rows may be swept."""
         return rows <= self.limit * live
 
 
 RELEASED = SweepRule(after=0.0, limit=1.0)
-"""A person says that the reload is whole, and that what it lacks may vanish."""
+"""A user's release: the reload is complete, and rows that it lacks may be removed."""
 
 
 def sweep_state(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> SweepState:
-    """How the sweep of the current generation stands while no load file waits."""
+    """State of the current generation's sweep while no load file waits."""
     if state.generation <= max(state.swept, 1):
         return "none"
     held = state.held

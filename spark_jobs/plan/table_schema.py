@@ -1,4 +1,4 @@
-"""What a table looks like to an engine once its schema is planned. No pyspark: both engines read it."""
+"""The planned schema of a table, for all engines; without pyspark."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import ScalarType, StructType, parse_type
+from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
+from spark_jobs.plan.columns import Column, landed_name
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"
@@ -17,7 +17,7 @@ _STRING = ScalarType("string")
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """Names as the tables spell them.
+    """Names as spelled in the tables.
 
     Attributes:
         spec: the metadata row.
@@ -32,7 +32,7 @@ class TableSchema:
             opens no version of the history.
         file_columns: data columns that describe the file that a change came in, and so may differ in another delivery.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
-        file_order: what sorts change files, by path, in the order of their changes; null: the path tells none.
+        file_order: what sorts change files, by path, in the order of their changes; null: the path has none.
     """
 
     spec: TableSpec
@@ -50,7 +50,7 @@ class TableSchema:
     file_order: Callable[[str], str | None] = timed_order
 
     def is_technical(self, column: str) -> bool:
-        """Whether the CDC service adds the column to each change: it tells of the change, not of the source's row."""
+        """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
         name = column.lower()
         return name.startswith("ar_h_") or name in {c.lower() for c in (*self.technical, *self.sequence)}
 
@@ -84,7 +84,7 @@ class TableSchema:
 
     @property
     def partial(self) -> bool:
-        """Some change of the table may carry less than the whole row, so the highest alone doesn't tell the state."""
+        """Some change of the table may carry less than the whole row, so the highest alone doesn't say the state."""
         return bool(self.lacking) or self._overlays
 
     def carries_parts(self, schemas: frozenset[int]) -> bool:
@@ -104,6 +104,10 @@ class TableSchema:
             return None
         names = [c.name for c in self.data]
         return name if name in names else next((n for n in names if n.lower() == name.lower()), None)
+
+    def named(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """Columns that the metadata names, as the table spells them; those that it lacks as they are."""
+        return tuple(self.spelled(landed_name(column)) or column for column in columns)
 
     @property
     def gddl_type(self) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_gddl.contract.sql_types import MAX_PRECISION, VOID, DecimalType, ScalarType, SqlType
 from spark_jobs.plan.conversion import integral_digits, lossless
-from spark_jobs.plan.types import MAX_PRECISION, VOID, DecimalType, ScalarType, SqlType
 
 _BY_NAME: dict[str, tuple[str, ...]] = {
     "tinyint": ("smallint", "int", "bigint", "double"),

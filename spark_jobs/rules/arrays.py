@@ -1,4 +1,4 @@
-"""Arrow arrays into other Arrow types without loss: by field name, absent fields null, whatever the file's layout."""
+"""Arrow arrays into other Arrow types without loss: by field name, absent fields null, for any layout of the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert what always converts; structs match by name whatever its case, with Delta's refused characters replaced.
+    """Convert what always converts; structs match by name, case-insensitive, with Delta's refused characters replaced.
 
     Raises:
         pyarrow.ArrowInvalid: a value that doesn't fit after all.

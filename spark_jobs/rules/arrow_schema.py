@@ -10,8 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.sql_types import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    ScalarType,
+    SqlType,
+    StructField,
+    StructType,
+)
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructField, StructType
 
 _ARROW: Mapping[str, pa.DataType] = {
     "void": pa.null(),
@@ -29,7 +37,8 @@ _ARROW: Mapping[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DELTA = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-_SQL = {delta: sql for sql, delta in _DELTA.items()}
+SQL_NAMES = {delta: sql for sql, delta in _DELTA.items()}
+"""Names of the Delta log that SQL has otherwise."""
 
 
 @functools.cache
@@ -70,7 +79,7 @@ def sql_type(kind: Any) -> SqlType:
         if kind.startswith("decimal("):
             precision, scale = kind[8:-1].split(",")
             return DecimalType(int(precision), int(scale))
-        return ScalarType(_SQL.get(kind, kind))  # type: ignore[arg-type]  # the log holds Delta's own names
+        return ScalarType(SQL_NAMES.get(kind, kind))  # type: ignore[arg-type]  # the log holds Delta's own names
     if kind["type"] == "array":
         return ArrayType(sql_type(kind["elementType"]))
     if kind["type"] == "map":

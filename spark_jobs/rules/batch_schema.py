@@ -8,23 +8,24 @@ from typing import Protocol
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.spec import MaskMethod, SchemaEvolution, TableSpec
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import MaskMethod, TableSpec
+from airflow_gddl.contract.sql_types import VOID, ScalarType, parse_type
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import SortOrder, declared_types, match, resolve_sequence, sequence_type
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns
+from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.sequence import has_normal_text
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.types import VOID, ScalarType, parse_type
 
 _STRING = ScalarType("string")
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
 
 
 class LandedColumns(Protocol):
-    """Files that look alike."""
+    """Files with equal columns."""
 
     @property
     def kind(self) -> str: ...
@@ -135,7 +136,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
     before = [
         IncomingSchema(i, g.label, d.before, True) for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
     ]
-    rules = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, prefer_rewrite=stored.prefer_rewrite)
+    rules = SchemaRules.of(spec, prefer_rewrite=stored.prefer_rewrite)
     plan = plan_schema(_with_technical(stored.data, technical, delivered), tuple(data), rules)
     images = plan_schema(stored.before, tuple(before), SchemaRules(evolution=_BEFORE_IMAGES))
     ids, schemas = _register([plan.groups[i] for i in range(len(groups))], state.schemas)
@@ -154,9 +155,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
         lacking=_lacking(spec, plan.target, schemas, technical),
         file_order=dialect.file_order,
     )
-    warnings = list(unknown_columns([[n for n, _ in d.selectable] for d in delivered], SelectionRules.of(spec)))
-    if not total and any(g.kind == "change" for g in groups):
-        warnings.append(_order_not_total(sequence[0]))
+    unordered = not total and any(g.kind == "change" for g in groups)
     return BatchSchema(
         table_schema=table_schema,
         groups=tuple(
@@ -166,8 +165,14 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
         plan=plan,
         before=images,
         schemas=schemas,
-        warnings=tuple(warnings),
+        warnings=(*_unknown(spec, delivered, plan.target), *((_order_not_total(sequence[0]),) if unordered else ())),
     )
+
+
+def _unknown(spec: TableSpec, delivered: Sequence[_Delivered], target: Schema) -> tuple[RunWarning, ...]:
+    """Columns that the row names and that are not there."""
+    given = unknown_columns([[name for name, _ in each.selectable] for each in delivered], SelectionRules.of(spec))
+    return (*given, *unknown_described((column.name for column in target.columns), spec.column_descriptions))
 
 
 def _order_not_total(column: str) -> RunWarning:

@@ -1,4 +1,4 @@
-"""Equality and order of values of any type, as whole numbers: what groups, matches and ranks rows.
+"""Equality and order of values of any type, as whole numbers, for grouping, matching and ranking rows.
 
 Null equals null alone and is lowest; NaN equals NaN and is greatest; -0.0 equals 0.0; text compares by code point.
 """
@@ -16,6 +16,7 @@ from spark_jobs.rules.arrays import flat
 
 _MOST = 2**62
 _SIGN = np.int64(2**63 - 1)
+_NULLS_BY_KEY = int(pa.__version__.partition(".")[0]) >= 25
 
 
 def codes(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -68,8 +69,18 @@ def sortable(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
 def sorted_rows(columns: Sequence[pa.Array]) -> np.ndarray:
     """Row numbers in the order of the columns, left to right, nulls first."""
     names = [str(number) for number in range(len(columns))]
-    keys = [(name, "ascending", "at_start") for name in names]
-    return np.asarray(pc.sort_indices(pa.table(list(columns), names=names), sort_keys=keys)).astype(np.int64)
+    return np.asarray(ascending(pa.table(list(columns), names=names), names)).astype(np.int64)
+
+
+def ascending(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Row numbers in the order of the named columns, left to right, nulls first.
+
+    Before pyarrow 25 the place of nulls is one option for all keys; since then it is a part of each key, and the option
+    is deprecated.
+    """
+    if _NULLS_BY_KEY:
+        return pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in names])
+    return pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names], null_placement="at_start")
 
 
 def ranks(columns: Sequence[pa.Array], count: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Columns into the table's types: without loss, misfits told apart (design, rule 11); masks."""
+"""Columns into the table's types: without loss, misfits distinguished (design, rule 11); masks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
-from spark_jobs.plan.types import DecimalType, ScalarType, SqlType
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
 from spark_jobs.rules import exact_numbers
 from spark_jobs.rules.arrays import past_micros
 from spark_jobs.rules.arrow_schema import arrow_type
@@ -22,7 +22,7 @@ from spark_jobs.rules.value_text import as_text
 from spark_jobs.rules.years import LAST_MICROSECOND, outside_years
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]] | None
-"""True where something holds; None: nowhere."""
+"""A boolean mask; None: false everywhere."""
 _STRING = ScalarType("string")
 _MOST_DISTINCT = 0.5
 _TIMES = ("timestamp", "timestamp_ntz")
@@ -76,7 +76,7 @@ def fit(values: pa.Array, source: SqlType, target: SqlType, policy: SubMicroseco
     """Convert value by value; what doesn't convert and come back equal is a misfit.
 
     Args:
-        policy: what becomes of texts of times with digits past the microsecond.
+        policy: handling of texts of times with digits past the microsecond.
     """
     if source == _STRING and str(target) in _TIMES:
         return _text_times(values, target, policy)
@@ -168,7 +168,7 @@ def _each(values: pa.Array, source: SqlType, target: SqlType) -> pa.Array:
 
 
 def each(values: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
-    """A function of each value, nulls left alone; asked once for each distinct value where many are equal."""
+    """Apply a function to each non-null value; called once per distinct value where many are equal."""
     coded = values.dictionary_encode() if _can_be_coded(values.type) else None
     if coded is not None and len(coded.dictionary) <= _MOST_DISTINCT * len(values):
         found = pa.array([convert(v) for v in coded.dictionary.to_pylist()], kind)
@@ -208,7 +208,7 @@ def masked(values: pa.Array, source: SqlType, method: MaskMethod) -> pa.Array:
     if method == "null":
         return pa.nulls(len(values), arrow_type(source))
     if pt.is_string(values.type):
-        values = values.cast(pa.binary())  # as it came, be it UTF-8 or not
+        values = values.cast(pa.binary())  # as delivered, even if not UTF-8
     return each(values, lambda value: _hash(value, source), pa.string())
 
 

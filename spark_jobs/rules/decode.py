@@ -1,4 +1,4 @@
-"""Raw columns of a group of files into canonical changes, each good or with the first thing that is wrong with it."""
+"""Decodes raw columns of a group of files into changes, each valid or with its first error."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.dialects.roles import match
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.rules.arrays import recast
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.convert import Fitted, Mask, either, mask_of
+from spark_jobs.rules.convert import Fitted, Mask, but, either, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.partition_values import unfit_texts
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.records import Record, records
 from spark_jobs.rules.sequence_text import normal_form
@@ -120,7 +121,7 @@ class _Decoder:
         return delivered
 
     def _row_problems(self, op: pa.Array, values: Sequence[pa.Array], deletes: Mask) -> list[RowProblem]:
-        """Wrong whatever the values: malformed line, no text, unknown operation, null key, change of an append-only
+        """Errors regardless of values: malformed line, no text, unknown operation, null key, change of an append-only
         table.
         """
         known = pa.array(("R",) if self.how.kind == "load" else _OPERATIONS)
@@ -136,11 +137,23 @@ class _Decoder:
         for target, value in zip(self.table_schema.data, values, strict=True):
             if target.name in self.table_schema.keys:
                 problems += self._key_problems(target.name, target.type, value)
+        problems += self._partition_problems(values, deletes)
         if not self.table_schema.keys:
             where = mask_of(pc.is_in(op, value_set=pa.array(["U", "D"])))
             reason = "an update or delete in a table without keys"
             problems.append(RowProblem(where, "APPEND_ONLY_CHANGE", None, reason))
         return problems
+
+    def _partition_problems(self, values: Sequence[pa.Array], deletes: Mask) -> list[RowProblem]:
+        """Texts that no partition can hold. A hard delete needs no partition."""
+        spec, reason = self.table_schema.spec, "a text that no partition can hold: empty, too long, or Hive's for null"
+        partitions = self.table_schema.named(spec.partition_by)
+        exempt = deletes if spec.delete == "hard" else None
+        return [
+            RowProblem(but(mask_of(unfit_texts(value, c.name)), exempt), "PARTITION_VALUE_REFUSED", c.name, reason)
+            for c, value in zip(self.table_schema.data, values, strict=True)
+            if c.name in partitions and c.type == STRING
+        ]
 
     def _key_problems(self, key: str, kind: SqlType, value: pa.Array) -> list[RowProblem]:
         source = next(a.source for a in self.how.plan.actions if a.target.name == key)

@@ -1,4 +1,4 @@
-"""What is known of a batch once its rows are decoded, whatever engine holds them."""
+"""A batch after its rows are decoded, for all engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.rules.figures import Figures
 
 @dataclass(frozen=True, kw_only=True)
 class Landed:
-    """Files that look alike, as `batch_schema` reads them."""
+    """A group of files with equal columns, as input of `batch_schema`."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
@@ -24,15 +24,14 @@ class Landed:
 class DecodedBatch:
     """Attributes:
     unreadable: files that go to the quarantine whole.
-    schema_ids: of the groups, in their order; `change_schemas` of those with changes.
+    change_schemas: schema ids of the groups with changes.
     schema_of: ledger path to schema id.
     rows_by_footer: rows that the files' footers promise, less `erased`; null where a file has no footer.
-    erased: rows of erased keys, which were passed over.
+    erased: rows of erased keys, which were excluded.
     """
 
     schema: BatchSchema
     figures: Figures
-    schema_ids: tuple[int, ...]
     change_schemas: frozenset[int]
     unreadable: tuple[Unreadable, ...] = ()
     schema_of: Mapping[str, int] = field(default_factory=dict)

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
+from airflow_gddl.contract.sql_types import ScalarType, SqlType, parse_type
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import declared_types, match
 from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.schema import ColumnAction, GroupPlan
-from spark_jobs.plan.types import ScalarType, SqlType, parse_type
 from spark_jobs.rules.arrays import is_text, recast
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, from_nanos, mask_of, masked, within_years

@@ -16,15 +16,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
+from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from spark_jobs.plan.sequence import is_after
-from spark_jobs.plan.types import DecimalType, SqlType
 from spark_jobs.rules.value_text import WIDE, as_text
 
 T = TypeVar("T")
 
 
 class LandedVersion(Protocol):
-    """What is known of a file that rows come from."""
+    """Facts about the file of a row."""
 
     @property
     def modified(self) -> str:
@@ -37,11 +37,11 @@ class LandedVersion(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Up to when rows of an erased key are those of who was erased; later ones are of somebody with the same key.
+    """Bound of an erasure: later rows with the key belong to a reused key.
 
     Attributes:
-        until: when the erasure was asked for, the last time.
-        sequence: JSON text of the greatest sequence that had been ingested then; null: none.
+        until: time of the last request.
+        sequence: JSON text of the highest sequence ingested then; null: none.
         fingerprints: of landing files that held the key then.
     """
 
@@ -72,14 +72,14 @@ def _is_up_to(sequence: str, bound: str) -> bool:
         return False
 
 
-def _for_ever(_: str) -> Bound:
+def _without_end(_: str) -> Bound:
     return Bound(until=datetime.max.replace(tzinfo=UTC))
 
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _REAL = ("float", "double")
 EXACT_REAL = 2**53
-"""Whole numbers below this are told apart as doubles."""
+"""Whole numbers below this are distinguished as doubles."""
 MIDNIGHT = " 00:00:00"
 """What the text of a time without a zone leaves out, so that it is a date's."""
 
@@ -92,7 +92,7 @@ class ErasedKeys:
         hashes: hexadecimal.
         columns: the key's columns in the order in which texts come. What is hashed has them by name, since the
             metadata may name them in another order at any time.
-        bound: of a hash among these, up to when its rows are kept out.
+        bound: of a hash among these, bound up to which its rows are excluded.
         files: the files of a batch by path.
     """
 
@@ -100,11 +100,11 @@ class ErasedKeys:
     salt: bytes = b""
     hashes: frozenset[str] = frozenset()
     columns: tuple[str, ...] = ()
-    bound: Callable[[str], Bound] = field(default=_for_ever, compare=False)
+    bound: Callable[[str], Bound] = field(default=_without_end, compare=False)
     files: Mapping[str, LandedVersion] = field(default_factory=dict, compare=False)
 
     def resolved(self) -> ErasedKeys:
-        """The same with the bound of every key at hand, to be sent to other processes."""
+        """A copy with all bounds resolved, for other processes."""
         return replace(self, bound={key_hash: self.bound(key_hash) for key_hash in self.hashes}.__getitem__)
 
     def __bool__(self) -> bool:
@@ -114,7 +114,7 @@ class ErasedKeys:
         return hmac.new(self.salt, message_of(self.table, self.arranged(texts)).encode(), hashlib.sha256).hexdigest()
 
     def arranged(self, texts: Sequence[T]) -> list[T]:
-        """The parts of a key, whatever they are, in the order in which they are hashed."""
+        """The parts of a key in the order in which they are hashed."""
         by_name = sorted(range(len(self.columns)), key=lambda at: self.columns[at].lower())
         return [texts[at] for at in by_name] if self.columns else list(texts)
 
@@ -129,7 +129,7 @@ class ErasedKeys:
         return found if found in self.hashes else None
 
     def is_kept_out(self, key_hash: str, commit_ts: datetime | None, sequence: str | None, source: str) -> bool:
-        """Whether a row of an erased key is of who was erased.
+        """Whether a row of an erased key is within its bound.
 
         Args:
             source: path of the row's file.
@@ -149,7 +149,7 @@ def key_text(value: Any, kind: SqlType) -> str | None:
         value: a value of the type, or the text of one.
 
     Returns:
-        None when it doesn't fit the type, or when values of the type have no text that tells them.
+        None when it doesn't fit the type, or when values of the type have no text that identifies them.
     """
     try:
         return None if value is None else _text(value, kind)
@@ -179,7 +179,7 @@ def _number(given: Decimal, kind: SqlType) -> str | None:
         return _plain(fitted) if fitted == given else None
     if given != int(given):
         return None
-    # Other doubles have no text that both engines agree on, nor are they equal to what somebody types.
+    # Other doubles have no text that both engines agree on, and don't equal typed text.
     exact = str(kind) in _WHOLE or abs(given) < EXACT_REAL
     return str(int(given)) if exact else None
 
@@ -193,8 +193,3 @@ def _plain(value: Decimal) -> str:
 def _moment(value: Any) -> datetime:
     found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
-
-
-def texts_of(row: Mapping[str, Any], kinds: Mapping[str, SqlType]) -> list[str | None]:
-    """The key of a row, part by part."""
-    return [key_text(row.get(name), kind) for name, kind in kinds.items()]

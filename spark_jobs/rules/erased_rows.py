@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.sql_types import SqlType, parse_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import SqlType, parse_type
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.erased_keys import ErasedKeys, key_text
@@ -29,15 +29,17 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
         return group, 0
     bad = np.zeros(group.rows.num_rows, dtype=bool)
     bad[list(group.bad)] = True
-    met = ErasedMatches.of(group.rows, table_schema, _of_erased(group.rows, table_schema, erased))
-    turned = met.turned & ~bad
-    gone = (met.own & ~turned) | (met.old & bad)  # a bad one's record would hold the before image
-    if not (gone | met.old | turned).any():
+    matches = ErasedMatches.of(group.rows, table_schema, _of_erased(group.rows, table_schema, erased))
+    turned = matches.turned & ~bad
+    gone = (matches.own & ~turned) | (matches.old & bad)  # a bad one's record would hold the before image
+    if not (gone | matches.old | turned).any():
         return group, 0
     numbers = np.cumsum(~gone) - 1
     left = [(int(numbers[row]), p, r) for row, p, r in zip(group.bad, group.problems, group.records, strict=True)
             if not gone[row]]  # fmt: skip
-    rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, met.old | turned).filter(pa.array(~gone))
+    rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, matches.old | turned).filter(
+        pa.array(~gone)
+    )
     kept = replace(
         group, rows=rows, bad=tuple(row for row, _, _ in left), problems=tuple(p for _, p, _ in left),
         records=tuple(r for _, _, r in left),
@@ -86,7 +88,7 @@ class ErasedMatches:
 
 
 def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
-    """Moved rows, where it is told, as the deletes of their old keys."""
+    """Moved rows, where it is known, as the deletes of their old keys."""
     if not where.any():
         return rows
     chosen = pa.array(where)
@@ -109,7 +111,7 @@ def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> 
 
 
 def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
-    """Before images null where it is told."""
+    """Before images set to null where the mask is true."""
     for column in table_schema.before if where.any() else ():
         at = rows.schema.get_field_index(column.name)
         if at >= 0:

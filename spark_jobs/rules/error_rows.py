@@ -8,10 +8,10 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.decode import DecodedGroup, Stamp

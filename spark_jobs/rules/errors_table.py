@@ -1,4 +1,4 @@
-"""The errors table as every engine keeps it: columns, and how a record says what types it had."""
+"""The errors table of all engines: its columns, and the types stored with a record."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.plan.types import DecimalType, SqlType
+from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from spark_jobs.rules.text_grammar import BITS, rounded
 from spark_jobs.rules.value_text import real_text
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.plan.types import parse_type
+from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.changes import change_schema, stored_schema
 from spark_jobs.rules.erased_rows import key_texts
 from spark_jobs.rules.order import (
     OrderedEvents,
@@ -31,7 +31,7 @@ from spark_jobs.rules.value_text import rows_json
 from spark_jobs.rules.verify import compare, expected_state, live_rows
 
 ChangeState = Literal["winner", "superseded", "late", "swept"]
-"""`late`: a higher change had arrived in an earlier batch. `swept`: the highest, but its generation has vanished."""
+"""`late`: a higher change had arrived in an earlier batch. `swept`: the highest, but its generation was swept."""
 OtherKey = tuple[str | None, ...] | None
 """The other key of an update that changed the key, as text part by part."""
 Outcome = Literal["present", "deleted", "swept", "no_changes"]
@@ -45,7 +45,7 @@ class KeyChange:
         facts: `_gddl` of the change as JSON values.
         decided_by: the part of the order by which it is above the change before it, see `order.order_parts`; empty
             for the first.
-        forced: applied whatever its sequence (`force_update`).
+        forced: applied regardless of its sequence (`force_update`).
         moved_from, moved_to: the other key of an update that changed the key, a JSON object; null: it did not.
     """
 
@@ -106,7 +106,7 @@ def row_facts(rows: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
 
 
 def replica_records(replica: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
-    """The replica's rows: `record`, the row as a JSON object in a text, beside `row_facts`."""
+    """The replica's rows: `record`, the row as a JSON object in a text, in addition to `row_facts`."""
     rows = _of_replica(replica, schema)
     columns = (*schema.data, *((Column(RESCUED, parse_type("string")),) if schema.rescues else ()))
     records = rows_json([(c.name, flat(rows.column(c.name)), c.type) for c in columns], nulls=True)
@@ -116,11 +116,7 @@ def replica_records(replica: pa.Table, schema: TableSchema) -> list[dict[str, An
 
 def _of_replica(rows: pa.Table, schema: TableSchema) -> pa.Table:
     """In the types of the change table; a column that the replica lacks is null."""
-    changes = change_schema(schema)
-    kind = changes.field(GDDL).type
-    if rows.schema.field(GDDL).type.get_field_index("deleted") >= 0:
-        kind = pa.struct([*kind, pa.field("deleted", pa.bool_())])
-    return by_name(rows, pa.schema([*(changes.field(name) for name in schema.columns), pa.field(GDDL, kind)]))
+    return by_name(rows, stored_schema(rows, schema.columns, change_schema(schema)))
 
 
 def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> tuple[pa.Table, list[OtherKey]]:

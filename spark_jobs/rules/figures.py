@@ -1,8 +1,8 @@
-"""What an engine tells of a batch and what it did with it; plain values, the same from every engine."""
+"""Figures of a batch and its writes: plain values, equal for all engines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ class Figures:
 
     @property
     def sequence_span(self) -> tuple[Any, Any] | None:
-        """Least and greatest sequence by its first column, as `sort_key` reads them; None without a good change."""
+        """Lowest and highest sequence by its first column, as `sort_key` reads them; None without a good change."""
         lows = [sort_key(f.min_sequence) for f in self.files.values() if f.min_sequence is not None]
         highs = [sort_key(f.max_sequence) for f in self.files.values() if f.max_sequence is not None]
         return (min(lows)[0], max(highs)[0]) if lows else None
@@ -106,12 +106,12 @@ NOTHING_APPENDED = Appended(written=0, redelivered=0)
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """How a batch's changes stand to those of the batches before.
+    """Overlap of a batch's changes with earlier batches.
 
     Attributes:
-        changes: the batch's sequences may have come before.
-        loads: full-load rows of this generation have come before.
-        later: every change comes after all that came before, so that whatever is stored of its key is older.
+        changes: the batch's sequences may occur in earlier batches.
+        loads: earlier batches had full-load rows of this generation.
+        later: every change follows all earlier ones, so that all stored rows of its key are older.
     """
 
     changes: bool
@@ -119,7 +119,7 @@ class Overlap:
     later: bool = False
 
     @property
-    def apart(self) -> bool:
+    def disjoint(self) -> bool:
         """No change of the change table can be one of the batch, nor have its sequence."""
         return not (self.changes or self.loads)
 
@@ -165,6 +165,22 @@ class Verdict:
     @property
     def equal(self) -> bool:
         return self.buckets_different == 0 and self.rows == self.expected_rows
+
+
+def together(verdicts: Sequence[Verdict], limit: int) -> Verdict:
+    """The verdict on rows that were compared in parts.
+
+    Args:
+        limit: keys that it names at most.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    return Verdict(
+        rows=sum(one.rows for one in verdicts),
+        expected_rows=sum(one.expected_rows for one in verdicts),
+        buckets_different=min(BUCKETS, sum(one.buckets_different for one in verdicts)),
+        keys=tuple(key for one in verdicts for key in one.keys)[:limit],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ def carried_name(index: int) -> str:
 
 
 def refolds(schema: TableSchema) -> bool:
-    """Whether late or forced keys are folded anew from all their changes: an overlay would not be the fold."""
+    """Whether late or forced keys are refolded from all their changes, since an overlay would differ."""
     return schema.partial or schema.spec.force_update is not None
 
 
@@ -84,8 +84,8 @@ def _spans(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
 
 def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     starts, ends = found.starts, found.ends
-    opens, begun = segments(found)
-    last = np.repeat(begun[ends], ends - starts + 1)  # where the last segment of the event's key began
+    opens, segment_starts = segments(found)
+    last = np.repeat(segment_starts[ends], ends - starts + 1)  # where the last segment of the event's key began
     counted = (np.arange(len(found.at)) >= last) & (found.op != "D")
     columns: dict[str, pa.Array] = {}
     for index, name in enumerate(schema.columns):
@@ -97,7 +97,7 @@ def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Arr
         columns[name] = picked(found, name, greatest)
         columns[carried_name(index)] = pa.array(greatest >= 0)
     columns[GDDL] = flat(found.rows.column(GDDL)).take(pa.array(found.at[ends]))
-    columns[REPLACES_ROW] = pa.array(opens[begun[ends]])
+    columns[REPLACES_ROW] = pa.array(opens[segment_starts[ends]])
     columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns
 

@@ -13,8 +13,8 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.codes import changes, codes, ranks, shared_codes, sortable
@@ -31,7 +31,7 @@ def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str |
 
     Args:
         happened: see `order.events`; every event of each key concerned.
-        watermarks: greatest sequence ingested before each generation, JSON text.
+        watermarks: highest sequence ingested before each generation, JSON text.
         swept: rows of generations before this one have vanished.
     """
     timeline = _timeline(ordered(happened, schema), schema, watermarks, swept)
@@ -96,9 +96,9 @@ def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[st
 
 
 def _endings(key: np.ndarray, generation: np.ndarray, generations: int, swept: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each later generation ends each key of an older one, until it comes again: keys, and generations.
+    """Each later generation ends each key of an older one until the key occurs again; returns keys and generations.
 
-    One that was not swept ends only keys that come again in it.
+    One that was not swept ends only keys that occur in it.
     """
     if generations < 2 or not len(key):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -137,7 +137,7 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
     if not schema.partial:
         return dict.fromkeys(schema.columns, line.event)
     found, numbers = line.found, np.arange(len(line.found.at))
-    begun = segments(found)[1]
+    segment_starts = segments(found)[1]
     at = {}
     for name in schema.columns:
         if name in schema.keys:
@@ -145,7 +145,7 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
             continue
         flag = carries(found, schema, name) & (found.op != "D")
         latest = np.maximum.accumulate(np.where(flag, numbers, -1)) if len(numbers) else numbers
-        latest = np.where(latest >= begun, latest, -1)
+        latest = np.where(latest >= segment_starts, latest, -1)
         at[name] = np.where(line.event < 0, -1, latest[line.event] if len(latest) else -1)
     return at
 

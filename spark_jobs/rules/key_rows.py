@@ -22,7 +22,7 @@ class KeyRows:
 
     Attributes:
         rows: some of them, in the table's columns.
-        count: how many there are.
+        count: number of all rows.
     """
 
     rows: pa.Table
@@ -45,7 +45,7 @@ def with_key(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Ta
 def _candidates(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Table:
     """Rows whose first key part may be the wanted one, now or before: `key_texts` takes seconds for a million rows.
 
-    Only of whole numbers and text, whose text is their cast in whatever type the table has by now; else all rows.
+    Only of whole numbers and text, whose text is their cast in the type that the table has by now; else all rows.
     """
     names = (schema.keys[0], schema.before_of_key.get(schema.keys[0]))
     columns = [flat(rows.column(name)) for name in names if name in rows.column_names]

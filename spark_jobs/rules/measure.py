@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
 from spark_jobs.plan.sequence import Widths, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import DecimalType, SqlType, parse_type
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import Figures, FileFigures
 from spark_jobs.rules.sequence_text import width
-from spark_jobs.rules.value_text import json_writer, read_json
+from spark_jobs.rules.value_text import json_writer, read_json, utc_text
 
 _WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
 
@@ -126,7 +126,7 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
 
 
 def distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
-    """Distinct identities and keys of good rows, whole by key; zero where it can't be told, which only takes longer."""
+    """Distinct identities and keys of good rows, whole by key; zero where unknown, which only takes longer."""
     if not table_schema.keys:
         return 0, 0
     keys = [good.column(k) for k in table_schema.keys]
@@ -167,8 +167,8 @@ def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: b
         quarantined=count - good.num_rows,
         min_sequence=None if low is None else write(low),
         max_sequence=None if high is None else write(high),
-        min_commit_ts=None if first is None else _iso(first),
-        max_commit_ts=None if last is None else _iso(last),
+        min_commit_ts=None if first is None else utc_text(first),
+        max_commit_ts=None if last is None else utc_text(last),
     )
 
 
@@ -187,10 +187,6 @@ def _struct_ends(values: pa.StructArray) -> tuple[Any, Any]:
     names = [str(i) for i in range(values.type.num_fields)]
     order = pc.sort_indices(pa.table(values.flatten(), names=names), sort_keys=[(n, "ascending") for n in names])
     return values[order[0].as_py()].as_py(), values[order[-1].as_py()].as_py()
-
-
-def _iso(value: Any) -> str:
-    return f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _lengths(good: pa.Table, column: str) -> tuple[int, int] | None:

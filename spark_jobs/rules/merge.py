@@ -1,4 +1,4 @@
-"""From a batch's net changes to what becomes of the replica's rows (docs/semantics.md, sections 3 to 8).
+"""Decides a batch's actions on the replica's rows from its net changes (docs/semantics.md, sections 3 to 8).
 
 Needs what the tables hold of each key together with its net change; holds for any partition of the keys.
 """
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.changes import stored_schema
 from spark_jobs.rules.codes import compare_rows, shared_codes, sortable, sorted_rows
 from spark_jobs.rules.fold import (
     COLUMNS_BEFORE_DELETE,
@@ -47,17 +48,17 @@ class StoredState:
 def decide(
     net: pa.Table, stored: StoredState, schema: TableSchema, *, partial: bool, refolded: bool = False
 ) -> pa.Table:
-    """What becomes of each net change.
+    """Decide the action of each net change.
 
     Args:
         net: see `fold.net_changes`.
         partial: as for `fold.net_changes`.
-        refolded: the rows are what all changes of their keys fold to, and replace whatever is stored.
+        refolded: the rows are the fold of all changes of their keys, and replace stored rows.
 
     Returns:
         the replica's columns and `_gddl` as the replica has it;
         `ACTION`: `insert`, `update`, `delete`, or null where nothing is to be done; `AT`: row in `stored.replica`;
-        `LATE`: the key is to be folded anew from all its changes, so that the action doesn't count yet;
+        `LATE`: the key is to be refolded from all its changes, so that the action doesn't count yet;
         `IGNORED`: what is known of the key is of a later generation or sequence, see `Applied.late`;
         `UNKNOWN_KEY`: the key begins with an update though nothing is known of it (`UPDATE_WITHOUT_PRIOR`);
         where `partial`, `carried_name` for each column that is no key: the row's value replaces the stored one.
@@ -67,10 +68,10 @@ def decide(
     late = meeting.late
     flags = {
         ACTION: meeting.actions(),
-        AT: pa.array(meeting.at, pa.int64(), mask=~meeting.met),
+        AT: pa.array(meeting.at, pa.int64(), mask=~meeting.matched),
         LATE: pa.array(late),
         IGNORED: pa.array(meeting.ignored()),
-        UNKNOWN_KEY: pa.array(np.asarray(pc.equal(net.column(FIRST), UNSEEN)) & ~(meeting.met | meeting.dead)),
+        UNKNOWN_KEY: pa.array(np.asarray(pc.equal(net.column(FIRST), UNSEEN)) & ~(meeting.matched | meeting.dead)),
     }
     if partial:
         flags |= meeting.replaced()
@@ -91,7 +92,7 @@ def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, parti
 
 
 class _Meeting:
-    """Net changes beside what is stored of their keys."""
+    """Net changes matched with the stored rows and tombstones of their keys."""
 
     def __init__(
         self, net: pa.Table, stored: StoredState, schema: TableSchema, *, partial: bool, refolded: bool
@@ -128,7 +129,7 @@ class _Meeting:
         return orders_of(parts, self.schema)
 
     def _match(self, deletes: list[pa.Array]) -> None:
-        """The stored row and the greatest tombstone of each key; -1: there is none."""
+        """The stored row and the highest tombstone of each key; -1: none."""
         tables = (self.net, self.replica, self.tombstones)
         keys = [[table.column(k) for k in self.schema.keys] for table in tables]
         key, stored, deleted = shared_codes(keys, [table.num_rows for table in tables])
@@ -138,7 +139,7 @@ class _Meeting:
         rising = sorted_rows([pa.array(deleted), *deletes])
         delete_at[deleted[rising]] = rising  # of several the last assignment stays
         self.at, self.dead_at = place[key], delete_at[key]
-        self.met, self.dead = self.at >= 0, self.dead_at >= 0
+        self.matched, self.dead = self.at >= 0, self.dead_at >= 0
 
     def _sign(
         self, first: tuple[list[pa.Array], np.ndarray | None], second: tuple[list[pa.Array], np.ndarray | None]
@@ -191,13 +192,13 @@ class _Meeting:
         return forced | self._overtaken if self.schema.partial else forced
 
     def actions(self) -> pa.Array:
-        met, gone, newer = self.met, self.gone, self.newer
+        matched, gone, newer = self.matched, self.gone, self.newer
         if self.soft:
-            puts = ~met & (~gone | self.columns_before_delete)
-            found = np.select([met & newer, puts], ["update", "insert"], "")
+            puts = ~matched & (~gone | self.columns_before_delete)
+            found = np.select([matched & newer, puts], ["update", "insert"], "")
         else:
             live = ~self.beaten
-            choices = [live & met & newer & gone, live & met & newer, live & ~met & ~gone]
+            choices = [live & matched & newer & gone, live & matched & newer, live & ~matched & ~gone]
             found = np.select(choices, ["delete", "update", "insert"], "")
         return pa.array(found, pa.string(), mask=found == "")
 
@@ -224,13 +225,13 @@ class _Meeting:
         """Columns whose stored value the change replaces; of a new row all."""
         before = gddl_fields(self.replica)
         generation, own = np.asarray(before["generation"]), np.asarray(gddl_fields(self.net)["generation"])
-        outlived = self.met.copy()
+        outlived = self.matched.copy()
         if len(generation):
             outlived &= generation[self.at] < own
             if "deleted" in before:
-                outlived |= self.met & _mask(before["deleted"])[self.at]
+                outlived |= self.matched & _mask(before["deleted"])[self.at]
         whole = _flags(self.net, REPLACES_ROW) & (~self.gone | self.columns_before_delete)
-        every = ~self.met | whole | (outlived & ~self.gone)
+        every = ~self.matched | whole | (outlived & ~self.gone)
         found = {}
         for index, name in enumerate(self.schema.columns):
             if name not in self.schema.keys:
@@ -249,8 +250,5 @@ def _mask(values: pa.Array) -> np.ndarray:
 
 def _heads(rows: pa.Table, net: pa.Table, schema: TableSchema) -> pa.Table:
     """Stored rows with keys and `_gddl` in the types of the net changes, and what other columns they have."""
-    kind = net.schema.field(GDDL).type
-    if rows.schema.field(GDDL).type.get_field_index("deleted") >= 0:
-        kind = pa.struct([*kind, pa.field("deleted", pa.bool_())])
-    fields = [pa.field(n, net.schema.field(n).type) for n in schema.columns if n in rows.column_names]
-    return by_name(rows, pa.schema([*fields, pa.field(GDDL, kind)]))
+    names = [name for name in schema.columns if name in rows.column_names]
+    return by_name(rows, stored_schema(rows, names, net.schema))

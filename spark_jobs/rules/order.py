@@ -88,7 +88,7 @@ def _old_key_deletes(changes: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
-    """Whether rows are to be applied whatever their sequence: a boolean that may come as text."""
+    """Mask of forced rows, which apply regardless of their sequence: a boolean, possibly as text."""
     column = schema.spelled(schema.spec.force_update)
     if column is None:
         return np.zeros(rows.num_rows, dtype=bool)
@@ -133,7 +133,7 @@ def order_parts(
 
 
 def file_places(paths: pa.Array, schema: TableSchema) -> np.ndarray:
-    """The place of files in the order that their names tell, from 1 on; 0 where they tell none."""
+    """Rank of files in the order of their names, from 1; 0 where names give no order."""
     encoded = pc.dictionary_encode(paths, null_encoding="encode")
     orders = [None if path is None else schema.file_order(path) for path in encoded.dictionary.to_pylist()]
     places = {order: at for at, order in enumerate(sorted({o for o in orders if o is not None}), start=1)}
@@ -229,7 +229,7 @@ def _ends_in_delete(gddl: dict[str, pa.Array], schema: TableSchema, key: np.ndar
 
 
 def _with_effective_sequences(happened: pa.Table, key: np.ndarray, forced: np.ndarray) -> pa.Table:
-    """Forced changes with the greatest sequence of their key and generation that came before them, or their own."""
+    """Forced changes with the highest earlier sequence of their key and generation, or their own."""
     gddl = gddl_fields(happened)
     rank = ranks(sortable(gddl["sequence"]), len(key))
     group = row_codes([pa.array(key), gddl["generation"]], len(key))

@@ -1,4 +1,4 @@
-"""A batch's outcome for whole keys: decided, late and forced ones folded anew (docs/semantics.md, section 5)."""
+"""A batch's outcome for whole keys: late and forced keys are refolded (docs/semantics.md, section 5)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ACTIONS = ("insert", "update", "delete")
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """Attributes:
-    rows: the replica's columns and `_gddl`, `ACTION` and `AT` of what is to be done.
+    rows: the replica's columns and `_gddl`, `ACTION` and `AT` of the action.
     deletes: net changes that are deletes: keys, `_gddl`, and `FORCED` under `force_update`.
-    unknown_keys: keys that begin with an update though nothing is known of them.
+    unknown_keys: unknown keys whose first change is an update.
     late: see `Applied.late`.
     """
 
@@ -57,7 +57,7 @@ def outcome_of(
     ignored = int(np.asarray(decided.column(IGNORED)).sum())
     deletes = [tombstones_of(net.filter(pc.invert(late)), schema)]
     if pc.any(late).as_py():
-        again = folded_anew(refold(net.filter(late)), net.filter(late), schema)
+        again = refolded(refold(net.filter(late)), net.filter(late), schema)
         found = decide(again, stored, schema, partial=schema.partial, refolded=True)
         every = np.ones(found.num_rows, dtype=bool)
         parts.append(overlaid(_acting(found, every), stored.replica, schema, partial=schema.partial))
@@ -68,7 +68,7 @@ def outcome_of(
 
 
 def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Stored rows with what becomes of some of them: updated ones come last, deleted ones are left out.
+    """Stored rows after an outcome: updated ones last, without deleted ones.
 
     Args:
         at: number in `rows` of each row of `outcome`.
@@ -93,7 +93,7 @@ def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:
     return decided.filter(pa.array(where & np.asarray(decided.column(ACTION).is_valid())))
 
 
-def folded_anew(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table:
+def refolded(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table:
     """What all changes of `keys` fold to; see `fold.net_changes`.
 
     Args:
@@ -117,5 +117,5 @@ def unknown_keys_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarnin
 
 
 def update_without_prior(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
-    message = "updates of keys that were never seen were stored as they came; their earlier changes were not delivered"
+    message = "updates of unknown keys were stored as delivered; their earlier changes were not delivered"
     return (RunWarning(code="UPDATE_WITHOUT_PRIOR", message=message, count=count, sample=sample),)

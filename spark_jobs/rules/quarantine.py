@@ -1,8 +1,8 @@
-"""The errors table's rows: what is resolved, what is left, and what is decoded once more. Each row by itself."""
+"""Rows of the errors table: resolved, unresolved, and replayed ones. Independent of other rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.codes import ascending
 from spark_jobs.rules.error_rows import SCHEMA
 from spark_jobs.rules.errors_table import ROW_MASK
 from spark_jobs.rules.records import ReplayGroup, replayed
+from spark_jobs.rules.value_text import utc_text
 
 Chosen = Callable[[pa.Table], pa.Array]
 """Whether each row is meant; null: it isn't."""
@@ -53,21 +55,20 @@ def of_earlier_versions(files: Sequence[str], batch_id: str) -> Chosen:
     return older
 
 
-def to_replay(rows: pa.Table, planned_at: str) -> list[ReplayGroup]:
-    """Rows to decode once more. Those that this very batch resolved before it died are among them."""
+def to_replay(rows: pa.Table, planned_at: str, codes: Collection[str]) -> list[ReplayGroup]:
+    """Rows of these codes (empty: all) to replay.
+
+    Includes rows that an interrupted attempt of this batch resolved.
+    """
     now = datetime.fromisoformat(planned_at)
-    found = [r for r in rows.to_pylist() if r["record"] is not None and r["resolved_at"] in (None, now)]
+    chosen = (row for row in rows.to_pylist() if not codes or row["code"] in codes)
+    found = [row for row in chosen if row["record"] is not None and row["resolved_at"] in (None, now)]
     return replayed(found, {file: i for i, file in enumerate(sorted({r["source_file"] for r in found}))})
 
 
 def unresolved(rows: pa.Table, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
     """See `Engine.unresolved`."""
     rows = rows.filter(rows.column("resolved_at").is_null()).drop_columns(["record_schema", "resolved_at"])
-    by = [(name, "ascending", "at_start") for name in ("batch_id", "source_file", "position")]
-    first = rows.take(pc.sort_indices(rows, sort_keys=by)).slice(0, limit).to_pylist()
-    stamped = [{**r, "occurred_at": _iso(r["occurred_at"])} for r in first]
+    first = rows.take(ascending(rows, ["batch_id", "source_file", "position"])).slice(0, limit).to_pylist()
+    stamped = [{**r, "occurred_at": utc_text(r["occurred_at"])} for r in first]
     return rows.num_rows, list(stamped)
-
-
-def _iso(moment: datetime) -> str:
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -1,4 +1,4 @@
-"""Landed files as raw columns: one `RawGroup` for each group of files that look alike."""
+"""Reads landed files as raw columns: one `RawGroup` for each group of files with equal columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.errors import QuarantinableError
+from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import CsvForm, Probed, Unreadable
-from spark_jobs.plan.types import parse_type, unsupported_part
 from spark_jobs.rules.arrays import count_past_micros, flat, recast
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.errors_table import ROW_BITS
@@ -33,7 +33,7 @@ class RawGroup:
         rows: how many.
         source, position, generation: ledger path, place in the batch, generation of each row.
         malformed: the line as it came where it has more or fewer fields than columns; null: no line has.
-        files: where they come from; empty for rows from the quarantine.
+        files: their files; empty for rows from the quarantine.
         nanos: timestamps that come as whole nanoseconds.
         reduced: times inside complex values that were cut to microseconds.
         already_masked: rows from the quarantine were masked before they were written there.

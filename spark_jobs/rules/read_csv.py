@@ -20,7 +20,7 @@ _MARK = codecs.BOM_UTF8
 def read_csv(data: bytes, names: Sequence[str], form: CsvForm, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
     """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
 
-    An empty field is null, a quoted empty one is empty text; the text that stands for null is text where it is quoted.
+    An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
     Bytes that are not UTF-8 come as they are (`valid_text` finds them). A byte-order mark is no part of the text.
     """
     data = data.removeprefix(_MARK)

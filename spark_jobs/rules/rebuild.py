@@ -47,7 +47,7 @@ def row_in_file(gddl: dict[str, pa.Array]) -> pa.Array:
 def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Table:
     """Changes that `others` lacks: a change is known by its content, and a full-load row by its place in its file too.
 
-    Asked the other way round it tells which stored changes their files no longer hold.
+    Asked the other way round it says which stored changes their files no longer hold.
     """
     numbers = pa.array(np.arange(changes.num_rows))
     unknown = new_changes(changes.append_column(_NUMBER, numbers), _with_numbers(others, changes), schema)

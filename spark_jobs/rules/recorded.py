@@ -1,4 +1,4 @@
-"""The files that a change table's rows came from: the generations of a table whose ledger is lost."""
+"""The files of a change table's rows, for the generations of a table whose ledger is lost."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import ScalarType, SqlType, StructType
 from spark_jobs.rules.codes import changes, row_codes, sortable, sorted_rows
 from spark_jobs.rules.order import gddl_fields
 from spark_jobs.rules.value_text import json_writer

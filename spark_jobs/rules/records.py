@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.plan.types import ScalarType, SqlType, parse_type, unsupported_part
+from airflow_gddl.contract.sql_types import ScalarType, SqlType, parse_type, unsupported_part
 from spark_jobs.rules.arrays import is_text
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.delivery import STRING, DeliveredColumns
@@ -77,7 +77,7 @@ def _shown(
 
 
 def _lines(columns: DeliveredColumns) -> pa.Array:
-    """Original texts that a dialect could make no row of; nobody can mask them, so that masks keep them out."""
+    """Original texts that a dialect could not translate; they can't be masked, so rows with masks drop them."""
     group = columns.group
     if group.malformed is None or not group.translated or columns.how.dialect.spec.mask:
         return pa.nulls(group.rows, pa.string())
@@ -156,7 +156,7 @@ class RecordColumn:
 
 
 def record_columns(ddl: str) -> list[RecordColumn]:
-    """The columns that a record's DDL tells of."""
+    """The columns that a record's DDL reports."""
     found = []
     for name, rest in split_ddl(ddl):
         stored, _, comment = rest.partition(" COMMENT '")

@@ -69,7 +69,7 @@ def _first_deliveries(
 
 
 def _number_in_file(same: np.ndarray, gddl: dict[str, pa.Array]) -> np.ndarray:
-    """How many equal changes come before each one in its file."""
+    """Number of equal changes before each one in its file."""
     file = row_codes([pa.array(same), gddl["source_file"], gddl["batch_id"]], len(same))
     at = sorted_rows([pa.array(file), gddl["position"]])
     begins = np.append([True], file[at][1:] != file[at][:-1])[: len(at)]
@@ -80,7 +80,7 @@ def _number_in_file(same: np.ndarray, gddl: dict[str, pa.Array]) -> np.ndarray:
 
 
 def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:
-    """Changes of keys and sequences that came in several files, some of them of unknown order."""
+    """Changes of keys and sequences in several files, some of unknown order."""
     if not schema.keys or not len(group):
         return np.zeros(len(group), dtype=bool)
     chosen = np.flatnonzero(among)

@@ -1,13 +1,15 @@
-"""Marks of deleted rows, and the sweep of rows of older generations. Each row by itself."""
+"""Marks of deleted rows, and the sweep of rows of older generations. Independent of other rows."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.order import gddl_fields, with_gddl
+from spark_jobs.rules.shards import of_shard
 
 
 def undeleted(rows: pa.Table) -> pa.Table:
@@ -27,23 +29,30 @@ def marks(schema: TableSchema) -> bool:
     return schema.spec.delete == "soft" and bool(schema.keys)
 
 
-def sweepable(rows: pa.Table, generation: int) -> tuple[int, int]:
-    """Live rows of older generations, and all live rows; only `_gddl` is needed."""
+def needed(schema: TableSchema) -> list[str]:
+    """Columns of the replica that `sweepable` needs."""
+    return [GDDL] if schema.spec.shard is None else [SHARD_COLUMN, GDDL]
+
+
+def sweepable(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[int, int]:
+    """Live rows of older generations, and all live rows; of a table with several sources, those of the batch's."""
+    rows = of_shard(rows, schema.spec.shard)
     alive = _alive(rows.column(GDDL))
-    return _count(_old(rows, generation)), _count(alive)
+    return _count(_old(rows, generation, None)), _count(alive)
 
 
 def swept(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[pa.Table, int]:
-    """Rows without those of older generations, or with these marked deleted; and how many they are."""
-    old = _old(rows, generation)
+    """Rows without those of older generations, or with these marked deleted; and their number."""
+    old = _old(rows, generation, schema.spec.shard)
     if marks(schema):
         return with_gddl(rows, deleted=pc.if_else(flat(old), True, gddl_fields(rows)["deleted"])), _count(old)
     return rows.filter(pc.invert(old)), _count(old)
 
 
-def _old(rows: pa.Table, generation: int) -> pa.ChunkedArray:
+def _old(rows: pa.Table, generation: int, shard: str | None) -> pa.ChunkedArray:
     gddl = rows.column(GDDL)
-    return pc.and_(_alive(gddl), pc.less(pc.struct_field(gddl, "generation"), generation))
+    old = pc.and_(_alive(gddl), pc.less(pc.struct_field(gddl, "generation"), generation))
+    return old if shard is None else pc.and_(old, pc.equal(rows.column(SHARD_COLUMN), shard))
 
 
 def _alive(gddl: pa.ChunkedArray) -> pa.ChunkedArray:

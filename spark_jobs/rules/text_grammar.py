@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.plan.types import DecimalType, ScalarType, SqlType
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
 
 BLANKS = " \t\n\r\f\v"
 """Characters that don't count at either end; others, such as a no-break space, are part of the text."""
@@ -39,7 +39,7 @@ Reader = Callable[[str], Any]
 
 
 def reader(kind: SqlType) -> Reader:
-    """Reads text, blanks around it already gone, as a value of a scalar type."""
+    """Reads trimmed text as a value of a scalar type."""
     if isinstance(kind, DecimalType):
         return lambda text: decimal_of(text, kind)
     name = kind.name if isinstance(kind, ScalarType) else ""

@@ -14,7 +14,7 @@ from spark_jobs.rules.convert import Mask
 
 
 def with_valid_text(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-    """Columns with null where their text is not UTF-8; and of columns that have such rows, what stands there (null
+    """Columns with null where their text is not UTF-8; and of columns that have such rows, the original text (null
     elsewhere).
     """
     valid, invalid = {}, {}

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.plan.types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructType
+from airflow_gddl.contract.sql_types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructType
 from spark_jobs.rules.years import python_values
 
 WIDE = Context(prec=80)
@@ -40,7 +40,7 @@ def _moment_text(value: datetime) -> str:
 
 
 def real_text(value: float, *, single: bool) -> str:
-    """As Java writes a float or double: the shortest digits that tell it, an exponent below 10^-3 and from 10^7 on."""
+    """As Java writes a float or double: its shortest digits, an exponent below 10^-3 and from 10^7 on."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     shortest = str(pa.scalar(value, pa.float32()).cast(pa.string()).as_py()) if single else repr(value)
@@ -120,6 +120,11 @@ def _iso(value: datetime | int, times: str) -> str:
     if times == MILLIS:
         return naive.isoformat(timespec="milliseconds" if naive.microsecond // 1000 else "seconds")
     return naive.isoformat(timespec="microseconds")
+
+
+def utc_text(moment: datetime) -> str:
+    """ISO 8601 with microseconds and `Z` of a time in UTC, with or without a zone."""
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _quoted(text: str) -> str:

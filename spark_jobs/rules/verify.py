@@ -21,6 +21,7 @@ from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import net_changes, of_newest_generation
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import keys_json
+from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.sweep import unmarked
 
 
@@ -38,7 +39,7 @@ def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Ta
 
 
 def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
-    """Rows that are not marked deleted. Marks are there as of the last batch, whatever the row says by now.
+    """Rows that are not marked deleted. Marks are as of the last batch, regardless of the current row.
 
     Args:
         replica: `_gddl` may be left out where it has no marks.
@@ -84,7 +85,8 @@ def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int)
 
 def verdict(replica: pa.Table, changes: pa.Table, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
     """The verdict on a whole table; `swept`: rows of generations before this one have vanished."""
-    changes = by_name(changes, change_schema(schema))
+    replica = of_shard(replica, schema.spec.shard)
+    changes = of_shard(by_name(changes, change_schema(schema)), schema.spec.shard)
     expected = expected_state(events(changes, schema) if schema.keys else changes, schema, swept)
     return verdict_of([compare(live_rows(replica, schema), expected, schema, limit)], limit)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 _CHOOSE = (
-    "the pyspark beside the job, the cluster's own, or on EMR Serverless the application's release",
+    "the pyspark installed with the job, the cluster's own, or on EMR Serverless the application's release",
     "spark_version, or environment_version, of the tier under runners.databricks",
 )
 _LIBRARIES = ("deltalake", "numpy", "obstore", "psutil", "pyarrow")
@@ -107,7 +107,7 @@ _REMEDY += "that every node has"
 
 
 def _probe(libraries: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What tells, in a task, what its Python has. It refers to nothing of this package, which may lack there."""
+    """What reports, in a task, what its Python has. It refers to nothing of this package, which may lack there."""
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib.metadata  # noqa: PLC0415 - as said above
@@ -151,7 +151,7 @@ def _judge(there: dict[str, Any]) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """The line that tells most: Spark wraps what a task raised in pages."""
+    """The line that says most: Spark wraps what a task raised in pages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = ("PYTHON_VERSION_MISMATCH", "ModuleNotFoundError", "Cannot run program", "ImportError", "No module named")
     return next((line for line in lines if any(word in line for word in telling)), lines[0] if lines else "")[:500]

@@ -160,9 +160,12 @@ def _kept(bundle: JarSet) -> list[str]:
 
 
 def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
-    """Let a Spark of its own process fetch the JARs, so that this one starts with a plain class path; its last words.
+    """Fetch the JARs with a Spark in another process, so that this one starts with a plain class path.
 
-    They appear all at once, for two jobs may want them at the same time.
+    The JARs appear at once, since two jobs may need them at the same time.
+
+    Returns:
+        Spark's error message; empty: none.
     """
     ivy = scratch / "ivysettings.xml"
     ivy.write_text(_IVY)
@@ -175,7 +178,7 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     for key, value in {"spark.jars.ivy": cache, "spark.jars.ivySettings": ivy, "spark.ui.enabled": "false"}.items():
         command += ["--conf", f"{key}={value}"]
     environment = {**os.environ, "SPARK_HOME": str(submit.parent.parent), "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(  # noqa: S603 - nothing in it comes from outside
+    done = subprocess.run(  # noqa: S603 - no part comes from outside
         [*command, str(nothing)], check=False, capture_output=True, text=True, timeout=600, env=environment
     )
     said = [line.strip() for line in done.stderr.splitlines() if "not found" in line or "Exception" in line]

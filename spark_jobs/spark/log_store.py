@@ -21,7 +21,7 @@ _FILE = Path(*CLASS.split(".")).with_suffix(".class")
 
 
 def class_folder(home: Path) -> Path:
-    """The folder for the class path, made if need be; the JVM looks into it when the class is asked for.
+    """The folder for the class path, made if need be; the JVM searches it when the class is requested.
 
     Args:
         home: the cache of JARs.

@@ -54,7 +54,7 @@ SQL_SETTINGS = {
     # A merge's source is read back from the change table, which gives the same rows whenever it is asked.
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "false",
-    # Every commit tells whose it is, so that those of others are known (engines.delta_commits).
+    # Every commit states whose it is, so that those of others are known (engines.delta_commits).
     "spark.databricks.delta.commitInfo.userMetadata": "gddl",
 }
 
@@ -97,7 +97,7 @@ def scratch_of(session: SparkSession) -> Path | None:
 
 def _embedded(settings: SessionSettings) -> SparkSession:
     _require_java(os.environ)  # before anything else needs it, such as the resolution of JARs
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on whatever `python3` is
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its Python tasks run on the `python3` of the path
     # As `-P` for this process: tasks do not take a folder of the working directory for a package.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     builder = SparkSession.builder

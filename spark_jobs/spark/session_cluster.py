@@ -23,7 +23,7 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _STARTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
-"""Variables of a job whose Spark somebody else has started."""
+"""Variables of a job whose Spark was started by another program."""
 _TUNING = {
     "spark.sql.codegen.maxFields": "300",
 }
@@ -53,7 +53,7 @@ def open_on_cluster(settings: SessionSettings, driver: Mapping[str, str]) -> Spa
 def _get_or_create() -> SparkSession:
     builder: Any = SparkSession.builder
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # The JVM is there, but no Spark in it yet, and nobody asked for Delta in so many words.
+        # The JVM is there, but no Spark in it yet, and no setting names Delta.
         for key, value in DELTA.items():
             builder = builder.config(key, value)
     try:

@@ -1,4 +1,4 @@
-"""Whether the Spark of a session is gone, and how PySpark is made to forget it, so that another can be started here."""
+"""Whether the Spark of a session has ended, and how PySpark drops it, so that another can be started here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession, SQLContext
 def is_gone(session: SparkSession) -> bool:
     """Its Java process does not answer any more, or has stopped the Spark in it.
 
-    What can't be told counts as there: platforms refuse such questions, and a remote Spark has no Java process here.
+    What can't be known counts as there: platforms refuse such questions, and a remote Spark has no Java process here.
     """
     context: Any = getattr(session, "_sc", None)
     if context is None:
@@ -21,13 +21,13 @@ def is_gone(session: SparkSession) -> bool:
     java = context._jsc  # noqa: SLF001 - PySpark has no public way to ask
     if java is None:
         return True
-    # A process that dies while it is asked gives an answer that tells nothing; the next question tells.
-    told = _is_stopped(java)
-    return bool(_is_stopped(java) if told is None else told)
+    # A process that dies while it is asked gives an answer that says nothing; the next question decides.
+    found = _is_stopped(java)
+    return bool(_is_stopped(java) if found is None else found)
 
 
 def _is_stopped(java: Any) -> bool | None:
-    """Null where it can't be told."""
+    """Null where it can't be known."""
     try:
         return bool(java.sc().isStopped())
     except (OSError, Py4JNetworkError):  # py4j lets through what the socket says

@@ -1,4 +1,4 @@
-"""Size and place of the job's Spark; apart from the session, so that naming it imports no Spark."""
+"""Size and place of the job's Spark; a module without the session, so that importing it imports no Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SessionSettings:
         memory: JVM heap, e.g. `4g`.
         verbose: let Spark's own log through.
         brief: the job is short and its data small: compile quickly rather than well.
-        lasting: the job goes on for hours with the same code, which is then worth compiling well, small data or not.
+        lasting: the job runs for hours with the same code, so that compiling it pays even for small data.
         s3: a root is on S3, so that its JARs are needed.
         extra: Spark settings (`spark.…`) beyond these.
         start_seconds: how long a cluster may take to give a first executor.
@@ -34,7 +34,7 @@ class SessionSettings:
 
 
 def is_on_a_cluster(environ: Mapping[str, str]) -> bool:
-    """Started by spark-submit, on Databricks, for a Spark Connect server, or told of a master that isn't local."""
+    """Started by spark-submit, on Databricks, for a Spark Connect server, or given a master that isn't local."""
     master = environ.get("GDDL_SPARK_MASTER", "local")
     started = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE")
     return not master.startswith("local") or any(name in environ for name in started)

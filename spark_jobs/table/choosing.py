@@ -1,4 +1,4 @@
-"""The engine of a table. Engines are imported when they are first asked for: idle tables pay for none."""
+"""The engine of a table. Engines are imported on first use: idle tables import none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch may, must and need not do, as far as ledger and figures tell. Decides only."""
+"""What a batch may, must and need not do, as far as ledger and figures show. Decides only."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
 
 
 def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
-    """Refuse, before anything is written, what no row may decide for itself."""
+    """Refuse an invalid batch before anything is written."""
     spec, figures = dialect.spec, decoded_batch.figures
     if decoded_batch.rows_by_footer is not None and decoded_batch.rows_by_footer != figures.rows:
         raise FatalError(
             "BATCH_UNBALANCED",
-            f"the files' footers say {decoded_batch.rows_by_footer} rows, {figures.rows} were read",
+            f"the files' footers state {decoded_batch.rows_by_footer} rows, {figures.rows} were read",
             where=spec.table,
             remedy="report this with the job's log; nothing was written",
         )
@@ -44,7 +44,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
 
 
 def require_one_log(table: str, figures: Figures, state: TableState) -> None:
-    """Refuse files whose changes were committed after all known ones, and stand before them in the source's log.
+    """Refuse files whose changes were committed after all known ones, but precede them in the source's log.
 
     A file that came late was committed earlier too. Positions of one log file are not compared: MySQL's events have the
     time at which their statement began. Other logs have no files, so there a transaction may be as long as `_LONGEST`.
@@ -60,8 +60,8 @@ def require_one_log(table: str, figures: Figures, state: TableState) -> None:
             raise FatalError(
                 "SOURCE_LOG_RESTARTED",
                 f"{table}: changes committed from {since} on are at {place} in the source's log, before {known}, which "
-                f"was committed by {newest}: the log has begun anew; nothing was written",
-                remedy=f"set options.log_began to the moment at which it began anew, {since} at the latest, e.g. "
+                f"was committed by {newest}: the log was reset; nothing was written",
+                remedy=f"set options.log_began to the time of the reset, {since} at the latest, e.g. "
                 f'["{since}"], and run again; a full refresh puts changes in order that were ingested meanwhile',
             )
         known, newest = max(known or "", place or ""), max(newest or "", file.max_commit_ts or "")
@@ -118,7 +118,7 @@ def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
 
 
 def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:
-    """Whether every file of the full load could be read: rows of a file that couldn't must not vanish for it."""
+    """Whether every file of the full load is readable: rows of unreadable files must not be swept."""
     if any(u.file.kind == "load" for u in bad_files):
         return False
     planned = {f.path for f in plan.files}
@@ -127,12 +127,12 @@ def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledg
 
 
 def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
-    """Greatest sequence ingested before each generation, the plan's own included."""
+    """Highest sequence ingested before each generation, including the plan's."""
     return state.generation_floor + (state.max_sequence,) * (plan.generation - len(state.generation_floor))
 
 
 def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
-    """How the batch's changes stand to those of the batches before, as far as the ledger tells."""
+    """Overlap of the batch's changes with earlier batches, by the ledger."""
     lows = [f.min_sequence for f in figures.files.values() if f.min_sequence is not None]
     known = ledger.state.max_sequence
     loads = any(
@@ -148,12 +148,12 @@ def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
 
 
 def is_late_as_a_whole(figures: Figures, state: TableState) -> bool:
-    """Whether a batch has changes, and each comes before one that was ingested by an earlier batch."""
+    """Whether a batch has changes, and each precedes one of an earlier batch."""
     highs = [f.max_sequence for f in figures.files.values() if f.max_sequence is not None]
     known = state.max_sequence
     return known is not None and bool(highs) and all(is_after(known, high) for high in highs)
 
 
 def _of_now(plan: BatchPlan) -> bool:
-    """Whether a batch has nothing but changes of the table's newest generation. What is replayed may be of any."""
+    """Whether a batch has only changes of the table's newest generation. Replayed rows may be of any."""
     return plan.source == "files" and all(f.kind == "change" and f.generation == plan.generation for f in plan.files)

@@ -56,10 +56,10 @@ def require_replica(context: TableContext, state: TableState) -> None:
 
 
 def require_own_tables(context: TableContext, state: TableState) -> tuple[ForeignCommit, ...]:
-    """What others did to the tables, where a batch can go on all the same.
+    """Foreign commits to the tables that don't prevent a batch.
 
     Raises:
-        FatalError: `TABLES_MISSING`; `FOREIGN_ROWS`: rows that somebody else inserted, without `_gddl`, can't be
+        FatalError: `TABLES_MISSING`; `FOREIGN_ROWS`: rows that another writer inserted, without `_gddl`, can't be
             compared with changes.
     """
     require_replica(context, state)
@@ -78,7 +78,7 @@ def require_own_tables(context: TableContext, state: TableState) -> tuple[Foreig
 
 
 def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
-    """Said by each run until a full refresh."""
+    """Reported by each run until a full refresh."""
     if not commits:
         return ()
     message = (
@@ -92,7 +92,7 @@ def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
 def _missing(name: str, path: str) -> FatalError:
     return FatalError(
         "TABLES_MISSING",
-        f"the {name} that the ledger knows is gone",
+        f"the {name} that the ledger knows no longer exists",
         where=path,
         remedy="restore the table, or rebuild all with --full-refresh",
     )

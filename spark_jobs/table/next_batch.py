@@ -1,8 +1,8 @@
-"""Which batch comes next: the one that was begun, or a new one."""
+"""Chooses the next batch: a started one, or a new one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from spark_jobs.engines.base import TableContext
@@ -18,39 +18,39 @@ from spark_jobs.table.runtime import iso
 
 @dataclass(frozen=True, kw_only=True)
 class NextBatch:
-    """A plan, and how far an earlier run came with it.
+    """A plan, and its state by an earlier run.
 
     Attributes:
-        begun: it was written by an earlier run.
-        appended: its changes are in the change table, and its files are no longer what they were when it was planned:
-            go on from the change table.
+        resumed: its plan was written by an earlier run.
+        appended: its changes are in the change table, and its files have changed since it was planned:
+            resume from the change table.
     """
 
     plan: BatchPlan
-    begun: bool = False
+    resumed: bool = False
     appended: bool = False
 
 
 def next_plan(
     run: TableRun, context: TableContext, found: Discovery, ledger: Ledger, *, replayed: bool
 ) -> NextBatch | None:
-    """The batch to carry out now; None when nothing is left.
+    """The batch to run now; None when nothing is left.
 
-    A begun batch whose files changed before it appended anything is dropped: the files as they are now make a new one.
+    A started batch whose files changed before it appended rows is dropped: the current files form a new one.
 
     Args:
         replayed: this run has replayed the quarantine already.
     """
-    begun = ledger.plan()
-    if begun is not None and not files_changed(begun, found):
-        return NextBatch(plan=begun, begun=True)
-    if begun is not None:
-        if context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(begun):
-            return NextBatch(plan=begun, begun=True, appended=True)
-        _drop(context, begun, ledger)
-    now = moment(run, ledger, begun)
+    pending = ledger.plan()
+    if pending is not None and not files_changed(pending, found):
+        return NextBatch(plan=pending, resumed=True)
+    if pending is not None:
+        if context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(pending):
+            return NextBatch(plan=pending, resumed=True, appended=True)
+        _drop(context, pending, ledger)
+    now = moment(run, ledger, pending)
     if run.job.options.action == "errors_replay":
-        plan = None if replayed else _replay(ledger, now)
+        plan = None if replayed else _replay(ledger, now, run.job.options.codes)
     elif is_emptied(run, found, ledger):
         plan = _emptying(ledger, now)
     elif sweep_of(run, found, ledger.state) == "due":
@@ -60,22 +60,22 @@ def next_plan(
     else:
         plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=now)
         plan = None if plan is None else with_sweep(plan, found, SweepRule.of(run.spec))
-    return None if plan is None else NextBatch(plan=plan)
+    return None if plan is None else NextBatch(plan=replace(plan, shard=run.shard))
 
 
 def releases(run: TableRun) -> bool:
-    """Whether a person has said that rows which the newest full load lacks may vanish."""
+    """Whether a user has released the sweep of rows that the newest full load lacks."""
     return run.job.options.action == "sweep_release"
 
 
 def sweep_of(run: TableRun, found: Discovery, state: TableState) -> SweepState:
-    """How the sweep of the newest generation stands; a person's release makes it due."""
+    """State of the newest generation's sweep; a user's release makes it due."""
     rule = RELEASED if releases(run) else SweepRule.of(run.spec)
     return sweep_state(state, found, rule, run.runtime.clock())
 
 
 def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> datetime:
-    """The time of a new plan, later than every plan's before, whatever the clocks say: it tells transactions apart."""
+    """The time of a new plan, later than all earlier plans regardless of clocks: it is the transaction version."""
     last = ledger.last_commit()
     before = [p.planned_at for p in (dropped, last.plan if last else None) if p is not None]
     floor = [datetime.fromisoformat(text) + timedelta(microseconds=1) for text in before]
@@ -83,7 +83,7 @@ def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> d
 
 
 def is_emptied(run: TableRun, found: Discovery, ledger: Ledger) -> bool:
-    """The folder is gone, the row says that this empties the table, and no batch has done so yet."""
+    """Whether the folder is missing, the row empties the table then, and no batch has done so yet."""
     if not (found.folder_missing and run.dialect.options.missing_folder == "empty" and ledger.state.batch):
         return False
     generation = ledger.state.generation
@@ -91,54 +91,36 @@ def is_emptied(run: TableRun, found: Discovery, ledger: Ledger) -> bool:
 
 
 def files_changed(plan: BatchPlan, found: Discovery) -> bool:
-    """Whether some file of a begun batch is no longer what it was when the batch was planned."""
+    """Whether a file of a started batch has changed since it was planned."""
     now = {file.path: file.fingerprint for file in found.waiting}
     return any(now.get(file.path) != file.fingerprint for file in plan.files)
 
 
 def _drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
-    """Forget a batch that has written nothing but, perhaps, rows of the quarantine."""
+    """Drop a batch that has written at most quarantined rows."""
     if context.engine.exists(context.layout.errors):
         context.engine.forget_errors(context.layout.errors, plan.batch_id)
     ledger.drop_plan()
 
 
-def _replay(ledger: Ledger, now: datetime) -> BatchPlan | None:
+def _replay(ledger: Ledger, now: datetime, codes: tuple[str, ...]) -> BatchPlan | None:
     state = ledger.state
     if state.keys is None:
         return None
-    return BatchPlan(
-        number=state.batch + 1,
-        mode="incremental",
-        planned_at=iso(now),
-        generation=state.generation,
-        files=(),
-        source="quarantine",
-    )
+    return replace(_without_files(state, now), source="quarantine", codes=codes)
 
 
 def _sweeping(ledger: Ledger, now: datetime, *, released: bool) -> BatchPlan:
     """A batch without files, which removes the rows that the newest full load lacks."""
-    state = ledger.state
-    return BatchPlan(
-        number=state.batch + 1,
-        mode="incremental",
-        planned_at=iso(now),
-        generation=state.generation,
-        files=(),
-        sweep=True,
-        released=released,
-    )
+    return replace(_without_files(ledger.state, now), sweep=True, released=released)
 
 
 def _emptying(ledger: Ledger, now: datetime) -> BatchPlan:
     state = ledger.state
+    return replace(_without_files(state, now), generation=state.generation + 1, sweep=True, released=True)
+
+
+def _without_files(state: TableState, now: datetime) -> BatchPlan:
     return BatchPlan(
-        number=state.batch + 1,
-        mode="incremental",
-        planned_at=iso(now),
-        generation=state.generation + 1,
-        files=(),
-        sweep=True,
-        released=True,
+        number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )

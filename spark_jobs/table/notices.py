@@ -19,7 +19,7 @@ SAMPLE = 5
 
 
 def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarning, ...]:
-    """A vanished folder, files that are left alone or correct others, and what times tell of full loads."""
+    """Warnings about a missing folder, ignored or rewritten files, and times of full loads."""
     warnings: list[RunWarning] = []
     if found.folder_missing:
         warnings.append(RunWarning(code="FOLDER_MISSING", message=_missing(landing, found.folders_there)))
@@ -43,7 +43,7 @@ def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarnin
 
 
 def _missing(landing: str, there: Sequence[str]) -> str:
-    """The same text for all tables where nothing has landed, so that it is reported once."""
+    """One text for all tables without files, so that it is reported once."""
     if not there:
         return f"there are no landing folders below {landing_root(landing)} yet; nothing was changed"
     return f"there is no landing folder {landing}; nothing was changed; folders there: {', '.join(there)}"
@@ -59,7 +59,7 @@ def of_unsettled(found: Discovery) -> tuple[RunWarning, ...]:
 
 
 def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
-    """Change files that are older than the full load, and nothing but times to tell what that means."""
+    """Warning about change files older than the full load, whose generation is inferred from times."""
     if inference.certainty != "inferred":
         return ()
     what = "of the load before it" if inference.openings else "made during the load"
@@ -85,7 +85,7 @@ def require_known_generations(inference: Inference, table: str) -> None:
 
 
 def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple[RunWarning, ...]:
-    """Rows of an older full load that stand in the replica beside those of the newest."""
+    """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
         message = (
             f"the reload lacks {state.held.rows} of {state.held.live} rows, more than sweep_limit allows; they stay "
@@ -105,7 +105,7 @@ def of_fallback(engine: str, reason: str) -> RunWarning:
 
 
 def of_late_batch(late: int) -> tuple[RunWarning, ...]:
-    """A batch of which every change comes before changes of earlier batches.
+    """Warning about a batch of which every change precedes changes of earlier batches.
 
     Args:
         late: see `Applied.late`.
@@ -113,7 +113,7 @@ def of_late_batch(late: int) -> tuple[RunWarning, ...]:
     message = (
         "all changes of a batch come before changes that were ingested earlier, and these were not applied: what is "
         "stored of their keys is newer. This is right for files that were delivered late; it is wrong where the "
-        "source's log has begun anew"
+        "source's log started again"
     )
     return (RunWarning(code="BATCH_LATE", message=message, count=late),) if late else ()
 
@@ -138,7 +138,7 @@ def of_rescues(count: int) -> tuple[RunWarning, ...]:
 
 
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
-    """Files that could not be read, and files that vanished between listing and reading."""
+    """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u for u in bad if u.code == "FILE_VANISHED"]
     unreadable = [u for u in bad if u.code != "FILE_VANISHED"]
     warnings = []
@@ -148,7 +148,7 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
             RunWarning(code="FILE_UNREADABLE", message=message, count=len(unreadable), sample=_paths(unreadable))
         )
     if vanished:
-        message = "files vanished after they were listed; they are taken when they come back"
+        message = "files were removed after the listing; they are loaded if they are delivered again"
         warnings.append(RunWarning(code="FILE_VANISHED", message=message, count=len(vanished), sample=_paths(vanished)))
     return tuple(warnings)
 
@@ -158,7 +158,7 @@ def _paths(files: Sequence[Unreadable]) -> tuple[str, ...]:
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:
-    """Refuse to be green where files came and none could be read, so that there is no table.
+    """Fail a run whose files are all unreadable, so that there is no table.
 
     Raises:
         FatalError: `FIRST_LOAD_UNREADABLE`.
@@ -171,7 +171,8 @@ def require_first_load(table: str, ledger: Ledger) -> None:
             "FIRST_LOAD_UNREADABLE",
             f"{table}: there is no table yet, and no file to make it of: {len(bad)} could not be read",
             where=", ".join(bad[:SAMPLE]),
-            remedy="see the reasons with gddl errors list, and have the files written again",
+            remedy=f"see the reasons with `gddl errors list --table {table}`; then correct the row, "
+            "or have the files written again",
         )
 
 
@@ -191,7 +192,7 @@ def require_tables(table: str, state: TableState, changes_exist: bool, state_pat
     if not changes_exist and state.keys is not None:
         raise FatalError(
             "TABLES_MISSING",
-            f"{table}: the ledger knows {state.batch} batches, but the change table is gone",
+            f"{table}: the ledger knows {state.batch} batches, but the change table is missing",
             where=state_path,
             remedy="restore the tables, or rebuild them with --full-refresh",
         )

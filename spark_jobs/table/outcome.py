@@ -16,8 +16,8 @@ MOST_COLUMNS = 500
 
 
 @dataclass
-class Outcome:
-    """Counts so far; grows while the run goes on, so that a failed run reports what was done before it failed."""
+class RunTotals:
+    """Counts so far; updated during the run, so that a failed run reports its completed batches."""
 
     mode: Mode = "incremental"
     engine: EngineName = "spark"
@@ -98,7 +98,7 @@ def _freshness(commit_ts: str | None, now: datetime) -> Freshness:
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """A result, and whether its failure may pass by itself."""
+    """A result, and whether its failure is retriable."""
 
     result: JobResult
     retriable: bool = False
@@ -106,13 +106,13 @@ class TableOutcome:
 
 @dataclass(frozen=True)
 class Declined:
-    """A table that its tier's engine can't take; `totals` is what was done before that was noticed."""
+    """A table that its tier's engine can't take; `totals` counts what was done before."""
 
     spec: TableSpec
     reason: str
-    totals: Outcome = field(default_factory=Outcome)
+    totals: RunTotals = field(default_factory=RunTotals)
 
 
 def is_busy(result: JobResult) -> bool:
-    """Whether another run, maintenance say, holds the table: no failure, it is tried again."""
+    """Whether another run, e.g. maintenance, holds the table: retried, not failed."""
     return result.error is not None and result.error.code == "TABLE_BUSY"

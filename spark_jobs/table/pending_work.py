@@ -10,7 +10,7 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.next_batch import is_emptied, sweep_of
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 
 _BYTES_A_ROW = 50
@@ -18,7 +18,7 @@ _BYTES_A_ROW = 50
 
 @dataclass(frozen=True, kw_only=True)
 class PendingWork:
-    """A table that has something to do, as a run saw it before it had the claim.
+    """A table with new files, as listed before the run had the claim.
 
     Attributes:
         state: its ledger's then.
@@ -33,27 +33,28 @@ class PendingWork:
         return sum(f.size for f in self.found.waiting) + self.state.rows * _BYTES_A_ROW
 
 
-def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
-    """What there is to do; None when there is nothing.
+def look(run: TableRun, outcome: RunTotals) -> PendingWork | None:
+    """The table's work; None when there is none.
 
     Raises:
         FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
     """
     ledger = run.ledger()
     run.report("discover")
-    begun = ledger.plan() is not None  # its files are to be found again, however late they came
-    found = run.discover(ledger, brief=not begun)
+    pending = ledger.plan() is not None  # its late files must be found again
+    found = run.discover(ledger, brief=not pending)
     outcome.not_listed = found.not_listed
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts
+    outcome.version = ledger.state.delta_versions.get("replica")
     # Also without new files: a row that stored rows do not follow is never reported as up to date.
     require_same_identity(run.spec, ledger.state)
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
     replaying = run.job.options.action == "errors_replay"
-    if not (found.waiting or begun or due or replaying or waits_for_files(run, found)):
+    if not (found.waiting or pending or due or replaying or waits_for_files(run, found)):
         outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
         report_left(run, ledger, found, outcome)
-        if run.job.options.full_listing:  # a person asked
+        if run.job.options.full_listing:  # requested by a user
             outcome.warn(foreign.warnings_of(foreign.foreign_commits(run.runtime.storage, run.layout, ledger.state)))
         notices.require_first_load(run.spec.table, ledger)
         return None
@@ -61,11 +62,11 @@ def look(run: TableRun, outcome: Outcome) -> PendingWork | None:
 
 
 def waits_for_files(run: TableRun, found: Discovery) -> bool:
-    """Whether a run waits for files that may still be written; a continuous job comes back to them."""
+    """Whether a run waits for files that may still be written; a continuous job lists them again."""
     return bool(found.unsettled) and run.job.options.continuous is None
 
 
-def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: Outcome) -> None:
+def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, found, ledger.state)
     outcome.warn((*notices.of_unsettled(found), *notices.of_sweep(standing, ledger.state, found)))

@@ -1,4 +1,4 @@
-"""What a result says of the replica's columns."""
+"""Columns of the replica in a result."""
 
 from __future__ import annotations
 

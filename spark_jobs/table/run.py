@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from airflow_gddl.contract.layout import Layout
@@ -16,8 +17,10 @@ from spark_jobs.discovery.settling import Settling, Wait, settle_of
 from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.shards import require_same_kind
 from spark_jobs.table.choosing import make_engine
 from spark_jobs.table.runtime import Runtime, Step
 
@@ -27,19 +30,23 @@ class TableRun:
     """One table in one run.
 
     Attributes:
-        beside: other places for its tables and state than the usual; a full refresh builds beside the living tables.
+        layout_override: another layout for its tables and state: of the shadow tables of a full refresh, or of a shard.
         instead: the engine to take instead of the tier's.
-        declined: why the tier's engine could not take the table; empty: it was not asked, or did.
-        notified: the files that a stream notified; null: the landing folder is listed.
+        declined: why the tier's engine declined the table; empty: it did not.
+        notified: files reported by a stream; null: the landing folder is listed.
+        shard: source that this run loads, of a table with several; empty: the table has one, or all are meant.
+        others: states of the table's other shards.
     """
 
     job: JobSpec
     spec: TableSpec
     runtime: Runtime
-    beside: Layout | None = None
+    layout_override: Layout | None = None
     instead: EngineName | None = None
     declined: str = ""
     notified: tuple[NotifiedFile, ...] | None = None
+    shard: str = ""
+    others: tuple[TableState, ...] = ()
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -51,23 +58,66 @@ class TableRun:
 
     @property
     def layout(self) -> Layout:
-        return self.beside or Layout.of(self.job.roots, self.spec)
+        return self.layout_override or Layout.of(self.job.roots, self.spec)
 
     @property
     def engine(self) -> EngineName:
         return self.instead or self.job.tiers[self.spec.size].engine
 
     def context(self) -> TableContext:
+        if self.engine == "spark" and self.runtime.engine is None and not self.runtime.spark.is_started:
+            self.report("starting Spark")
+        tier = self.job.tiers[self.spec.size]
+        engine = make_engine(self.engine, self.runtime)
         return TableContext(
             dialect=self.dialect,
-            tier=self.job.tiers[self.spec.size],
+            # Iceberg readers take data files as they are: no deletion vectors, no widened types.
+            tier=replace(tier, deletion_vectors=False) if self.spec.iceberg else tier,
             layout=self.layout,
             storage=self.runtime.storage,
-            engine=make_engine(self.engine, self.runtime),
+            engine=engine.of_shard(self.shard) if self.shard else engine,
         )
 
     def ledger(self) -> Ledger:
-        return Ledger.open(self.runtime.storage, self.layout.state)
+        """
+        Raises:
+            FatalError: `SHARDS_CHANGED`; as `Ledger.open`.
+        """
+        ledger = Ledger.open(self.runtime.storage, self.layout.state, self.others)
+        if not self.shard and bool(self.spec.shards) != ledger.has_shards:
+            require_same_kind(self.spec, ledger.state, has_shards=ledger.has_shards)
+        return ledger
+
+    def shard_runs(self) -> tuple[TableRun, ...]:
+        """The same run of each of the table's sources alone; empty where the table has one."""
+        states = self.shard_states()
+        return tuple(run.beside(states) for run in self._each_shard())
+
+    def shard_states(self) -> dict[str, TableState]:
+        """By source, what its ledger holds; empty where the table has one source."""
+        return {run.shard: run.own_state() for run in self._each_shard()}
+
+    def own_state(self) -> TableState:
+        """The state of this shard alone, as its ledger holds it now."""
+        return replace(self, others=()).ledger().state
+
+    def beside(self, states: Mapping[str, TableState]) -> TableRun:
+        """The run of this shard, with the states of the others."""
+        return replace(self, others=tuple(state for shard, state in states.items() if shard != self.shard))
+
+    def _each_shard(self) -> tuple[TableRun, ...]:
+        if self.shard:
+            return ()
+        roots, layout = self.job.roots, self.layout
+        return tuple(
+            replace(
+                self,
+                shard=shard,
+                spec=self.spec.of_shard(shard),
+                layout_override=layout.of_shard(roots, self.spec, shard),
+            )
+            for shard in self.spec.shards
+        )
 
     @property
     def place(self) -> LandingLocation:
@@ -82,7 +132,7 @@ class TableRun:
         """What waits.
 
         Args:
-            brief: in a continuous job, the newest files are enough between one look far back and the next.
+            brief: in a continuous job, the newest files are enough between one poll far back and the next.
             wait: for files that may still be written; files of a stream always, for it notifies them once.
         """
         place = self._place(wait if self.notified is None else "always")
@@ -91,18 +141,18 @@ class TableRun:
         options, now = self.job.options, self.runtime.clock()
         if not brief or options.continuous is None or options.full_listing:
             return discover(place, ledger, now, full=options.full_listing)
-        looks = self.runtime.looks
-        back = looks.reach(place.root, now)
+        deep_listings = self.runtime.deep_listings
+        back = deep_listings.reach(place.root, now)
         found = discover(place, ledger, now, back=back)
         if back is None:
-            looks.looked(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
+            deep_listings.record(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
         return found
 
     def claim(self) -> Claim:
+        """The table's: its Delta tables have one writer, whichever shard is processed."""
         options = self.job.options
-        return Claim.acquire(
-            self.runtime.storage, self.layout.state, self.job.run_id, self.runtime.clock, options.wait_seconds
-        )
+        state = Layout.of(self.job.roots, self.spec).state if self.shard else self.layout.state
+        return Claim.acquire(self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds)
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
         self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
@@ -111,8 +161,7 @@ class TableRun:
     def limits(self) -> BatchLimits:
         tier = self.job.tiers[self.spec.size]
         most = tier.max_bytes_per_batch
-        if (
-            self.engine == "delta_rs"
-        ):  # decoded rows take some 18 times the bytes of their file, a stored table far less
+        # Decoded rows take some 18 times the bytes of their file, a stored table far less.
+        if self.engine == "delta_rs":
             most = min(most, tier.delta_rs_max_bytes // 2)
         return BatchLimits(max_files=tier.max_files_per_batch, max_bytes=most)

@@ -1,4 +1,4 @@
-"""What a job is handed from outside: stores, clock, Spark, and someone to tell."""
+"""What a job is handed from outside: stores, clock, Spark, and someone to notify."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery.file_stream import FileStreamSource
-from spark_jobs.discovery.lookback import LookingBack
+from spark_jobs.discovery.lookback import DeepListings
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of a batch that has just been made durable, or `done`."""
+    """A step of a batch that has just been made durable; `done`; or `starting Spark`, which may take a minute."""
 
     table: str
     step: str
@@ -53,8 +53,13 @@ class SparkSource(Protocol):
 
     def for_table(self) -> SparkSession: ...
 
+    @property
+    def is_started(self) -> bool:
+        """Whether `for_table` answers at once."""
+        ...
+
     def losses(self) -> int:
-        """How often a Spark that it had started was gone, one that is gone now included."""
+        """How often a started Spark was lost, including a currently lost one."""
         ...
 
     @property
@@ -64,19 +69,19 @@ class SparkSource(Protocol):
 
 
 def unheard(_: SparkSession) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass
 class LazySpark:
-    """Starts Spark when a table has work, and gives every table a session of its own for its transaction settings.
+    """Starts Spark when a table has work, and gives each table its own session for its transaction settings.
 
-    A start that failed is not tried again for the next table; where the reason may pass, it is a minute later. Where
-    the Java process was started here for this machine alone and is gone, another is started; elsewhere its driver was
+    A failed start is not repeated for the next table; a retriable one is repeated a minute later. If
+    the Java process was started here for this machine alone and has ended, another is started; elsewhere its driver was
     the job, and whoever started that has to start another.
 
     Attributes:
-        opened: told of the session once it is there.
+        opened: called with the session once it is there.
         now: seconds, monotonic.
     """
 
@@ -99,6 +104,10 @@ class LazySpark:
             session.conf.set(key, value)
         return session
 
+    @property
+    def is_started(self) -> bool:
+        return self._session is not None
+
     def losses(self) -> int:
         with self._starting:
             return self._lost + (1 if self._is_gone else 0)
@@ -119,7 +128,7 @@ class LazySpark:
                 try:
                     self._session = open_session(self.settings)
                 except GddlError as error:
-                    # Where there was a Spark before, a start that fails says more of the moment than of the machine.
+                    # After a successful start, a failed one is more likely transient.
                     passing = isinstance(error, RetriableError) or self._lost > 0
                     self._failed, self._again = error, self.now() + _AGAIN_AFTER if passing else float("inf")
                     raise
@@ -136,9 +145,9 @@ class LazySpark:
         return is_gone(self._session)
 
     def _forget(self) -> None:
-        """A Spark that is gone: the next one is started, or none ever."""
+        """Handle a lost Spark: start the next one, or never again."""
         self._lost += 1
-        _LOG.warning("Spark's Java process is gone (%d so far in this job)", self._lost)
+        _LOG.warning("Spark's Java process was lost (%d so far in this job)", self._lost)
         if self._scratch is None or is_on_a_cluster(os.environ):
             self._end = self._failed = spark_gone()
             self._again = float("inf")
@@ -170,14 +179,14 @@ def utc_now() -> datetime:
 
 
 def silent(_: Step) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class Spread(Protocol):
     """Works on many small tables at once, each in a task of its own."""
 
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
-        """Each table's outcome as soon as it is durable; those that the engine can't take come as declined."""
+        """Each table's outcome as soon as it is durable; `Declined` for tables that the engine can't process."""
         ...
 
 
@@ -186,11 +195,11 @@ class Runtime:
     """Everything a job uses that isn't in its JobSpec.
 
     Attributes:
-        environ: where connections to source databases are found by their names.
-        spread: over what tables of engine `delta_rs` are spread; null: they are worked on in this process.
-        files: the stream that tells tables of engine `spark` of their new files; null: their folders are listed.
-        engine: of every table, whatever its tier says, such as a `MemoryEngine`; null: the tier's.
-        looks: how far back the folders of a continuous job were looked through, and when.
+        environ: with connections to source databases by name.
+        spread: spreads tables of engine `delta_rs`; null: they run in this process.
+        files: the stream that gives tables of engine `spark` their new files; null: their folders are listed.
+        engine: of every table, regardless of its tier, such as a `MemoryEngine`; null: the tier's.
+        deep_listings: recent deep listings of a continuous job.
     """
 
     storage: Storage
@@ -201,7 +210,7 @@ class Runtime:
     files: FileStreamSource | None = None
     engine: Engine | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    looks: LookingBack = field(default_factory=LookingBack)
+    deep_listings: DeepListings = field(default_factory=DeepListings)
 
 
 def iso(moment: datetime) -> str:

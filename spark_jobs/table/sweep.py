@@ -1,4 +1,4 @@
-"""The sweep of a batch: rows of older generations vanish, or are kept for a person to decide."""
+"""The sweep of a batch: removes rows of older generations, or holds them for a user's decision."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.sweeping import SweepRule, held_sweep
-from spark_jobs.table.stored_schema import stored_schema
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """What a sweep did.
+    """Result of a sweep.
 
     Attributes:
-        done: rows of older generations have vanished; false also where the batch does not sweep.
-        held: why they have not, though the full load is whole; null: no person is asked.
+        done: rows of older generations were removed; false also where the batch does not sweep.
+        held: why they were not, though the full load is complete; null: not held.
     """
 
     done: bool = False
@@ -31,7 +30,7 @@ NOT_SWEPT = Swept()
 
 
 def sweep(context: TableContext, work: TableWork, plan: BatchPlan) -> Swept:
-    """Carry it out, unless it would remove more of the replica than the row allows without a person's release."""
+    """Sweep, unless it would remove a larger share of the replica than the row allows without a release."""
     rows, live = work.sweepable()
     held = held_sweep(plan, rows, live, SweepRule.of(context.spec))
     return Swept(held=held) if held is not None else Swept(done=True, counts=work.sweep())
@@ -41,15 +40,15 @@ def sweep_alone(
     context: TableContext, plan: BatchPlan, state: TableState, generation_low_watermarks: tuple[str | None, ...],
     *, sweeps: bool,
 ) -> Swept:  # fmt: skip
-    """A batch without a readable row: of a folder that is gone, or of a reload that has settled.
+    """Run a batch without rows: for a missing folder, or a settled reload.
 
     Args:
-        sweeps: rows of older generations are to vanish; else tables are only brought to what the row says now.
+        sweeps: remove rows of older generations; else tables are only reconciled with the row.
     """
     changed = state.applied != settings_of(context.spec)
     if not context.engine.exists(context.layout.replica) or not (sweeps or changed):
         return Swept(done=sweeps)
-    work = context.engine.table_work(context, plan, stored_schema(context, state))
+    work = context.engine.table_work(context, plan, context.stored_schema(state))
     if changed:
         work.ensure_tables()
     swept = sweep(context, work, plan) if sweeps else NOT_SWEPT

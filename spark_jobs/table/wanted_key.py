@@ -1,4 +1,4 @@
-"""One key of a table as a person names it, and as the table's rows hold it; pure."""
+"""One key of a table as given by a user, and as stored in rows; pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from decimal import Decimal
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.types import SqlType
 from spark_jobs.rules.erased_keys import key_text
 
 
@@ -33,7 +33,7 @@ class WantedKey:
     def of(cls, spec: TableSpec, table_schema: TableSchema, named: Mapping[str, str], code: str) -> WantedKey:
         """
         Args:
-            named: key column, in any case, to its value as text; an empty name stands for the only key column.
+            named: key column, ignoring case, to its value as text; an empty name means the only key column.
             code: of the error; its message shows no value, which may be personal.
 
         Raises:
@@ -53,7 +53,7 @@ class WantedKey:
             text, hashed = given[key.lower()], masks.get(key.lower()) == "hash"
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
-                what = f"the value for {key} is none of type {kinds[key]}, or of a type without a text"
+                what = f"the value for {key} can't be read as its type, {kinds[key]}"
                 raise _invalid(spec, what, code)
             source[key] = fitted
             stored.append(hashlib.sha256(text.encode()).hexdigest() if hashed else fitted)

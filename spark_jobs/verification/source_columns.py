@@ -66,7 +66,7 @@ class Columns:
 def distance(
     table: SourceTable, table_schema: TableSchema, rows_of: Callable[[Sequence[str]], Iterable[Sequence[Any]]]
 ) -> int:
-    """How many keys of some rows differ from the source, whatever is on its way.
+    """How many keys of some rows differ from the source, changes in delivery included.
 
     Raises:
         FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.

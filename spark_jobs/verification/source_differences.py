@@ -1,4 +1,4 @@
-"""What earlier looks at the source have left, beside the ledger: keys that differed, by hash alone."""
+"""Differences found by earlier comparisons with the source, stored next to the ledger: keys as hashes only."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class SeenDifferences:
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceRecords:
-    """What earlier looks left: hash of a key to its difference."""
+    """Differences of earlier comparisons: hash of a key to its difference."""
 
     unsettled: Mapping[str, SeenDifferences] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DifferenceLog:
-    """Earlier looks at the source, beside the ledger; losing them costs a look."""
+    """Document of earlier differences, next to the ledger; if it is lost, one more comparison is needed."""
 
     storage: Storage
     root: str

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from spark_jobs.plan.types import DecimalType, SqlType
+from airflow_gddl.contract.sql_types import DecimalType, SqlType
 
 Text = Callable[[Any], str]
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -28,7 +28,7 @@ class SourceType:
 
     Attributes:
         kind: `whole`, `decimal`, `double`, `single`, `boolean`, `text`, `date`, `naive` and `aware` (times), `binary`;
-            else whatever the database calls it.
+            else its name in the database.
         scale: digits after the point of a `decimal`; null: the column doesn't say.
     """
 

@@ -1,8 +1,8 @@
 """The replica against the source database: counts and hashes by range of the key, then the keys that differ.
 
-A source goes on while its changes are on their way. So a key that differs is not wrong yet, it is *unsettled*: it is
-remembered with both rows' hashes and the source's time. It is *different* once a later look finds the same two rows
-though the replica has taken in a commit of after that time, or enough time has passed for one to arrive.
+A source changes while earlier changes are still being delivered. So a key that differs is *unsettled* at first: it is
+remembered with the hashes of both rows and the source's time. It is *different* once a later comparison finds the same
+two rows although the replica has ingested a commit of a later time, or enough time has passed for one to arrive.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Comparing:
         return found
 
     def _settled(self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime) -> set[tuple[str, ...]]:
-        """Keys that differ though their change would have arrived; all are remembered for the next look."""
+        """Keys that differ though their change would have arrived; all are remembered for the next poll."""
         book = DifferenceLog(self.context.storage, self.context.layout.state)
         before = book.read().unsettled
         now: dict[str, SeenDifferences] = {}
@@ -166,7 +166,7 @@ class _Comparing:
         return settled
 
     def _has_settled(self, seen: SeenDifferences) -> bool:
-        """The replica has gone past the source's time of that look, or has had the time to."""
+        """Whether the replica has passed the source's time of that comparison, or had the time to."""
         newest = self.state.max_commit_ts
         caught_up = newest is not None and datetime.fromisoformat(newest) > datetime.fromisoformat(seen.source_time)
         return caught_up or self.asked.now - datetime.fromisoformat(seen.at) >= self._wait()

@@ -23,14 +23,14 @@ _DAY_US = 86_400_000_000
 MOST_DIGITS = 38
 """Of a decimal in a lake."""
 _FINER = re.compile(r"\.\d{6}\d*[1-9]")
-"""A part of a second finer than a microsecond, which Python would cut off."""
+"""A fraction of a second finer than a microsecond, which Python would truncate."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """An Arrow type, and how a value, never null, becomes one that Arrow takes for it.
+    """An Arrow type, and the conversion of a non-null value to it.
 
-    `of` raises TypeError, ValueError or OverflowError for what is no such value.
+    `of` raises TypeError, ValueError or OverflowError for a value of another type.
     """
 
     type: pa.DataType
@@ -53,7 +53,7 @@ def kind_of(schema: Mapping[str, Any]) -> Kind | None:
 
 
 def named_kind(name: Any, parameters: Mapping[str, Any]) -> Kind | None:
-    """The kind that a schema's name stands for; null where its type says all."""
+    """The kind of a schema's name; null where the schema's type suffices."""
     if name == "org.apache.kafka.connect.data.Decimal":
         return _decimal(parameters)
     return _NAMED.get(str(name))
@@ -114,7 +114,7 @@ def _whole(value: Value) -> int:
 
 
 def _milliseconds(value: Value) -> int:
-    """In microseconds: what a lake's timestamps have no room for is no such value then."""
+    """In microseconds; times out of range of a timestamp are refused."""
     return _whole(value) * 1000
 
 
@@ -150,7 +150,7 @@ def _instant(value: Value) -> datetime:
 
 
 def _time_of_day(units: int) -> Callable[[Value], str]:
-    """`HH:MM:SS` and the fraction, of so many units a second; no SQL type of a lake stands for a time of day."""
+    """`HH:MM:SS` and the fraction, of so many units a second; Delta has no type for a time of day."""
 
     def text(value: Value) -> str:
         whole, fraction = divmod(_whole(value), units)

@@ -32,7 +32,7 @@ _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 @dataclass(frozen=True)
 class DebeziumDialect(Dialect):
-    """See `Dialect`. All files are change files: rows of snapshots have a place in the order of changes too."""
+    """See `Dialect`. All files are change files: rows of snapshots have a position in the order of changes too."""
 
     options: DebeziumOptions
 
@@ -46,7 +46,7 @@ class DebeziumDialect(Dialect):
     carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
-        """By time first where folders tell one: a run that takes a part of what waits leaves what is newer."""
+        """By time first where folders state one, so that a partial run leaves newer files for later."""
         found = names.classify(relative_path)
         if found is None or self._format is None:
             return found
@@ -72,7 +72,7 @@ class DebeziumDialect(Dialect):
         return names.offset_order(path)
 
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - the port's
-        """Folders of time from one on, and what lies beside them: all names but those of earlier folders."""
+        """Time folders from `since` on, and files next to them: all names except those of earlier folders."""
         if self._format is None:
             return EVERYTHING
         before, start = self._format.first, self._format.before(since)

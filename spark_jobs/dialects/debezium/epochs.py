@@ -1,7 +1,7 @@
-"""The epoch of a source's log: how often it has begun anew before a change was committed.
+"""The epoch of a source's log: how often it was reset before a change was committed.
 
-Positions of an epoch say nothing of those of another. So from the first new beginning on they have the epoch's number
-before them, which sorts after every position without one.
+Positions of different epochs don't compare. From the first reset on they are prefixed with the epoch's number,
+which sorts after every position without one.
 """
 
 from __future__ import annotations

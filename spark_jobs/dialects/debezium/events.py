@@ -27,10 +27,10 @@ class Event:
     """A change.
 
     Attributes:
-        op: `I`, `U`, `D`; another operation as it came, in upper case; null: it is no event.
-        row: the row after the change, of a delete what is told of the row before; empty where nothing is.
-        source: where it stands in the source's log.
-        before: of an update what is told of the row before; empty where nothing is.
+        op: `I`, `U`, `D`; another operation as delivered, in upper case; null: no event.
+        row: the row after the change; of a delete the known columns of the row before; may be empty.
+        source: its position in the source's log.
+        before: of an update the known columns of the row before; may be empty.
         fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
     """
 
@@ -46,10 +46,10 @@ NO_EVENT = Event(None)
 
 @dataclass(frozen=True)
 class Events:
-    """The records of a file but tombstones, in its order.
+    """The records of a file in order, without tombstones.
 
     Attributes:
-        broken: place in `found` to original text of what is no event; `NO_EVENT` stands there.
+        broken: index in `found` to the original text of an invalid event; `found` has `NO_EVENT` there.
         versions: the `fields` of events, each once, and no empty ones.
         text: all of the file.
     """
@@ -89,7 +89,7 @@ def read_events(data: bytes) -> Events:
 
 
 def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
-    """Null for what is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs."""
+    """Null if it is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs."""
     if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
         return None
     op, source, before = value["op"], value.get("source"), value.get("before")
@@ -104,7 +104,7 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
 
 
 class _Schemas:
-    """The schemas that come with records, each once."""
+    """The distinct schemas of records."""
 
     def __init__(self) -> None:
         self._known: list[tuple[Schema, Mapping[str, Schema]]] = []
@@ -149,7 +149,7 @@ def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
 
 
 def _concatenated(line: str) -> Iterator[tuple[str, Json, Schema | None]]:
-    """Firehose writes objects without anything between them: each with its own text."""
+    """Firehose writes objects without separators: each with its own text."""
     at = 0
     while at < len(line):
         value, end = DECODER.raw_decode(line, at)
@@ -158,7 +158,7 @@ def _concatenated(line: str) -> Iterator[tuple[str, Json, Schema | None]]:
 
 
 class _Wrapper:
-    """Connect repeats a topic's schema, several times as long as the event, in every line: it is read once."""
+    """Connect repeats a topic's schema in every line, several times the event's size: it is parsed once."""
 
     def __init__(self) -> None:
         self._prefix = ""
@@ -179,7 +179,7 @@ class _Wrapper:
 
 
 def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
-    """Out of Connect's `schema` and `payload`, and of the `key`, `value`, `offset` that sinks put around records."""
+    """Unwrap Connect's `schema` and `payload`, and the `key`, `value`, `offset` that sinks add to records."""
     schema = None
     if isinstance(value, str):  # of a converter that knows only texts
         value = _parsed(value)

@@ -1,23 +1,23 @@
-"""Fractions out of JSON, with all their digits."""
+"""Fractions from JSON, with all digits."""
 
 from __future__ import annotations
 
 _EXACT = 16
-"""Characters of a text without exponent that has fifteen digits at most: a double gives them all back."""
+"""Characters of a text without exponent that has at most fifteen digits, which a double represents exactly."""
 
 
 class Written(float):
-    """A fraction whose digits a double may not hold, beside the nearest double.
+    """A fraction whose digits a double may not represent, as the nearest double.
 
     Attributes:
-        text: the digits as they came.
+        text: the digits as delivered.
     """
 
     text: str
 
 
 def fraction(text: str) -> float:
-    """What JSON's text of a fraction stands for; `Written` unless the double says the same."""
+    """The value of a JSON fraction; `Written` unless the double represents it exactly."""
     if len(text) <= _EXACT and "e" not in text and "E" not in text:
         return float(text)
     value = float(text)
@@ -29,5 +29,5 @@ def fraction(text: str) -> float:
 
 
 def digits(value: float) -> str:
-    """A fraction as it came, as far as anybody knows."""
+    """The digits of a fraction as delivered, where they are known."""
     return value.text if isinstance(value, Written) else repr(value)

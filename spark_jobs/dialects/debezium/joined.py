@@ -16,14 +16,14 @@ _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 def joined(arrays: Sequence[pa.Array], places: Sequence[Sequence[int]]) -> pa.Array:
     """
     Args:
-        places: of each array, where its values stand in the whole.
+        places: of each array, the indexes of its values in the result.
 
     Returns:
-        Values of the type that holds all of them unchanged, as Delta would widen it; text where none does.
+        Values in the common type by Delta's widening rules; text where there is none.
     """
-    told = [array for array in arrays if array.null_count < len(array)] or arrays[:1]
-    kind = told[0].type
-    for array in told[1:]:
+    given = [array for array in arrays if array.null_count < len(array)] or arrays[:1]
+    kind = given[0].type
+    for array in given[1:]:
         kind = _wider(kind, array.type)
     whole = pa.concat_arrays([_as(array, kind) for array in arrays])
     order = [at for rows in places for at in rows]

@@ -1,4 +1,4 @@
-"""Events out of JSON as a table of rows."""
+"""JSON events as a table of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ABSENT = object()
 
 
 def table_of(events: Events, options: DebeziumOptions, before_images: str | None = None) -> pa.Table:
-    """A row for each event, and one of nulls for each record that is none.
+    """A row for each event, and a row of nulls for each invalid record.
 
     Args:
         before_images: prefix of the columns of rows before updates; null: these are left out.
@@ -31,7 +31,7 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
     kept: dict[str, Sequence[bool]] = {}
     for name in _names(rows, events.versions):
         values = [row.get(name, _ABSENT) for row in rows]
-        # Only an update says nothing of a column that it lacks.
+        # Only in an update a missing column is unchanged.
         flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.found, strict=True)]
         values, hits = table.sent(values)
         if hits:
@@ -53,22 +53,22 @@ class _Table:
         self._unavailable = unavailable_forms(options) if mentions_unavailable(events.text, options) else []
 
     def sent(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[bool]]:
-        """The values with nulls for what is absent or a placeholder, and where placeholders stood, if any may."""
+        """The values, null where absent or a placeholder, and the mask of placeholders, if there can be any."""
         hits = [value in self._unavailable for value in values] if self._unavailable else ()
         values = [None if hit else value for value, hit in zip(values, hits, strict=True)] if hits else values
         return [None if value is _ABSENT else value for value in values], hits
 
     def images(self, prefix: str) -> dict[str, pa.Array]:
-        """The rows before updates, as far as they are told."""
+        """The rows before updates, where they are given."""
         rows = [event.before for event in self._found]
         names = _names(rows, self._versions) if any(rows) else ()
         return {f"{prefix}{name}": self.column(name, self.sent([row.get(name) for row in rows])[0]) for name in names}
 
     def column(self, name: str, values: Sequence[Any]) -> pa.Array:
         """Each value by the schema of its own record: a column's type may change in the middle of a file."""
-        told = [version[name] for version in self._versions if name in version]
-        if all(part == told[0] for part in told):
-            return array_of(values, kind_for(name, {name: told[0]} if told else {}, self._options))
+        given = [version[name] for version in self._versions if name in version]
+        if all(part == given[0] for part in given):
+            return array_of(values, kind_for(name, {name: given[0]} if given else {}, self._options))
         places: dict[int, list[int]] = {}
         for at, event in enumerate(self._found):
             places.setdefault(id(event.fields), []).append(at)
@@ -80,7 +80,7 @@ class _Table:
 
 
 def _names(rows: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """In the order of the schemas, then as they come."""
+    """In the order of the schemas, then in order of delivery."""
     found: dict[str, None] = {}
     for version in versions:
         found.update(dict.fromkeys(version))

@@ -1,7 +1,7 @@
-"""What the names of files tell that sinks give; pure.
+"""File names of sinks; pure.
 
 - Confluent's S3 sink: `<topic>+<partition>+<offset>.json`, below `partition=0` or folders of time.
-- Aiven's: `<topic>-<partition>-<offset>`, with `.gz` and whatever its template appends.
+- Aiven's: `<topic>-<partition>-<offset>`, with `.gz` and the suffix of its template.
 - Lenses' and others: `<offset>.json` below folders of topic and partition.
 - Any other name that ends in `.json`, `.jsonl`, `.ndjson` or `.parquet`: ordered by its path.
 """
@@ -20,7 +20,7 @@ _BESIDE = re.compile(r".*\.(?:keys|headers)(?:\.\w+)+", re.IGNORECASE)
 
 
 def classify(relative_path: str) -> Names | None:
-    """Kind, format and order of a file by its path below the landing folder; None for what is no data file.
+    """Kind, format and order of a file by its path below the landing folder; None unless it is a data file.
 
     The order is that of the Kafka offsets in the names, which is the order of the changes of each key.
     """
@@ -34,11 +34,11 @@ def classify(relative_path: str) -> Names | None:
 
 
 def offset_order(path: str) -> str | None:
-    """What sorts files by the Kafka offset in their names; None for other files."""
+    """Sort key by the Kafka offset in a file's name; None for other files."""
     found = _OFFSET.fullmatch(path.rpartition("/")[2])
     return None if found is None else f"{found['offset'].zfill(20)}/{(found['partition'] or '').zfill(10)}/{path}"
 
 
 def is_beside(relative_path: str) -> bool:
-    """Hidden and unfinished files, and the keys and headers of records, which sinks write into files of their own."""
+    """Hidden and unfinished files, and separate files of sinks with the keys and headers of records."""
     return is_temporary(relative_path) or _BESIDE.fullmatch(relative_path.rpartition("/")[2]) is not None

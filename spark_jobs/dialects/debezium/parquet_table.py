@@ -1,4 +1,4 @@
-"""Events out of parquet, where the envelope is a row of structs, as a table of rows."""
+"""Parquet events, whose envelope is a row of structs, as a table of rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_parquet(data: bytes, options: DebeziumOptions, before_images: str | Non
 
 
 def _envelopes(table: pa.Table) -> pa.Table:
-    """The envelopes, out of the `value` that sinks put beside `key` and `offset`."""
+    """The envelopes, from the column `value` that sinks write next to `key` and `offset`."""
     if "op" not in table.column_names and (inner := _parts(table, "value")):
         there = table.column("value").is_valid()  # the others are tombstones
         table = pa.table(inner).replace_schema_metadata(table.schema.metadata).filter(there)
@@ -72,7 +72,7 @@ def _row_columns(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Arr
 
 
 def _before(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
-    """Columns of the row before, for updates; none where nothing is told."""
+    """Columns of the row before, for updates; none where they are not delivered."""
     if "u" not in ops or table.column("before").null_count == table.num_rows:
         return {}
     updated = pa.array([op == "u" for op in ops], pa.bool_())
@@ -81,7 +81,7 @@ def _before(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
 
 
 def _chosen(where: pa.Array, yes: pa.Array, no: pa.Array) -> pa.Array:
-    """As `pc.if_else`, for every type: nested ones it does not take."""
+    """As `pc.if_else`, also for nested types."""
     if not pt.is_nested(yes.type):
         return pc.if_else(where, yes, no)
     both = pa.concat_arrays([yes, no])
@@ -97,7 +97,7 @@ def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
 
 
 def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Sequence[bool]]:
-    """The values with nulls for the placeholder, and where it stood."""
+    """The values with nulls for the placeholder, and the mask of placeholders."""
     kind = values.type
     forms = unavailable_forms(options)
     if pt.is_nested(kind):
@@ -118,11 +118,11 @@ def _kind(name: str, fields: Mapping[str, str], options: DebeziumOptions) -> Kin
 
 
 def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
-    """As the type's name means it; parquet's own decimals, dates and times of the day mean themselves."""
+    """Converted by the type's name; parquet's own decimals, dates and times of day are unchanged."""
     own = values.type
     if pt.is_time(own):
         return pa.array([None if v is None else _time_text(v) for v in values.to_pylist()], pa.string())
-    if pt.is_decimal(own) and own.precision > MOST_DIGITS:  # Connect's converter says 64 where the source says nothing
+    if pt.is_decimal(own) and own.precision > MOST_DIGITS:  # Connect's converter writes 64 for unknown
         return _short(values)
     if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
         return values
@@ -130,7 +130,7 @@ def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
 
 
 def _short(values: pa.Array) -> pa.Array:
-    """Numbers in as many digits as a lake's decimals have; as text where one needs more."""
+    """Numbers as decimals of 38 digits; as text where one needs more."""
     try:
         return values.cast(pa.decimal128(MOST_DIGITS, values.type.scale))
     except (pa.ArrowException, ValueError):
@@ -143,7 +143,7 @@ def _time_text(value: time) -> str:
 
 
 def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Column to Connect type name, out of the Avro schema that the sinks' writer leaves in the file."""
+    """Column to Connect type name, from the Avro schema that the sinks' writer leaves in the file."""
     try:
         schema = json.loads(metadata.get(_AVRO, b"{}"))
     except ValueError:
@@ -158,7 +158,7 @@ def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def _resolved(kind: Any, records: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """A record is described once, where it comes first, and named after that."""
+    """Avro describes a record at its first use, and refers to it by name afterwards."""
     name = kind.get("name") if isinstance(kind, dict) else kind
     return records.get(str(name).rpartition(".")[2])
 
@@ -192,5 +192,5 @@ def _field(schema: Any, name: str) -> Any:
 
 
 def _branches(kind: Any) -> Sequence[Any]:
-    """Of a union its branches; of any other type itself."""
+    """The branches of a union; any other type itself."""
     return kind if isinstance(kind, list) else () if kind is None else (kind,)

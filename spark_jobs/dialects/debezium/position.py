@@ -1,8 +1,8 @@
-"""Where a change stands in its source's log, as text that compares as the log does; pure.
+"""Position of a change in its source's log, as text that sorts in log order; pure.
 
-Compared are changes of one key, never of different ones; what orders them is told connector by connector in
-docs/debezium.md. Parts are digits of fixed width, so that all places of a connector are equally long, and no two kinds
-of connector have places of one length. A Kafka offset is no part of it: a connector that starts again sends events
+Only changes of one key are compared; docs/debezium.md states their order for each connector.
+Parts are digits of fixed width, so that all positions of a connector have one length, and no two kinds
+of connector share a length. A Kafka offset is not part of it: a restarted connector sends events
 again, under new offsets.
 """
 
@@ -24,7 +24,7 @@ _HEX = re.compile(r"(?:0x)?([0-9a-f]+)", re.IGNORECASE)
 
 
 def position(source: Source) -> str | None:
-    """Null where the connector tells no such place, or one that can't be read."""
+    """Null where the connector states no position, or an invalid one."""
     find = _BY_CONNECTOR.get(str(source.get("connector")))
     try:
         return None if find is None else find(source)
@@ -33,12 +33,12 @@ def position(source: Source) -> str | None:
 
 
 def is_placed(source: Source) -> bool:
-    """Whether the connector is one that tells a place, be it readable here or not."""
+    """Whether the connector states positions, valid or not."""
     return str(source.get("connector")) in _BY_CONNECTOR
 
 
 def commit_time(source: Source) -> datetime | None:
-    """When the change was committed at the source, as finely as the event tells."""
+    """Commit time at the source, in the event's precision."""
     for field, unit in (("ts_us", 1), ("ts_ns", 1000), ("ts_ms", None)):
         value = source.get(field)
         if isinstance(value, int):
@@ -59,8 +59,8 @@ def _number(value: Any, width: int = 20) -> str:
 def _postgresql(source: Source) -> str | None:
     """The last commit before the change's own, then the change: the order in which transactions committed.
 
-    The change's place in the WAL alone is not enough: a transaction that was open while a snapshot was taken has
-    changes before the snapshot's place, and they are newer than its rows.
+    The change's position in the WAL does not suffice: a transaction that was open during a snapshot has
+    changes before the snapshot's position, and they are newer than its rows.
     """
     lsn = source.get("lsn")
     return None if lsn is None else f"{_number(_last_commit(source) or lsn)}.{_number(lsn)}"

@@ -24,20 +24,20 @@ def with_technical(
     sources: Sequence[Source],
     kept: Mapping[str, Sequence[bool]],
 ) -> pa.Table:
-    """Rows with their operation first and their place in the log last.
+    """Rows with their operation first and their log position last.
 
     Args:
-        kept: column to whether a row lacks its value: an update keeps the stored one then, a delete needs none.
+        kept: column to a mask of rows that lack its value: an update keeps the stored value, a delete needs none.
 
     Raises:
-        ValueError: a column of the source has the name of one that is added; rows come of several connectors.
+        ValueError: a column of the source has the name of one that is added; rows are of several connectors.
     """
     if taken := [name for name in data if name.lower() in (OP, SEQUENCE, TIME, CARRIED)]:
-        raise ValueError(f"the source has a column {taken[0]!r}, a name that this dialect gives itself")
+        raise ValueError(f"the source has a column {taken[0]!r}, which is reserved by this dialect")
     added: Columns = {}
     sequence = [position(source) for source in sources]
     if len({len(place) for place in sequence if place is not None}) > 1:
-        raise ValueError("its events are of several connectors, whose places in their logs do not compare")
+        raise ValueError("its events are of several connectors, whose log positions do not compare")
     if any(map(is_placed, sources)):
         added[SEQUENCE] = pa.array(sequence, pa.string())
     times: list[datetime | None] = [commit_time(source) for source in sources]
@@ -51,23 +51,24 @@ def with_technical(
 
 
 def _listed(names: Sequence[str], kept: Mapping[str, Sequence[bool]], row: int) -> str | None:
-    """Names that the row carries as they land, commas between; null: all."""
+    """Comma-separated names of the columns that the row carries; null: all."""
     if not any(flags[row] for flags in kept.values()):
         return None
     return ",".join(landed_name(name) for name in names if not (name in kept and kept[name][row]))
 
 
 def _as_updates(ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]]) -> list[str | None]:
-    """An insert that lacks a value (Debezium makes one of an updated key) can't be a whole row: it updates."""
+    """An insert that lacks a value (Debezium writes one for an updated key) is not complete: it becomes an update."""
     return ["U" if op == "I" and any(flags[at] for flags in kept.values()) else op for at, op in enumerate(ops)]
 
 
 def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Where no row is told of (tombstones, truncates, deletes without a row), key columns of nulls: the file is no
-    other table's.
+    """Where no row is named (tombstones, truncates, deletes without a row), add key columns of nulls.
+
+    Without them the file would be refused as another table's.
     """
-    told = [name for name in table.column_names if name not in (OP, SEQUENCE, TIME, CARRIED)]
-    if told and pc.any(pc.is_in(table.column(OP), value_set=pa.array(["I", "U", "D"]))).as_py():
+    given = [name for name in table.column_names if name not in (OP, SEQUENCE, TIME, CARRIED)]
+    if given and pc.any(pc.is_in(table.column(OP), value_set=pa.array(["I", "U", "D"]))).as_py():
         return table
     for key in keys:
         if match(table.column_names, key) is None:

@@ -1,4 +1,4 @@
-"""Values of one column as an Arrow array: of the kind that the metadata or the file tells, else as JSON has them."""
+"""Values of one column as an Arrow array: of the kind that the metadata or the file states, else as JSON has them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_SUCH = (TypeError, ValueError, OverflowError, KeyError, AttributeError, pa.
 
 
 def array_of(values: Sequence[Any], kind: Kind | None) -> pa.Array:
-    """Where a value is not of the kind, all come as text, and the table's schema decides what becomes of each."""
+    """If a value is not of the kind, all are returned as text, and the table's schema decides about each."""
     if kind is None:
         return _inferred(values)
     try:
@@ -35,7 +35,7 @@ def kind_for(name: str, fields: Mapping[str, Mapping[str, Any]], options: Debezi
 
 
 def unavailable_forms(options: DebeziumOptions) -> list[Any]:
-    """The forms that the placeholder has by the type of its column."""
+    """Forms of the placeholder by the type of its column."""
     text = options.unavailable
     return [text, base64.b64encode(text.encode()).decode(), text.encode(), [text], list(text.encode()), {text: text},
             [(text, text)], f'{{"{text}":"{text}"}}']  # fmt: skip
@@ -54,7 +54,7 @@ def _named(by_column: Mapping[str, str], name: str) -> str | None:
 
 
 def texts(array: pa.Array) -> pa.Array:
-    """The values as text: times as SQL writes them, what is no scalar as JSON."""
+    """The values as text: times in SQL format, nested values as JSON."""
     if pa.types.is_temporal(array.type):
         written = zip(array.cast(pa.string()).to_pylist(), array.cast(_NUMBERS[array.type.bit_width]), strict=True)
         values = [None if text is None else _time(text, number.as_py()) for text, number in written]
@@ -63,7 +63,7 @@ def texts(array: pa.Array) -> pa.Array:
 
 
 def _time(text: str, number: int) -> str:
-    """Instants as ISO writes them; what no calendar has (`infinity` is such a number) as its number."""
+    """Instants in ISO format; out of the calendar's range (e.g. `infinity`) as a number."""
     if text.startswith("<"):
         return str(number)
     return f"{text[:-1].replace(' ', 'T')}+00:00" if text.endswith("Z") else text

@@ -1,4 +1,4 @@
-"""Where a batch works: its tables, plan and shape."""
+"""Context of a batch: its tables, plan and schema."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from spark_jobs.plan.table_schema import TableSchema
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """What every step of one batch of one table needs."""
+    """Context of all steps of one batch of one table."""
 
     tables: Tables
     layout: Layout
     tier: TierSpec
     plan: BatchPlan
     table_schema: TableSchema
-    begun: bool = True
+    resumed: bool = True
 
     @property
     def transaction(self) -> int:
-        """The version under which each step of the batch is written once."""
+        """The transaction version of the batch's steps."""
         return version_of(self.plan)
 
     def has_made(self, path: str, app: str) -> bool:
-        """Whether a step of this batch is in the table; what is new to this run can't be, and asking costs time."""
-        return self.begun and self.tables.last_transaction(path, app) >= self.transaction
+        """Whether a step of this batch is in the table; not checked for a batch that is new in this run."""
+        return self.resumed and self.tables.last_transaction(path, app) >= self.transaction
 
     def write(
         self,
@@ -47,18 +47,18 @@ class BatchContext:
         """A commit of this batch's step."""
         return Write(
             app=app, version=self.transaction, added=added, removed=removed or (), metrics=metrics or {},
-            once=self.begun,
+            once=self.resumed, keys=self.table_schema.keys,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyMatches:
-    """Rows of a table that may have some keys.
+    """Rows of a table that may have given keys.
 
     Attributes:
         rows: all columns of the table.
         at: for each row, the number of its file in `files` and of the row in the file.
-        files: those that were looked into, with all their rows.
+        files: the files that were read, with all their rows in `whole`.
     """
 
     rows: pa.Table
@@ -68,7 +68,7 @@ class KeyMatches:
 
 
 def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...]) -> KeyMatches:
-    """Look for rows whose key columns have values of `keys`, each column by itself: some more rows may come along."""
+    """Find rows whose key columns each have a value of `keys`: a superset of the matching rows."""
     files = [f for f in snapshot.files if _may_hold(f, keys, names)]
     parts, numbers, places, whole = [], [], [], {}
     for number, file in enumerate(files):
@@ -84,7 +84,7 @@ def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[s
 
 
 def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> pa.Array:
-    """Numbers of the rows whose key columns have values of `keys`, each column by itself."""
+    """Indexes of the rows whose key columns each have a value of `keys`."""
     hit: pa.ChunkedArray | None = None
     for name in names:
         wanted = keys.column(name)
@@ -98,7 +98,10 @@ def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> pa.Array
 
 
 def _may_hold(file: DataFile, keys: pa.Table, names: tuple[str, ...]) -> bool:
-    """By the statistics of the first key column, where these can be compared."""
+    """Checks partition values, and statistics of the first key column where they are comparable."""
+    if any(not pc.is_in(pa.scalar(value, keys.schema.field(name).type), value_set=keys.column(name)).as_py()
+           for name, value in file.values.items() if name in names):  # fmt: skip
+        return False
     low, high = file.low.get(names[0]), file.high.get(names[0])
     kind = keys.schema.field(names[0]).type
     if low is None or high is None or not (pt.is_integer(kind) or pt.is_string(kind)):

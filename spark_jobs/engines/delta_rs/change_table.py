@@ -1,4 +1,4 @@
-"""First half of a batch: bad rows to the quarantine, good ones that are new to the change table."""
+"""First half of a batch: bad rows to the quarantine, new good rows to the change table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sql_types import StructType, parse_type
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
@@ -20,9 +21,8 @@ from spark_jobs.engines.delta_rs.small_files import join_in_passing
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables
 from spark_jobs.engines.transactions import APPEND, QUARANTINE
-from spark_jobs.engines.whole_batch import Decoded
+from spark_jobs.engines.whole_batch import WholeBatch
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import StructType, parse_type
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
@@ -37,8 +37,8 @@ from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 class ChangeTableWriter:
     """See `BatchWork`."""
 
-    site: BatchContext
-    decoded: Decoded
+    batch_context: BatchContext
+    decoded: WholeBatch
 
     @property
     def decoded_batch(self) -> DecodedBatch:
@@ -46,48 +46,52 @@ class ChangeTableWriter:
 
     @property
     def tables(self) -> TableWriter:
-        return TableWriter(self.site)
+        return TableWriter(self.batch_context)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        path, site = self.site.layout.errors, self.site
+        path, batch_context = self.batch_context.layout.errors, self.batch_context
         if self.decoded_batch.figures.quarantined or files:
-            stamp = Stamp.of(site.plan)
+            stamp = Stamp.of(batch_context.plan)
             rows = [error_rows.of_rows(group, stamp) for group in self.decoded.groups]
             rows.append(error_rows.of_files(files, stamp))
-            quarantine.append(site.tables, path, pa.concat_tables(rows), QUARANTINE, site.transaction)
-        if again and site.tables.exists(path):
-            older = of_earlier_versions(again, site.plan.batch_id)
-            transaction = (f"{QUARANTINE}:resolve", site.transaction)
-            quarantine.resolve(site.tables, path, older, site.plan.planned_at, transaction)
+            quarantine.append(batch_context.tables, path, pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
+        if again and batch_context.tables.exists(path):
+            older = of_earlier_versions(again, batch_context.plan.batch_id)
+            transaction = (f"{QUARANTINE}:resolve", batch_context.transaction)
+            quarantine.resolve(batch_context.tables, path, older, batch_context.plan.planned_at, transaction)
 
     def append(self, overlap: Overlap) -> ReplicaWriter:
         figures, good = self.decoded_batch.figures, self.decoded.good
-        table_schema, stored = self.site.table_schema, self._stored(overlap)
+        table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
         warnings: tuple[RunWarning, ...] = ()
         if figures.may_repeat(table_schema) or stored is not None:
             found = new_changes(good, stored, table_schema)
             good, warnings = found.drop_columns([TIED]), tie_warnings(found, table_schema)
-        appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.site.plan.number)
-        return ReplicaWriter(site=self.site, decoded=self.decoded, changes=good, appended=appended)
+        appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.batch_context.plan.number)
+        return ReplicaWriter(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
 
     def _write(self, good: pa.Table) -> int:
-        """Rows that the batch's commit has appended, now or in an earlier attempt."""
-        site, path = self.site, self.site.layout.changes
-        if site.has_made(path, APPEND):
-            told = site.tables.metrics(path, APPEND, site.transaction).get("numOutputRows")
-            return batch_rows(site.tables, path, site.plan.batch_id).num_rows if told is None else told
-        if not site.begun:
-            join_in_passing(site.tables, path)
+        """Number of rows that the batch appended, in this attempt or an earlier one."""
+        batch_context, path = self.batch_context, self.batch_context.layout.changes
+        if batch_context.has_made(path, APPEND):
+            counted = batch_context.tables.metrics(path, APPEND, batch_context.transaction).get("numOutputRows")
+            return (
+                batch_rows(batch_context.tables, path, batch_context.plan.batch_id).num_rows
+                if counted is None
+                else counted
+            )
+        if not batch_context.resumed:
+            join_in_passing(batch_context.tables, path)
         added = [good] if good.num_rows else []
-        site.tables.commit(path, site.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))
+        batch_context.tables.commit(path, batch_context.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))
         return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""
-        if overlap.apart:
+        if overlap.disjoint:
             return None
         span = self.decoded_batch.figures.sequence_span if overlap.changes else None
-        generation = self.site.plan.generation if overlap.loads else None
+        generation = self.batch_context.plan.generation if overlap.loads else None
 
         def may_hold(file: DataFile) -> bool:
             low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}
@@ -97,7 +101,7 @@ class ChangeTableWriter:
                 return span is not None
             return bool(low["sequence"] <= span[1] and span[0] <= high["sequence"])
 
-        rows = self.site.tables.read(self.site.layout.changes, may_hold)
+        rows = self.batch_context.tables.read(self.batch_context.layout.changes, may_hold)
         gddl = rows.column(GDDL)
         wanted = pc.equal(pc.struct_field(gddl, "op"), "R") if generation is not None else None
         if wanted is not None:
@@ -107,11 +111,13 @@ class ChangeTableWriter:
             wanted = inside if wanted is None else pc.or_(wanted, inside)
         if wanted is None:
             return None
-        others = pc.not_equal(pc.struct_field(gddl, "batch_id"), self.site.plan.batch_id)
-        return by_name(rows.filter(pc.and_(pc.fill_null(wanted, False), others)), change_schema(self.site.table_schema))
+        others = pc.not_equal(pc.struct_field(gddl, "batch_id"), self.batch_context.plan.batch_id)
+        return by_name(
+            rows.filter(pc.and_(pc.fill_null(wanted, False), others)), change_schema(self.batch_context.table_schema)
+        )
 
     def _inside(self, sequence: pa.ChunkedArray, span: tuple[Any, Any]) -> pa.ChunkedArray:
-        kind = parse_type(self.site.table_schema.sequence_type)
+        kind = parse_type(self.batch_context.table_schema.sequence_type)
         if isinstance(kind, StructType):
             sequence = pc.struct_field(sequence, kind.fields[0].name)
         if pt.is_floating(sequence.type) or pt.is_boolean(sequence.type):
@@ -121,7 +127,7 @@ class ChangeTableWriter:
 
 
 def batch_rows(tables: Tables, path: str, batch_id: str) -> pa.Table:
-    """What a batch has appended to the change table."""
+    """Rows of the change table that a batch appended."""
 
     def may_hold(file: DataFile) -> bool:
         low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}

@@ -1,6 +1,6 @@
-"""Short Delta logs: whoever opens a table reads what came since its last checkpoint, and each run of a table opens it.
+"""Checkpoints and log clean-up: opening a table reads all commits since its last checkpoint, and each run opens it.
 
-`deltalake` itself makes a checkpoint every hundred commits and looks for expired ones at each.
+`deltalake` itself makes a checkpoint every hundred commits and searches expired ones each time.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from deltalake import DeltaTable, PostCommitHookProperties
+from deltalake import DeltaTable
 
 COMMITS_PER_CHECKPOINT = 10
-"""As Spark's Delta does, unless the table says otherwise."""
+"""Default of Delta on Spark, unless the table sets an interval."""
 COMMITS_PER_CLEANUP = 1000
-"""Looking for expired commits lists the whole log: on S3 a call for each thousand."""
-LEFT_TO_US = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""A search for expired commits lists the whole log: on S3 one call per thousand."""
 
 _INTERVAL = "delta.checkpointInterval"
 _CLEANUP = "delta.enableExpiredLogCleanup"
@@ -23,13 +22,13 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_log_short(delta: DeltaTable) -> None:
-    """After a commit, where it is time: a checkpoint of the version before it, and now and then expired commits go.
+    """After a commit, if due: write a checkpoint of the version before it, and remove expired commits now and then.
 
-    Of the version before, for this one would have to be read first. What goes wrong is told to the log alone: the
-    commit stands, and the next checkpoint does for this one too.
+    The version before is at hand; this one would have to be read first. Failures are only logged: the
+    commit is made, and the next checkpoint covers this one.
 
     Args:
-        delta: at the version before, as the handle is that the commit was made with.
+        delta: at the version before, the handle that made the commit.
     """
     settings, number = delta.metadata().configuration, delta.version() + 1
     interval = _interval(settings)
@@ -39,10 +38,10 @@ def keep_log_short(delta: DeltaTable) -> None:
         delta.create_checkpoint()
         if number % COMMITS_PER_CLEANUP < interval and str(settings.get(_CLEANUP, "true")).lower() == "true":
             delta.cleanup_metadata()
-    except Exception as error:  # noqa: BLE001 - whatever it was, the commit is made
+    except Exception as error:  # noqa: BLE001 - the commit is made in any case
         _LOG.warning("no checkpoint of %s at version %d: %s", delta.table_uri, delta.version(), error)
 
 
 def _interval(settings: Mapping[str, Any]) -> int:
-    told = str(settings.get(_INTERVAL) or "")
-    return int(told) if told.isdecimal() and int(told) else COMMITS_PER_CHECKPOINT
+    interval = str(settings.get(_INTERVAL) or "")
+    return int(interval) if interval.isdecimal() and int(interval) else COMMITS_PER_CHECKPOINT

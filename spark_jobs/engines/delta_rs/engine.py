@@ -20,7 +20,7 @@ from spark_jobs.engines.delta_rs.replica import ReplicaWriter
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.transactions import QUARANTINE, version_of
-from spark_jobs.engines.whole_batch import BatchReader
+from spark_jobs.engines.whole_batch import WholeBatchReader
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.generations import RecordedFile
@@ -43,6 +43,9 @@ class DeltaRsEngine:
 
     def suited(self, *, few_rows: bool) -> DeltaRsEngine:  # noqa: ARG002 - nothing is set up either way
         return self
+
+    def of_shard(self, shard: str) -> DeltaRsEngine:
+        return DeltaRsEngine(self.tables.of_shard(shard))
 
     def exists(self, path: str) -> bool:
         return self.tables.exists(path)
@@ -71,23 +74,23 @@ class DeltaRsEngine:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.exists(path) else None
-        decoded, unreadable = BatchReader(context=context, plan=plan, state=state).decode(errors)
+        decoded, unreadable = WholeBatchReader(context=context, plan=plan, state=state).decode(errors)
         if decoded is None:
             return None, unreadable
-        site = self._site(context, plan, decoded.decoded_batch.schema.table_schema)
-        return ChangeTableWriter(site=site, decoded=decoded), unreadable
+        batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
+        return ChangeTableWriter(batch_context=batch_context, decoded=decoded), unreadable
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> ReplicaWriter:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
         rows = batch_rows(self.tables, context.layout.changes, plan.batch_id)
-        decoded = BatchReader(context=context, plan=plan, state=state).resume(rows)
-        site = self._site(context, plan, decoded.decoded_batch.schema.table_schema)
+        decoded = WholeBatchReader(context=context, plan=plan, state=state).resume(rows)
+        batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
         appended = Appended(written=decoded.good.num_rows, redelivered=0)
-        return ReplicaWriter(site=site, decoded=decoded, changes=decoded.good, appended=appended)
+        return ReplicaWriter(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
         self._require_small_tables(context, context.layout.replica, context.layout.history)
-        return TableWriter(self._site(context, plan, table_schema))
+        return TableWriter(self._batch_context(context, plan, table_schema))
 
     def _require_small_tables(self, context: TableContext, *paths: str) -> None:
         """
@@ -104,10 +107,10 @@ class DeltaRsEngine:
             limit = f"more than its tier's delta_rs_max_bytes ({context.tier.delta_rs_max_bytes})"
             raise DeclinedError(f"{what} has {size} bytes, {limit}")
 
-    def _site(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:
+    def _batch_context(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:
         return BatchContext(
             tables=self.tables, layout=context.layout, tier=context.tier, plan=plan, table_schema=table_schema,
-            begun=context.begun,
+            resumed=context.resumed,
         )  # fmt: skip
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
@@ -124,7 +127,7 @@ class DeltaRsEngine:
         return DeltaRsEraser(self.tables)
 
     def rebuild(self, order: RebuildRequest) -> Rebuild:
-        self._require_small_tables(order.living, order.beside.changes, order.living.layout.changes)
+        self._require_small_tables(order.live, order.shadow.changes, order.live.layout.changes)
         return Rebuild(self.tables, order)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:

@@ -1,4 +1,4 @@
-"""Erased keys, taken out of what is there."""
+"""Removal of erased keys from tables."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ class DeltaRsEraser:
         added, removed = [], []
         for file in snapshot.files:
             rows = self.tables.read_files(snapshot, [file])
-            met = ErasedMatches.of(rows, table_schema, lambda _, texts: tuple(texts) == key)
-            gone = met.own & ~met.turned
-            images = met.old & ~met.own & with_images(rows, table_schema)
-            if (met.own | images).any():
-                rows = emptied(as_deletes(rows, table_schema, met.turned), table_schema, images | met.turned).filter(
-                    pa.array(~gone)
-                )
+            matches = ErasedMatches.of(rows, table_schema, lambda _, texts: tuple(texts) == key)
+            gone = matches.own & ~matches.turned
+            images = matches.old & ~matches.own & with_images(rows, table_schema)
+            if (matches.own | images).any():
+                rows = emptied(
+                    as_deletes(rows, table_schema, matches.turned), table_schema, images | matches.turned
+                ).filter(pa.array(~gone))
                 added += [rows] if rows.num_rows else []
                 removed.append(file)
-                done = ChangesErased(removed=done.removed + int(met.own.sum()), images=done.images + int(images.sum()),
-                                     others=tuple(dict.fromkeys((*done.others, *met.others)))[:_SAMPLE])  # fmt: skip
+                done = ChangesErased(
+                    removed=done.removed + int(matches.own.sum()), images=done.images + int(images.sum()),
+                    others=tuple(dict.fromkeys((*done.others, *matches.others)))[:_SAMPLE],
+                )  # fmt: skip
         if removed:
             self.tables.commit(path, Write(added=added, removed=removed))
         return done

@@ -1,4 +1,4 @@
-"""Make a table's columns what the plan wants: desired against actual, so that a repeated batch changes nothing more."""
+"""Evolve a table's columns to the plan's schema; idempotent, since it compares desired and actual columns."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.merging import grown
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import SqlType, StructField, StructType, parse_type
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:
-    """Create the table, or bring an existing one to the definition's columns; types grow by rewriting."""
+    """Create the table, or bring an existing one to the definition's columns; types are widened by rewriting."""
     if not tables.exists(definition.path):
         tables.create(definition)
         return
@@ -33,13 +33,13 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
 
 
 def _rewrite(tables: Tables, path: str, schema: DeltaSchema) -> None:
-    """All rows anew in one commit, under a new schema."""
+    """Rewrite all rows in one commit, with a new schema."""
     rows = by_name(tables.read(path), schema.arrow)
     tables.commit(path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
 
 
 def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra: tuple[str, ...] = ()) -> None:
-    """Give `_gddl.sequence` (and `extra` columns) its type while every stored sequence is still null."""
+    """Give `_gddl.sequence` (and `extra` columns) its type while all stored sequences are null."""
     if not tables.exists(path):
         return
     snapshot = tables.existing(path)

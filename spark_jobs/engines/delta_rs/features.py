@@ -1,5 +1,5 @@
-"""What this engine can take: it looks at a table before touching it, for `deltalake` refuses some features of Delta
-and passes over others without a word (a column-mapped table's columns read as nulls).
+"""Tables that this engine supports, checked before any write: `deltalake` refuses some Delta features
+and ignores others silently (columns of a column-mapped table are read as nulls).
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from deltalake import DeltaTable, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.sql_types import MapType, parts
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import MapType, parts
 
 NTZ = "timestampNtz"
 _READER = {NTZ}
-_WRITER = {NTZ, "appendOnly", "invariants"}
-# Older protocols name no features; these settings and column properties stand for them.
+_WRITER = {NTZ, "appendOnly", "invariants", "changeDataFeed"}
+# Older protocols name no features; these settings and column properties imply them.
 _REFUSED_SETTINGS = (
     "delta.constraints.",
     "delta.columnmapping.",
-    "delta.enablechangedatafeed",
     "delta.appendonly",
     "delta.enablerowtracking",
     "delta.enabletypewidening",
@@ -30,7 +29,7 @@ _REFUSED_SETTINGS = (
 )
 _REFUSED_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants", "delta.columnMapping")
 _HARMLESS = {"", "false", "none"}
-# Settings that ask nothing of a writer but what this engine does.
+# Settings whose requirements on writers this engine meets.
 _CREATABLE = {
     "delta.logretentionduration",
     "delta.deletedfileretentionduration",
@@ -38,17 +37,20 @@ _CREATABLE = {
     "delta.dataskippingnumindexedcols",
     "delta.dataskippingstatscolumns",
     "delta.enableexpiredlogcleanup",
+    "delta.enablechangedatafeed",
+    "delta.autooptimize.autocompact",
+    "delta.autooptimize.optimizewrite",
 }
 
 
 def require_known(found: DeltaTable | Exception) -> DeclinedError:
-    """Look at an opened table, or at why it can't be opened.
+    """Check an opened table, or the reason that it can't be opened.
 
     Raises:
-        DeclinedError: it has something that this engine doesn't know.
+        DeclinedError: it has a feature that this engine doesn't support.
 
     Returns:
-        the error to raise for a table that can't be opened; nothing of use for others.
+        the error to raise for a table that can't be opened; undefined for others.
     """
     if isinstance(found, DeltaTable):
         reason = _reason(found)
@@ -65,8 +67,6 @@ def _reason(delta: DeltaTable) -> str:
     unknown = set(protocol.reader_features or ()) - _READER | set(protocol.writer_features or ()) - _WRITER
     if unknown:
         return f"it has the table features {', '.join(sorted(unknown))}"
-    if metadata.partition_columns:
-        return "it is partitioned"
     if setting := _refused_setting(metadata.configuration):
         return f"it has the table property {setting}"
     text = delta.schema().to_json()
@@ -87,18 +87,16 @@ def require_creatable(spec: TableSpec, tier: TierSpec) -> None:
     Raises:
         DeclinedError: the metadata asks for tables that this engine can't make.
     """
-    if spec.cluster_by:
-        raise DeclinedError("cluster_by is set")
     if tier.deletion_vectors:
         raise DeclinedError("its tier asks for deletion vectors")
     require_settable(spec.table_properties)
 
 
 def require_creatable_types(columns: Sequence[Column]) -> None:
-    """`deltalake` 1.6 doesn't see times without zone inside maps: the table it creates lacks their table feature.
+    """`deltalake` 1.6 misses timestamps without zone inside maps: its new tables lack their table feature.
 
     Raises:
-        DeclinedError: a map holds such times.
+        DeclinedError: a map holds such timestamps.
     """
     maps = [part for column in columns for part in parts(column.type) if isinstance(part, MapType)]
     if any(str(inner) == "timestamp_ntz" for found in maps for inner in parts(found)):
@@ -108,7 +106,7 @@ def require_creatable_types(columns: Sequence[Column]) -> None:
 def require_settable(properties: Mapping[str, str]) -> None:
     """
     Raises:
-        DeclinedError: a property asks a writer for more than this engine does.
+        DeclinedError: a property requires more of a writer than this engine supports.
     """
     for key in properties:
         if key.lower().startswith("delta.") and key.lower() not in _CREATABLE:
@@ -116,7 +114,7 @@ def require_settable(properties: Mapping[str, str]) -> None:
 
 
 def missing_features(delta: DeltaTable, columns: Sequence[Column]) -> list[TableFeatures]:
-    """Table features that these columns need and the table lacks: it is created with those of its first columns."""
+    """Table features that these columns need and the table lacks; a new table has those of its first columns."""
     scalars = {str(part) for column in columns for part in parts(column.type)}
     if "timestamp_ntz" in scalars and NTZ not in (delta.protocol().writer_features or ()):
         return [TableFeatures.TimestampWithoutTimezone]

@@ -1,4 +1,4 @@
-"""Which columns of a table have statistics: what its property names, every file has, before and after each commit."""
+"""Indexed columns of a table: before and after each commit every file has statistics of the columns in its property."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.rules.arrow_schema import DeltaSchema
 
 
 def indexed_after(tables: Tables, definition: TableDefinition, schema: DeltaSchema) -> tuple[ColumnPath, ...]:
-    """Columns to write statistics of when all rows are written anew: those named now, and those named next."""
+    """Columns to index when all rows are rewritten: those of the current property, and of the next one."""
     stored = tables.properties(definition.path)
     now = indexed_columns(schema.columns, stored)
     following = indexed_columns(schema.columns, {**stored, **definition.skipping})
@@ -19,19 +19,19 @@ def indexed_after(tables: Tables, definition: TableDefinition, schema: DeltaSche
 
 
 def indexed_with(tables: Tables, path: str, properties: Mapping[str, str]) -> tuple[ColumnPath, ...]:
-    """Columns that the table's properties name now, and those that they name with others."""
+    """Columns indexed by the table's current properties, and with `properties` in addition."""
     columns, stored = tables.existing(path).schema.columns, tables.properties(path)
     both = (*indexed_columns(columns, stored), *indexed_columns(columns, {**stored, **properties}))
     return tuple(dict.fromkeys(both))
 
 
 def index_as_defined(tables: Tables, definition: TableDefinition) -> None:
-    """Name the columns that `indexed_after` told, once they are written."""
+    """Set the property after the statistics of `indexed_after` are written."""
     tables.set_properties(definition.path, {**definition.skipping, **CURRENT})
 
 
 def complete(tables: Tables, definition: TableDefinition) -> int:
-    """Give a table of an earlier release the statistics that its property names; how many files it concerned."""
+    """Write missing statistics of a table of an earlier release; returns the number of files."""
     if tables.properties(definition.path).get(STATISTICS) == CURRENT[STATISTICS]:
         return 0
     schema = tables.existing(definition.path).schema

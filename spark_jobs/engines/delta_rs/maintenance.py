@@ -1,6 +1,6 @@
-"""Upkeep of tables: small files joined, old ones removed, tombstones and superseded changes forgotten.
+"""Table maintenance: compaction, vacuum, and removal of tombstones and superseded changes.
 
-Files are joined here and not by `deltalake`, which keeps no statistics of `_gddl` (docs/decisions/040).
+Compaction is done here and not by `deltalake`, which writes no statistics of `_gddl` (docs/decisions/040).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_jobs.rules.superseded import applied_before, are_changes, superseded
 
 @dataclass(frozen=True)
 class DeltaRsMaintenance:
-    """See `Upkeep`."""
+    """See `Maintenance`."""
 
     tables: Tables
 

@@ -26,41 +26,45 @@ class MergeWriter:
 
     Attributes:
         keys: of the batch.
-        found: rows of the replica that may have them.
+        found: rows of the replica that may have these keys.
     """
 
-    site: BatchContext
+    batch_context: BatchContext
     keys: pa.Table
     found: KeyMatches
     outcome: Outcome
 
     def merge(self) -> Applied:
-        site, path = self.site, self.site.layout.replica
-        warnings = unknown_keys_warning(self.outcome.unknown_keys, site.table_schema)
-        done = site.has_made(path, MERGE)
-        main = main_counts(site.tables.metrics(path, MERGE, site.transaction)) if done else self._put()
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        warnings = unknown_keys_warning(self.outcome.unknown_keys, batch_context.table_schema)
+        done = batch_context.has_made(path, MERGE)
+        main = (
+            main_counts(batch_context.tables.metrics(path, MERGE, batch_context.transaction)) if done else self._put()
+        )
         return Applied(main=main, warnings=warnings, late=self.outcome.late)
 
     def _put(self) -> MainCounts:
-        """Write what is decided: files that hold a changed row anew, new rows into one of them or the smallest file."""
-        site, path, outcome = self.site, self.site.layout.replica, self.outcome.rows
-        snapshot = site.tables.existing(path)
+        """Write the outcome: rewrite files with a changed row, add new rows to one of them or to the smallest file."""
+        batch_context, path, outcome = self.batch_context, self.batch_context.layout.replica, self.outcome.rows
+        snapshot = batch_context.tables.existing(path)
         added, removed = rewritten(self.found, outcome, snapshot.schema.arrow)
         fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), snapshot.schema.arrow)
         if fresh.num_rows and removed:
             least = min(range(len(removed)), key=lambda i: removed[i].size)
-            if removed[least].size <= FULL:  # so that no file grows for ever
+            if removed[least].size <= FULL:  # so that no file grows without limit
                 added[least] = pa.concat_tables([added[least], fresh])
             else:
                 added.append(fresh)
         elif fresh.num_rows:
-            whole, small = with_smallest(site.tables, snapshot, fresh)
+            whole, small = with_smallest(batch_context.tables, snapshot, fresh)
             added.append(whole)
             removed += small
         counts = self.outcome.counts
         metrics = merge_metrics(counts)
-        site.tables.commit(path, site.write(MERGE, [a for a in added if a.num_rows], removed, metrics))
+        batch_context.tables.commit(
+            path, batch_context.write(MERGE, [a for a in added if a.num_rows], removed, metrics)
+        )
         return counts
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        update_history(self.site, self.keys, generation_low_watermarks, swept)
+        update_history(self.batch_context, self.keys, generation_low_watermarks, swept)

@@ -1,4 +1,4 @@
-"""The errors table: bad rows and unreadable files, kept with reason and original until they are resolved."""
+"""The errors table: bad rows and unreadable files, kept with reason and original record until they are resolved."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from spark_jobs.rules.quarantine import Chosen, resolved
 
 
 def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) -> None:
-    """Write rows, creating the table if need be."""
+    """Append rows, creating the table if missing."""
     tables.create(table_definition.errors(path))
     tables.commit(path, Write(app=app, version=version, added=[rows]))
 
 
 def resolve(tables: Tables, path: str, chosen: Chosen, now: str, transaction: tuple[str, int] = ("", 0)) -> None:
-    """Set `resolved_at` of the unresolved rows that are chosen; files without any stay as they are."""
+    """Set `resolved_at` of the chosen unresolved rows; other files are unchanged."""
     snapshot = tables.existing(path)
     app, version = transaction
     added, removed = [], []
@@ -37,7 +37,7 @@ def forget(tables: Tables, path: str, batch_id: str) -> None:
 
 
 def forget_records(tables: Tables, path: str, batch_id: str) -> None:
-    """Empty the records of all batches but this one: they hold values that may no longer be stored."""
+    """Clear the records of all batches except this one: they hold values that must no longer be stored."""
     snapshot = tables.existing(path)
     added, removed = [], []
     for file in snapshot.files:

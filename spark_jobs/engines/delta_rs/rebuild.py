@@ -1,4 +1,4 @@
-"""The swap of a full refresh: from a change table built beside to the living tables, one Delta commit each."""
+"""The swap of a full refresh: derives the live tables from a shadow change table, one Delta commit each."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.indexing import index_as_defined, indexed_after
+from spark_jobs.engines.delta_rs.reconcile import settle_properties
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
@@ -48,12 +49,12 @@ class Rebuild:
 
     @cached_property
     def _fresh(self) -> pa.Table:
-        """Changes built beside, stamped as of this batch."""
-        rows = by_name(self.tables.read(self.order.beside.changes), change_schema(self.table_schema))
+        """Changes of the shadow table, stamped with this batch."""
+        rows = by_name(self.tables.read(self.order.shadow.changes), change_schema(self.table_schema))
         return restamped(rows, self.order.plan.batch_id, self.order.plan.planned_at)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        require_creatable(self.table_schema.spec, self.order.living.tier)
+        require_creatable(self.table_schema.spec, self.order.live.tier)
         return rebuilding.swap(self, report)
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -74,28 +75,29 @@ class Rebuild:
         return Write(
             app=f"refresh:{step}", version=version_of(self.order.plan), added=[added] if added.num_rows else [],
             removed=removed, schema=schema, metrics=metrics or {},
+            keys=self.table_schema.keys,
         )  # fmt: skip
 
     def _stored(self) -> pa.Table | None:
-        """Living changes but those that this refresh has added."""
-        if not self.tables.exists(self.order.living.layout.changes):
+        """Live changes except those that this refresh has added."""
+        if not self.tables.exists(self.order.live.layout.changes):
             return None
-        rows = self.tables.read(self.order.living.layout.changes)
+        rows = self.tables.read(self.order.live.layout.changes)
         mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.order.plan.batch_id)
         return rows.filter(pc.invert(mine))
 
     def _gone(self) -> pa.Table | None:
-        """Living changes whose files are no longer there, or can't be read now."""
+        """Live changes whose files were removed or are unreadable."""
         rows = self._stored()
         return None if rows is None else rows.filter(pc.invert(self._is_read(rows)))
 
     def _is_read(self, rows: pa.Table) -> pa.Array:
-        """Which changes came in files that are there and could be read."""
+        """Mask of changes whose files exist and are readable."""
         files = pc.struct_field(rows.column(GDDL), "source_file")
         return pc.is_in(files, value_set=pa.array(self.order.read, pa.string()))
 
     def _compatible(self) -> bool:
-        snapshot = self.tables.snapshot(self.order.living.layout.changes)
+        snapshot = self.tables.snapshot(self.order.live.layout.changes)
         return snapshot is None or rebuilding.keeps_changes(self.order, snapshot.schema.columns)
 
     def drops_changes(self) -> bool:
@@ -104,12 +106,12 @@ class Rebuild:
         return gone is not None and gone.num_rows > 0
 
     def changes(self) -> int:
-        """The change table gains what it lacks and loses what its files no longer hold.
+        """Add missing changes to the change table and remove those that its files no longer hold.
 
-        Where types part, it is replaced.
+        If types are incompatible, replace it.
         """
-        living, fresh = self.order.living, self._fresh
-        definition = table_definition.changes(self.table_schema, living.layout.changes, living.tier)
+        live, fresh = self.order.live, self._fresh
+        definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
         path = definition.path
         if not self._compatible():
             self._overwrite(definition, "changes", fresh, DeltaSchema(definition.columns))
@@ -128,7 +130,7 @@ class Rebuild:
         return int(added.num_rows)
 
     def _stale(self, generations: Generations) -> pa.Table:
-        """Stored changes that their files, rewritten since or read otherwise by now, no longer hold."""
+        """Stored changes that their files, rewritten or now read with other settings, no longer hold."""
         fresh, stored = self._fresh, self._stored()
         if stored is None:
             return fresh.slice(0, 0)
@@ -137,39 +139,40 @@ class Rebuild:
         return lacking(read.filter(swept if generations == "swept" else pc.invert(swept)), fresh, self.table_schema)
 
     def source(self) -> pa.Table:
-        """What the change table holds, but what its files no longer hold of generations that were swept."""
-        rows = by_name(self.tables.read(self.order.living.layout.changes), change_schema(self.table_schema))
+        """All changes, except changes of swept generations that their files no longer hold."""
+        rows = by_name(self.tables.read(self.order.live.layout.changes), change_schema(self.table_schema))
         stale = changes_in(self._stale("swept")) if self.order.swept > 1 else frozenset()
         return rows.filter(pc.invert(are_changes(rows, stale))) if stale else rows
 
     def _unswept(self, source: pa.Table) -> pa.Table:
-        """Changes of the generations whose rows stand in the replica."""
+        """Changes of the generations whose rows are in the replica."""
         return source.filter(pc.greater_equal(pc.struct_field(source.column(GDDL), "generation"), self.order.swept))
 
     def tombstones(self, source: pa.Table) -> None:
         rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
         rows = tombstones_of(rows, self.table_schema)
-        definition = table_definition.tombstones(self.table_schema, self.order.living.layout.tombstones)
+        definition = table_definition.tombstones(self.table_schema, self.order.live.layout.tombstones)
         self._replace(definition, rows, TOMBSTONES)
 
     def replica(self, source: pa.Table) -> int:
-        spec, living = self.table_schema.spec, self.order.living
+        spec, live = self.table_schema.spec, self.order.live
         if self.table_schema.keys:
             rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.swept)
         else:
             rows = self._unswept(source)
             rows = undeleted(rows) if spec.delete == "soft" else rows
-        self._replace(table_definition.replica(self.table_schema, living.layout.replica, living.tier), rows, MERGE)
+        self._replace(table_definition.replica(self.table_schema, live.layout.replica, live.tier), rows, MERGE)
         return int(rows.num_rows)
 
     def history(self, source: pa.Table) -> None:
-        happened, living = events(source, self.table_schema), self.order.living
+        happened, live = events(source, self.table_schema), self.order.live
         rows = versions(happened, self.table_schema, self.order.generation_low_watermarks, self.order.swept)
-        self._replace(table_definition.history(self.table_schema, living.layout.history, living.tier), rows, HISTORY)
+        self._replace(table_definition.history(self.table_schema, live.layout.history, live.tier), rows, HISTORY)
 
     def _replace(self, definition: TableDefinition, rows: pa.Table, step: str) -> None:
-        """Overwrite rows and schema in one commit; columns stay in the table's order, with its comments."""
+        """Overwrite rows and schema in one commit; columns keep the table's order and comments."""
         self.tables.create(definition)
+        settle_properties(self.tables, definition)
         stored = self.tables.existing(definition.path).schema
         columns = table_definition.in_stored_order(definition, stored.names)
         metadata = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
@@ -177,15 +180,15 @@ class Rebuild:
         self._overwrite(definition, step, by_name(rows, schema.arrow), schema)
 
     def _overwrite(self, definition: TableDefinition, step: str, rows: pa.Table, schema: DeltaSchema) -> None:
-        write = self._write(step, rows, None, schema)
+        write = replace(self._write(step, rows, None, schema), partition_by=definition.partition_by)
         self.tables.commit(definition.path, replace(write, indexed=indexed_after(self.tables, definition, schema)))
         index_as_defined(self.tables, definition)
 
     def errors(self) -> None:
-        """What the files leave in the quarantine now takes the place of what they left before."""
-        path, plan = self.order.living.layout.errors, self.order.plan
-        beside = self.order.beside.errors
-        fresh = self.tables.read(beside).to_pylist() if self.tables.exists(beside) else []
+        """Replace the quarantined rows of the files by the current ones."""
+        path, plan = self.order.live.layout.errors, self.order.plan
+        shadow = self.order.shadow.errors
+        fresh = self.tables.read(shadow).to_pylist() if self.tables.exists(shadow) else []
         if self.tables.exists(path) and self.order.landed:
             files = pa.array(self.order.landed, pa.string())
 

@@ -1,16 +1,16 @@
-"""Existing tables brought to what the metadata row says now, desired against actual (rule 14)."""
+"""Reconciles existing tables with the metadata row (rule 14)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_gddl.contract.sql_types import StructType
 from spark_jobs.engines import skipping
 from spark_jobs.engines.delta_rs.features import require_settable
 from spark_jobs.engines.delta_rs.indexing import indexed_with
 from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.table_definition import TableDefinition, marks_deletes
+from spark_jobs.engines.table_definition import CLUSTER_BY, TableDefinition, marks_deletes, new_comments
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import StructType
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.sweep import undeleted, unmarked
@@ -32,14 +32,28 @@ def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
     tables.commit(definition.path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
 
 
+def settle_comments(tables: Tables, definition: TableDefinition) -> None:
+    """Set the row's comments; others, also those that users wrote, are kept."""
+    if not definition.description and not definition.descriptions:
+        return
+    table = tables.existing(definition.path)
+    stored = {name: str(table.schema.metadata.get(name, {}).get("comment", "")) for name in table.schema.names}
+    comments = new_comments(definition, stored)
+    if comments or definition.description not in ("", table.delta.metadata().description):
+        tables.set_comments(definition.path, definition.description, comments)
+
+
 def settle_properties(tables: Tables, definition: TableDefinition) -> None:
-    """Properties that the row names; what it no longer names stays as it is.
+    """Set the row's properties and order of rows; properties that it no longer names are kept.
 
     Raises:
-        DeclinedError: one of them asks for more than this engine can do.
+        DeclinedError: one of them requires more than this engine supports.
     """
     stored = tables.properties(definition.path)
-    changed = {name: value for name, value in definition.properties.items() if stored.get(name) != value}
+    wanted = {**definition.properties, **definition.ordering}
+    if stored.get(CLUSTER_BY) and not definition.cluster_by:
+        wanted[CLUSTER_BY] = "[]"
+    changed = {name: value for name, value in wanted.items() if stored.get(name) != value}
     if not changed:
         return
     require_settable(changed)

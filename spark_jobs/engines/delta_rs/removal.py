@@ -1,4 +1,4 @@
-"""Rows taken out of a table, in one commit."""
+"""Removes rows from a table in one commit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
 
 Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
-"""Whether each row of a file is meant; null: it isn't."""
+"""Mask of the rows of a file to remove; null: keep."""
 
 
 def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False) -> int:
-    """Remove the rows that are hit; how many they are. Files without any stay as they are.
+    """Remove the rows of the mask; returns their number. Other files are unchanged.
 
     Args:
         dry_run: only count.

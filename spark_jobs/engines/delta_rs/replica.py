@@ -16,7 +16,7 @@ from spark_jobs.engines.delta_rs.small_files import join_in_passing, with_smalle
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.versions import changes_of_keys
 from spark_jobs.engines.transactions import MERGE, TOMBSTONES
-from spark_jobs.engines.whole_batch import Decoded
+from spark_jobs.engines.whole_batch import WholeBatch
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decoded_batch import DecodedBatch
@@ -37,8 +37,8 @@ class ReplicaWriter:
         changes: the batch's rows of the change table.
     """
 
-    site: BatchContext
-    decoded: Decoded
+    batch_context: BatchContext
+    decoded: WholeBatch
     changes: pa.Table
     appended: Appended
 
@@ -48,58 +48,62 @@ class ReplicaWriter:
 
     @property
     def tables(self) -> TableWriter:
-        return TableWriter(self.site)
+        return TableWriter(self.batch_context)
 
     @property
     def table_schema(self) -> TableSchema:
-        return self.site.table_schema
+        return self.batch_context.table_schema
 
     def resolve_rows(self) -> None:
-        plan = self.site.plan
-        quarantine.resolve(self.site.tables, self.site.layout.errors, good_again(self.decoded.good), plan.planned_at)
+        plan = self.batch_context.plan
+        quarantine.resolve(
+            self.batch_context.tables, self.batch_context.layout.errors, good_again(self.decoded.good), plan.planned_at
+        )
 
     def tombstones(self) -> MergeWriter:
-        site, schema = self.site, self.table_schema
+        batch_context, schema = self.batch_context, self.table_schema
         partial = schema.carries_parts(self.decoded_batch.change_schemas)
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
-        found = find(site.tables, site.tables.existing(site.layout.replica), keys, schema.keys)
+        found = find(
+            batch_context.tables, batch_context.tables.existing(batch_context.layout.replica), keys, schema.keys
+        )
         stored = StoredState(replica=found.rows, tombstones=self._stored_tombstones(keys))
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
-        return MergeWriter(site=site, keys=keys, found=found, outcome=outcome)
+        return MergeWriter(batch_context=batch_context, keys=keys, found=found, outcome=outcome)
 
     def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
-        """Those that earlier batches left of these keys, and perhaps of some others."""
-        site = self.site
-        snapshot = site.tables.snapshot(site.layout.tombstones)
+        """Tombstones of earlier batches of these keys, and possibly of others."""
+        batch_context = self.batch_context
+        snapshot = batch_context.tables.snapshot(batch_context.layout.tombstones)
         if snapshot is None:
             return None
-        rows = find(site.tables, snapshot, keys, self.table_schema.keys).rows
-        return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), site.plan.batch_id))
+        rows = find(batch_context.tables, snapshot, keys, self.table_schema.keys).rows
+        return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_context.plan.batch_id))
 
     def _refold(self, keys: pa.Table) -> pa.Table:
-        """All changes of these keys in the batch's generation, and perhaps of some others."""
-        return changes_of_keys(self.site, keys, generation=self.site.plan.generation)
+        """All changes of these keys in the batch's generation, and possibly of others."""
+        return changes_of_keys(self.batch_context, keys, generation=self.batch_context.plan.generation)
 
     def _remember(self, deletes: pa.Table) -> None:
-        site, path = self.site, self.site.layout.tombstones
-        evolve.retype_sequence(site.tables, path, self.table_schema)
-        evolve.ensure(site.tables, table_definition.tombstones(self.table_schema, path))
-        if site.has_made(path, TOMBSTONES):
+        batch_context, path = self.batch_context, self.batch_context.layout.tombstones
+        evolve.retype_sequence(batch_context.tables, path, self.table_schema)
+        evolve.ensure(batch_context.tables, table_definition.tombstones(self.table_schema, path))
+        if batch_context.has_made(path, TOMBSTONES):
             return
-        snapshot = site.tables.existing(path)
-        whole, removed = with_smallest(site.tables, snapshot, by_name(deletes, snapshot.schema.arrow))
-        site.tables.commit(path, site.write(TOMBSTONES, [whole], removed))
+        snapshot = batch_context.tables.existing(path)
+        whole, removed = with_smallest(batch_context.tables, snapshot, by_name(deletes, snapshot.schema.arrow))
+        batch_context.tables.commit(path, batch_context.write(TOMBSTONES, [whole], removed))
 
     def append_only(self) -> Applied:
-        site, path = self.site, self.site.layout.replica
-        if not site.has_made(path, MERGE):
-            if not site.begun:
-                join_in_passing(site.tables, path)
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        if not batch_context.has_made(path, MERGE):
+            if not batch_context.resumed:
+                join_in_passing(batch_context.tables, path)
             rows = undeleted(self.changes) if self.table_schema.spec.delete == "soft" else self.changes
             added = [rows] if rows.num_rows else []
             metrics = {"numTargetRowsInserted": self.changes.num_rows}
-            site.tables.commit(path, site.write(MERGE, added, metrics=metrics))
-        return Applied(main=main_counts(site.tables.metrics(path, MERGE, site.transaction)))
+            batch_context.tables.commit(path, batch_context.write(MERGE, added, metrics=metrics))
+        return Applied(main=main_counts(batch_context.tables.metrics(path, MERGE, batch_context.transaction)))

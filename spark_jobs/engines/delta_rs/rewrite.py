@@ -1,4 +1,4 @@
-"""Files of a table written anew: rows that stay as they are never leave Arrow."""
+"""Rewrites files of a table in Arrow."""
 
 from __future__ import annotations
 

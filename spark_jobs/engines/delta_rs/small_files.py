@@ -1,4 +1,4 @@
-"""Small files of a table: which are joined, and the joining in passing of tables that get a file a batch."""
+"""Compaction of small files, also between batches for tables that get a file per batch."""
 
 from __future__ import annotations
 
@@ -8,34 +8,42 @@ import pyarrow as pa
 
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write
 from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.partition_values import PartitionText, split
 
 FULL = 32 * 1024**2
 _SMALL = 4 * 1024**2
 _FEWEST = 4
-"""Files that are joined at least, so that a full one is not written again for each small one beside it."""
+"""Minimum number of files to compact, so that a full one is not rewritten for each small one."""
 MANY = 64
-"""So many small files are joined in passing, as Spark's Delta would with automatic compaction (at 50)."""
+"""Number of small files that starts a compaction between batches, as Delta's auto compaction on Spark (at 50)."""
 
 
 def with_smallest(tables: Tables, snapshot: TableSnapshot, rows: pa.Table) -> tuple[pa.Table, list[DataFile]]:
-    """New rows, together with those of the smallest file where it is small, so that files stay few; and that file."""
-    smallest = min(snapshot.files, key=lambda f: f.size, default=None)
-    if smallest is None or smallest.size > _SMALL:
-        return rows, []
-    return pa.concat_tables([tables.read_files(snapshot, [smallest]), rows]), [smallest]
+    """New rows together with the rows of the smallest file of their partition if it is small; and these files.
+
+    This limits the number of files.
+    """
+    mine = {partition for partition, _ in split(rows, snapshot.partition_by)}
+    smallest: dict[PartitionText, DataFile] = {}
+    for file in snapshot.files:
+        known = smallest.get(file.partition)
+        if file.size <= _SMALL and file.partition in mine and (known is None or file.size < known.size):
+            smallest[file.partition] = file
+    found = list(smallest.values())
+    return pa.concat_tables([tables.read_files(snapshot, found), rows]), found
 
 
 def join(tables: Tables, path: str, files: Sequence[DataFile]) -> None:
-    """One file of the rows of these; who follows the table's changes passes over it."""
+    """Compact these files into one; readers of the table's changes skip it (`dataChange` false)."""
     rows = tables.read_files(tables.existing(path), files)
     tables.commit(path, Write(added=[rows], removed=files, rearranged=True))
 
 
 def join_in_passing(tables: Tables, path: str) -> None:
-    """Where many small files have gathered, join the oldest.
+    """Compact the oldest small files if there are many.
 
-    For tables that get a file a batch and are never rewritten; between batches, for a batch that has begun finds its
-    rows by the files that it added. Without it a table that gets a file every few seconds would be slower to open each
+    For tables that get a file per batch and are never rewritten. Runs between batches, since a started batch finds its
+    rows by the files that it added. Without it a table that gets a file every few seconds would open more slowly each
     day until its maintenance.
     """
     snapshot = tables.existing(path)
@@ -48,7 +56,15 @@ def join_in_passing(tables: Tables, path: str) -> None:
 
 
 def bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """Small files that are joined, neighbours by their batches, so that ranges of sequences stay narrow."""
+    """Small files of a partition to compact, adjacent by batch, so that ranges of sequences stay narrow."""
+    partitions: dict[PartitionText, list[DataFile]] = {}
+    for file in files:
+        partitions.setdefault(file.partition, []).append(file)
+    for members in partitions.values():
+        yield from _bins(members)
+
+
+def _bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
     waiting: list[DataFile] = []
     size = 0
     for file in sorted((f for f in files if f.size <= FULL // 2), key=_age):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,18 +10,34 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from spark_jobs.engines.delta_rs.log_commits import CDF, file_path, is_on
+from spark_jobs.engines.table_definition import CLUSTER_BY
 from spark_jobs.rules.arrow_schema import DeltaSchema
+from spark_jobs.rules.partition_values import PartitionText, value_text
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a snapshot; `low` and `high` by column, empty where the log has no statistics."""
+    """A file of a snapshot.
+
+    Attributes:
+        path: below the table's.
+        low, high: bounds by column, empty where the log has no statistics.
+        values: partition column to its value in this file.
+        stored_path: `path` as written in the log.
+    """
 
     path: str
     size: int
     rows: int | None
     low: Mapping[str, Any] = field(default_factory=dict)
     high: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    stored_path: str = ""
+
+    @property
+    def partition(self) -> PartitionText:
+        return tuple((name, value_text(value)) for name, value in self.values.items())
 
 
 @dataclass(frozen=True)
@@ -35,11 +52,32 @@ class TableSnapshot:
     def files(self) -> tuple[DataFile, ...]:
         actions = pa.table(self.delta.get_add_actions()).to_pylist()
         return tuple(
-            DataFile(a["path"], a["size_bytes"], a["num_records"], a.get("min") or {}, a.get("max") or {})
+            DataFile(
+                file_path(a["path"]), a["size_bytes"], a["num_records"], a.get("min") or {}, a.get("max") or {},
+                a.get("partition") or {}, a["path"],
+            )
             for a in actions
-        )
+        )  # fmt: skip
 
     @property
     def size(self) -> int:
         """Bytes of its data files."""
         return sum(pa.table(self.delta.get_add_actions()).column("size_bytes").to_pylist())
+
+    @property
+    def properties(self) -> Mapping[str, str | None]:
+        return dict(self.delta.metadata().configuration)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self.delta.metadata().partition_columns)
+
+    @property
+    def cluster_by(self) -> tuple[str, ...]:
+        """Columns that the rows of each written file are ordered by."""
+        return tuple(json.loads(self.properties.get(CLUSTER_BY) or "[]"))
+
+    @property
+    def feeds_changes(self) -> bool:
+        """Whether the table has a change data feed."""
+        return is_on(self.properties, CDF)

@@ -1,7 +1,7 @@
-"""Statistics of a data file, as Delta's log keeps them: rows, nulls and bounds of the indexed columns.
+"""Statistics of a data file in Delta's format: rows, nulls and bounds of the indexed columns.
 
-Either every indexed column that holds a value has both bounds, or no column of the file has any: a reader that knows
-the bounds of some columns only may take the others' for null, and then finds nothing (see `engines.skipping`).
+Either every indexed column with a value has both bounds, or no column of the file has any: a reader that finds
+bounds of some columns only may take the others' for null, and then skips the file (see `engines.skipping`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import pyarrow.types as pt
 from spark_jobs.engines.skipping import ColumnPath
 
 LONGEST = 64
-"""Characters of a text's bounds; longer ones are cut, the upper one upwards."""
+"""Characters of a text's bounds; longer ones are truncated, the upper one rounded up."""
 _LAST = "\U0010ffff"
 _DAYS = (-719_162, 2_932_896)
-"""0001-01-01 and 9999-12-31: dates outside are no dates for many readers, Python's among them."""
+"""0001-01-01 and 9999-12-31: many readers, e.g. Python, can't represent dates outside."""
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
@@ -31,7 +31,7 @@ def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
     """JSON for an `add` action.
 
     Args:
-        indexed: columns, and fields of structs; those that the rows lack are passed over.
+        indexed: columns, and fields of structs; those that the rows lack are ignored.
     """
     nulls: dict[str, Any] = {}
     lows: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
 
 
 def file_statistics(rows: pa.Table) -> bool | list[str]:
-    """Columns of which the data file keeps statistics: not of those with NaN, whose bounds pyarrow trusts."""
+    """Columns of which the data file keeps statistics: not of those with NaN, whose bounds pyarrow would use."""
     odd = {
         field.name
         for field, values in zip(rows.schema, rows.columns, strict=True)
@@ -125,7 +125,7 @@ def _put(into: dict[str, Any], path: ColumnPath, value: Any) -> None:
 
 
 def _json(value: Any) -> str:
-    """Like `json.dumps`, and decimals as the numbers that they are."""
+    """Like `json.dumps`, with decimals as numbers."""
     if isinstance(value, dict):
         return (
             "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{_json(part)}" for key, part in value.items()) + "}"

@@ -1,4 +1,4 @@
-"""Steps of a batch that concern its tables as a whole: ensure, sweep, and the history of all keys."""
+"""Steps on whole tables: ensure, sweep, and the history of all keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from spark_jobs.engines.delta_rs.indexing import complete
 from spark_jobs.engines.delta_rs.versions import update_history
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import SWEEP
-from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules import sweep
 from spark_jobs.rules.history import END, START
 
@@ -24,55 +23,61 @@ from spark_jobs.rules.history import END, START
 class TableWriter:
     """See `TableWork`."""
 
-    site: BatchContext
+    batch_context: BatchContext
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
-        site, spec = self.site, self.site.table_schema.spec
-        definitions = table_definition.definitions(site.table_schema, site.layout, site.tier)
-        if any(not site.tables.exists(d.path) for d in definitions):
-            require_creatable(spec, site.tier)
+        batch_context, spec = self.batch_context, self.batch_context.table_schema.spec
+        definitions = table_definition.definitions(batch_context.table_schema, batch_context.layout, batch_context.tier)
+        if any(not batch_context.tables.exists(d.path) for d in definitions):
+            require_creatable(spec, batch_context.tier)
         for definition in definitions:
-            extra = (START, END) if definition.path == site.layout.history else ()
-            evolve.retype_sequence(site.tables, definition.path, site.table_schema, extra)
-            reconcile.settle_deletes(site.tables, definition)
-            evolve.ensure(site.tables, definition)
-            reconcile.settle_properties(site.tables, definition)
+            extra = (START, END) if definition.path == batch_context.layout.history else ()
+            evolve.retype_sequence(batch_context.tables, definition.path, batch_context.table_schema, extra)
+            reconcile.settle_deletes(batch_context.tables, definition)
+            evolve.ensure(batch_context.tables, definition)
+            reconcile.settle_properties(batch_context.tables, definition)
+            reconcile.settle_comments(batch_context.tables, definition)
         return self._completed(definitions)
 
     def _completed(self, definitions: Sequence[TableDefinition]) -> tuple[RunWarning, ...]:
         """Tables of an earlier release get the statistics that readers need."""
-        layout, tables = self.site.layout, self.site.tables
-        tombstones = table_definition.tombstones(self.site.table_schema, layout.tombstones)
-        beside = (table_definition.errors(layout.errors), tombstones)
-        kept = [d for d in beside if tables.exists(d.path)]
+        layout, tables = self.batch_context.layout, self.batch_context.tables
+        tombstones = table_definition.tombstones(self.batch_context.table_schema, layout.tombstones)
+        optional = (table_definition.errors(layout.errors), tombstones)
+        kept = [d for d in optional if tables.exists(d.path)]
         files = sum(complete(tables, definition) for definition in (*definitions, *kept))
         return (table_definition.completed(files),) if files else ()
 
     def sweepable(self) -> tuple[int, int]:
-        site = self.site
-        snapshot = site.tables.existing(site.layout.replica)
-        parts = (site.tables.read_files(snapshot, [file], [GDDL]) for file in snapshot.files)
-        found = [sweep.sweepable(rows, site.plan.generation) for rows in parts]
+        batch_context = self.batch_context
+        snapshot = batch_context.tables.existing(batch_context.layout.replica)
+        columns = sweep.needed(batch_context.table_schema)
+        parts = (batch_context.tables.read_files(snapshot, [file], columns) for file in snapshot.files)
+        found = [sweep.sweepable(rows, batch_context.plan.generation, batch_context.table_schema) for rows in parts]
         return sum(old for old, _ in found), sum(live for _, live in found)
 
     def sweep(self) -> MainCounts:
-        site, path = self.site, self.site.layout.replica
-        if not site.has_made(path, SWEEP):
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        if not batch_context.has_made(path, SWEEP):
             self._sweep()
-        return main_counts(site.tables.metrics(path, SWEEP, site.transaction))
+        return main_counts(batch_context.tables.metrics(path, SWEEP, batch_context.transaction))
 
     def _sweep(self) -> None:
-        site, path = self.site, self.site.layout.replica
-        snapshot = site.tables.existing(path)
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        snapshot = batch_context.tables.existing(path)
         added, removed, count = [], [], 0
         for file in snapshot.files:
-            left, hit = sweep.swept(site.tables.read_files(snapshot, [file]), site.plan.generation, site.table_schema)
+            left, hit = sweep.swept(
+                batch_context.tables.read_files(snapshot, [file]),
+                batch_context.plan.generation,
+                batch_context.table_schema,
+            )
             if hit:
                 count += hit
                 removed.append(file)
                 added += [left] if left.num_rows else []
-        metric = "numUpdatedRows" if sweep.marks(site.table_schema) else "numDeletedRows"
-        site.tables.commit(path, site.write(SWEEP, added, removed, {metric: count}))
+        metric = "numUpdatedRows" if sweep.marks(batch_context.table_schema) else "numDeletedRows"
+        batch_context.tables.commit(path, batch_context.write(SWEEP, added, removed, {metric: count}))
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        update_history(self.site, None, generation_low_watermarks, swept)
+        update_history(self.batch_context, None, generation_low_watermarks, swept)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
-from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import TableNotFoundError
 
-from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
-from spark_jobs.engines.delta_rs.checkpoints import LEFT_TO_US, keep_log_short
+from spark_jobs.engines.delta_rs import log_commits
+from spark_jobs.engines.delta_rs.checkpoints import keep_log_short
+from spark_jobs.engines.delta_rs.data_files import FileWriter, read_file, without
 from spark_jobs.engines.delta_rs.features import missing_features, require_creatable_types, require_known
-from spark_jobs.engines.delta_rs.properties import conflict, set_properties
+from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
-from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
+from spark_jobs.engines.delta_rs.statistics import statistics
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.engines.transactions import user_metadata
+from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
@@ -43,13 +39,15 @@ class Write:
     """One commit.
 
     Attributes:
-        app, version: the transaction; a commit without one can be made any number of times to the same end.
+        app, version: the transaction; a commit without one must be idempotent.
         added: rows of each new file.
-        removed: files that vanish; null: all there are, and `schema` takes the place of the table's.
-        metrics: as Spark's Delta names them.
+        removed: removed files; null: all files, and `schema` replaces the table's.
+        metrics: in the names of Delta on Spark.
         indexed: columns to write statistics of; null: those that the table's properties name.
-        once: ask first whether the transaction has been made.
-        rearranged: the same rows in other files; who follows the table's changes passes over it.
+        once: check first whether the transaction exists.
+        rearranged: the same rows in other files; readers of the table's changes skip it.
+        partition_by: new partition columns; null: unchanged. Requires that all files are removed.
+        keys: key columns, by which the change data feed identifies updates.
     """
 
     app: str = ""
@@ -61,24 +59,30 @@ class Write:
     indexed: Sequence[ColumnPath] | None = None
     once: bool = True
     rearranged: bool = False
+    partition_by: tuple[str, ...] | None = None
+    keys: Sequence[str] = ()
 
 
 class Tables:
-    """Tables of one run of one table; snapshots are kept until they are written to, for the run holds the claim."""
+    """Tables of one run of one table; snapshots are cached until the next write, since the run holds the claim."""
 
-    def __init__(self, storage: Storage, clock: Clock) -> None:
-        self.storage, self._clock = storage, clock
+    def __init__(self, storage: Storage, clock: Clock, shard: str = "") -> None:
+        self.storage, self._clock, self._shard = storage, clock, shard
         self.log = DeltaCommits(storage)
         self._snapshots: dict[str, TableSnapshot | None] = {}
         self._transactions: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
         self._there: set[str] = set()
 
+    def of_shard(self, shard: str) -> Tables:
+        """The same with transactions of its own."""
+        return Tables(self.storage, self._clock, shard)
+
     def snapshot(self, path: str) -> TableSnapshot | None:
         """The newest version; None where there is no table.
 
         Raises:
-            DeclinedError: it has something that this engine doesn't know.
+            DeclinedError: it has a feature that this engine doesn't support.
         """
         if path not in self._snapshots:
             self._snapshots[path] = self._open(path)
@@ -106,34 +110,32 @@ class Tables:
         return found
 
     def exists(self, path: str) -> bool:
-        if path not in self._there and self.snapshot(path) is not None:
-            self._there.add(path)
-        return path in self._there
+        return path in self._there or self.snapshot(path) is not None  # which notes it
 
     def last_transaction(self, path: str, app: str) -> int:
         """See `Engine.last_transaction`."""
         if (path, app) not in self._transactions:
             found = self.snapshot(path)
-            version = None if found is None else found.delta.transaction_version(app)
+            version = None if found is None else found.delta.transaction_version(app_of(app, self._shard))
             self._transactions[path, app] = -1 if version is None else version
         return self._transactions[path, app]
 
     def forget(self, path: str) -> None:
-        """Whatever is known of a table that is about to change."""
+        """Drop the cached state of a table that is about to change."""
         self._snapshots.pop(path, None)
         self._versions.pop(path, None)
         self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
 
     def version(self, path: str) -> int | None:
-        """The newest version, by our own last commit or by the log; None where there is no table."""
+        """The newest version, by this run's last commit or by the log; None where there is no table."""
         return self._versions[path] if path in self._versions else self.log.version(path)
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
-        """Operation metrics of the commit that a transaction made; empty when it made none."""
-        return self.log.metrics(path, user_metadata(app, version))
+        """Operation metrics of a transaction's commit; empty where there is none."""
+        return self.log.metrics(path, user_metadata(app_of(app, self._shard), version))
 
     def read(self, path: str, keep: Callable[[DataFile], bool] | None = None) -> pa.Table:
         """All rows, or those of some files."""
@@ -151,17 +153,11 @@ class Tables:
         schema = snapshot.schema.arrow
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
-        found = [self._read_file(join(snapshot.path, f.path), schema) for f in files]
+        found = [read_file(self.storage, snapshot.path, f, schema) for f in files]
         return pa.concat_tables(found) if found else schema.empty_table()
 
-    def _read_file(self, path: str, schema: pa.Schema) -> pa.Table:
-        if "://" in path:
-            with self.storage.open_input(path) as stream:
-                return _rows_of(stream, schema)
-        return _rows_of(path, schema)
-
     def create(self, definition: TableDefinition) -> None:
-        """Create the table unless it is there."""
+        """Create the table unless it exists."""
         path = definition.path
         if self.exists(path):
             return
@@ -171,14 +167,15 @@ class Tables:
             path,
             schema,
             mode="ignore",
-            configuration=dict(definition.created_with),
+            partition_by=list(definition.partition_by),
+            configuration={**definition.created_with, **definition.ordering},
             storage_options=self.storage.options_of(path),
             raise_if_key_not_exists=False,
         )
         self.forget(path)
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
-        """New columns at the end, null in all rows there are."""
+        """Add columns at the end, null in all existing rows."""
         self._allow(path, columns)
         fields = json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
         made = Schema.from_json(json.dumps({"type": "struct", "fields": fields})).fields
@@ -186,7 +183,7 @@ class Tables:
         self.forget(path)
 
     def _allow(self, path: str, columns: Sequence[Column]) -> None:
-        """Give the table what Delta asks of one with such columns."""
+        """Add the table features that such columns require."""
         delta = self.existing(path).delta
         features = missing_features(delta, columns)
         if features:
@@ -197,35 +194,55 @@ class Tables:
         return dict(self.existing(path).delta.metadata().configuration)
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
-        """Set those that differ from what the table has, in one commit."""
+        """Set the properties that differ, in one commit."""
         stored = self.properties(path)
         changed = {name: value for name, value in properties.items() if stored.get(name) != value}
         if changed:
-            set_properties(self.storage, path, self.existing(path).delta, changed, self._now())
+            delta, now = self.existing(path).delta, self._now()
+            done = log_commits.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
+            protocol = log_commits.change_feed_protocol(delta, changed)
+            metadata = log_commits.metadata(delta, changed=changed)
+            log_commits.commit(self.storage, path, delta, [done, *protocol, metadata])
             self.forget(path)
+
+    def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
+        """Set comments of the table (empty: as it is) and of columns.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        delta, now = self.existing(path).delta, self._now()
+        done = log_commits.info(now, "CHANGE COLUMN", OURS, {}, columns=json.dumps(sorted(comments)))
+        schema = log_commits.commented(delta.schema().to_json(), comments)
+        metadata = log_commits.metadata(delta, schema=schema, description=description)
+        log_commits.commit(self.storage, path, delta, [done, metadata])
+        self.forget(path)
 
     def _now(self) -> int:
         return int(self._clock().timestamp() * 1000)
 
     def restate(self, path: str, indexed: Sequence[ColumnPath]) -> int:
-        """Write the statistics of all files anew, the files as they are; how many there are.
+        """Rewrite the statistics of all files, not the files; returns their number.
 
-        An `add` of a file that is there takes the place of the one before.
+        An `add` of an existing file replaces the previous one.
         """
-        snapshot = self.existing(path)
-        actions: list[Any] = [
-            AddAction(f.path, f.size, {}, self._now(), False, statistics(self.read_files(snapshot, [f]), indexed))
+        snapshot, now = self.existing(path), self._now()
+        actions = [
+            log_commits.add(
+                f.stored_path, f.size, f.partition, now=now, data_change=False,
+                statistics=statistics(self.read_files(snapshot, [f]), without(indexed, snapshot.partition_by)),
+            )
             for f in snapshot.files
-        ]
+        ]  # fmt: skip
         if actions:
-            self._commit(snapshot, actions, "append", snapshot.schema, Write(rearranged=True))
+            self._commit(snapshot, actions, Write(rearranged=True))
         return len(actions)
 
     def commit(self, path: str, write: Write) -> None:
-        """Make one commit, or none where its transaction has been made before.
+        """Make one commit, or none if its transaction was made before.
 
         Raises:
-            RetriableError: `DELTA_CONFLICT`: somebody else has written to the table meanwhile.
+            RetriableError: `DELTA_CONFLICT`: another writer has changed the table.
         """
         if write.app and write.once and self.last_transaction(path, write.app) >= write.version:
             return
@@ -233,66 +250,43 @@ class Tables:
             self._allow(path, write.schema.columns)
         snapshot = self.existing(path)
         schema = write.schema or snapshot.schema
-        indexed = write.indexed
-        if indexed is None:
-            indexed = indexed_columns(schema.columns, snapshot.delta.metadata().configuration)
-        files = [self._add(path, by_name(rows, schema.arrow), indexed, write) for rows in write.added]
-        actions: list[Any] = list(files)
-        actions += [RemoveAction(f.path, not write.rearranged, self._now(), f.size, {}) for f in write.removed or ()]
-        self._commit(snapshot, actions, "overwrite" if write.removed is None else "append", schema, write)
+        write = replace(
+            write,
+            added=[by_name(rows, schema.arrow) for rows in write.added],
+            removed=snapshot.files if write.removed is None else write.removed,
+            indexed=write.indexed
+            if write.indexed is not None
+            else indexed_columns(schema.columns, snapshot.delta.metadata().configuration),
+        )
+        partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
+        files = FileWriter(self.storage, snapshot, partitions, self._now())
+        feed: list[Action] = []
+        if snapshot.feeds_changes and not write.rearranged:
+            before = by_name(self.read_files(snapshot, write.removed or ()), schema.arrow)
+            after = pa.concat_tables([schema.arrow.empty_table(), *write.added])
+            feed, differs = files.feed(before, after, write.keys)
+            write = replace(write, rearranged=not differs)
+        actions = [files.removal(file, data_change=not write.rearranged) for file in write.removed or ()]
+        for rows in write.added:
+            actions += files.data(rows, write.indexed or (), data_change=not write.rearranged)
+        self._commit(snapshot, [*feed, *actions], write)
 
-    def _commit(
-        self, snapshot: TableSnapshot, actions: list[Any], mode: Literal["append", "overwrite"], schema: DeltaSchema,
-        write: Write,
-    ) -> None:  # fmt: skip
-        path = snapshot.path
-        told = Schema.from_json(schema.to_json())
+    def _commit(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:
+        path, now = snapshot.path, self._now()
+        app = app_of(write.app, self._shard) if write.app else ""
+        by = user_metadata(app, write.version) if app else OURS
+        head: list[Action] = [log_commits.info(now, "WRITE", by, write.metrics)]
+        if app:
+            head.append(log_commits.transaction(app, write.version, now))
+        partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
+        schema = (write.schema or snapshot.schema).to_json()
+        if schema != snapshot.schema.to_json() or partitions != snapshot.partition_by:
+            head.append(log_commits.metadata(snapshot.delta, schema=schema, partition_by=partitions))
         self.forget(path)
-        try:
-            snapshot.delta.create_write_transaction(
-                actions, mode, told, commit_properties=_properties(write), post_commithook_properties=LEFT_TO_US
-            )
-        except CommitFailedError as error:
-            raise conflict(path, str(error)) from error
+        log_commits.commit(self.storage, path, snapshot.delta, [*head, *actions])
         keep_log_short(snapshot.delta)
-        self._versions[path] = snapshot.delta.version() + 1  # without retries it is the next, or none
-
-    def _add(self, path: str, rows: pa.Table, indexed: Sequence[ColumnPath], write: Write) -> AddAction:
-        name = f"part-00000-{uuid4()}-c000.snappy.parquet"
-        if "://" in path:
-            sink = io.BytesIO()
-            _save(rows, sink)
-            size = sink.tell()
-            self.storage.write(join(path, name), sink.getvalue())
-        else:
-            _save(rows, join(path, name))
-            size = Path(path, name).stat().st_size
-        return AddAction(name, size, {}, self._now(), not write.rearranged, statistics(rows, indexed))
-
-
-def _properties(write: Write) -> CommitProperties:
-    told: dict[str, Any] = {"operationMetrics": {name: str(value) for name, value in write.metrics.items()}}
-    if not write.app:
-        told["userMetadata"] = OURS
-        return CommitProperties(custom_metadata=told, max_commit_retries=0)
-    told["userMetadata"] = user_metadata(write.app, write.version)
-    transaction = Transaction(write.app, write.version)
-    return CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=[transaction])
-
-
-def _rows_of(source: Any, schema: pa.Schema) -> pa.Table:
-    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-    there = set(file.schema_arrow.names)
-    return by_name(file.read([n for n in schema.names if n in there], use_threads=False), schema)
-
-
-def _save(rows: pa.Table, target: Any) -> None:
-    kept = file_statistics(rows)
-    pq.write_table(
-        rows, target, compression="snappy", coerce_timestamps="us", store_schema=False, write_statistics=kept
-    )
+        self._versions[path] = snapshot.delta.version() + 1
 
 
 def empty_of(columns: Sequence[Column]) -> pa.Table:
-    """No rows of these columns."""
     return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in columns]).empty_table()

@@ -1,4 +1,4 @@
-"""The history table: versions of the touched keys derived anew, and only what differs written."""
+"""The history table: derives the versions of touched keys again, and writes only differences."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from spark_jobs.rules.order import events, old_keys
 _SMALL_FILE = 4 * 1024**2
 
 
-def changes_of_keys(site: BatchContext, keys: pa.Table, generation: int | None = None) -> pa.Table:
-    """All changes of these keys, under their new name or, by before image, their old one; perhaps some others.
+def changes_of_keys(batch_context: BatchContext, keys: pa.Table, generation: int | None = None) -> pa.Table:
+    """All changes of these keys, by new key or by the before image's old key; possibly also of others.
 
     Args:
-        generation: only changes of this one; null: of all.
+        generation: only changes of this generation; null: of all.
     """
-    snapshot, table_schema = site.tables.existing(site.layout.changes), site.table_schema
+    snapshot, table_schema = batch_context.tables.existing(batch_context.layout.changes), batch_context.table_schema
     found = []
     for file in snapshot.files:
-        rows = site.tables.read_files(snapshot, [file])
+        rows = batch_context.tables.read_files(snapshot, [file])
         at = matching(rows, keys, table_schema.keys)
         if table_schema.before_of_key:
             old = pa.table(old_keys(rows, table_schema))
@@ -46,27 +46,27 @@ def changes_of_keys(site: BatchContext, keys: pa.Table, generation: int | None =
 
 
 def update_history(
-    site: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None], swept: int
+    batch_context: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None], swept: int
 ) -> None:
-    """Make the history of `touched` keys (null: of all) equal to what their changes tell.
+    """Make the history of `touched` keys (null: of all) equal to the versions derived from their changes.
 
     Args:
         swept: rows of generations before this one have vanished.
     """
-    path, table_schema = site.layout.history, site.table_schema
-    if site.has_made(path, HISTORY):
+    path, table_schema = batch_context.layout.history, batch_context.table_schema
+    if batch_context.has_made(path, HISTORY):
         return
-    snapshot = site.tables.existing(path)
+    snapshot = batch_context.tables.existing(path)
     if touched is None:
-        rows = by_name(site.tables.read(site.layout.changes), change_schema(table_schema))
+        rows = by_name(batch_context.tables.read(batch_context.layout.changes), change_schema(table_schema))
         derived = versions(events(rows, table_schema), table_schema, generation_low_watermarks, swept)
-        found = _all(site)
+        found = _all(batch_context)
         mine = np.arange(found.rows.num_rows)
     else:
-        happened = events(changes_of_keys(site, touched), table_schema)
+        happened = events(changes_of_keys(batch_context, touched), table_schema)
         happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
         derived = versions(happened, table_schema, generation_low_watermarks, swept)
-        found = find(site.tables, snapshot, touched, table_schema.keys)
+        found = find(batch_context.tables, snapshot, touched, table_schema.keys)
         mine = with_keys(found.rows, touched, table_schema)
     missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)
     gone = mine[extra]
@@ -74,8 +74,8 @@ def update_history(
     fresh = by_name(missing, snapshot.schema.arrow)
     added, removed = rewritten(found, stale, snapshot.schema.arrow)
     if fresh.num_rows:
-        _place(site, fresh, added, removed)
-    site.tables.commit(path, site.write(HISTORY, [a for a in added if a.num_rows], removed))
+        _place(batch_context, fresh, added, removed)
+    batch_context.tables.commit(path, batch_context.write(HISTORY, [a for a in added if a.num_rows], removed))
 
 
 def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.ndarray:
@@ -85,10 +85,10 @@ def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.n
     return np.flatnonzero(np.isin(mine, wanted))
 
 
-def _all(site: BatchContext) -> KeyMatches:
-    snapshot = site.tables.existing(site.layout.history)
+def _all(batch_context: BatchContext) -> KeyMatches:
+    snapshot = batch_context.tables.existing(batch_context.layout.history)
     files = snapshot.files
-    parts = [site.tables.read_files(snapshot, [f]) for f in files]
+    parts = [batch_context.tables.read_files(snapshot, [f]) for f in files]
     rows = pa.concat_tables(parts) if parts else snapshot.schema.arrow.empty_table()
     numbers = [pa.repeat(pa.scalar(i, pa.int32()), p.num_rows) for i, p in enumerate(parts)]
     places = [pa.array(range(p.num_rows), pa.int64()) for p in parts]
@@ -96,14 +96,14 @@ def _all(site: BatchContext) -> KeyMatches:
     return KeyMatches(rows=rows, at=at, files=files, whole=dict(enumerate(parts)))
 
 
-def _place(site: BatchContext, fresh: pa.Table, added: list[pa.Table], removed: list[DataFile]) -> None:
-    """Put new rows into a file that is written anyway, else into the smallest one where that is small."""
+def _place(batch_context: BatchContext, fresh: pa.Table, added: list[pa.Table], removed: list[DataFile]) -> None:
+    """Add new rows to a file that is rewritten anyway, else to the smallest one if it is small."""
     if added:
         added[-1] = pa.concat_tables([added[-1], fresh])
         return
-    snapshot = site.tables.existing(site.layout.history)
+    snapshot = batch_context.tables.existing(batch_context.layout.history)
     smallest = min(snapshot.files, key=lambda f: f.size, default=None)
     if smallest is not None and smallest.size <= _SMALL_FILE:
         removed.append(smallest)
-        fresh = pa.concat_tables([site.tables.read_files(snapshot, [smallest]), fresh])
+        fresh = pa.concat_tables([batch_context.tables.read_files(snapshot, [smallest]), fresh])
     added.append(fresh)

@@ -1,4 +1,4 @@
-"""The steps of a batch on tables in memory: each is its rule, and one commit of what comes of it."""
+"""The steps of a batch on tables in memory: each applies its rule and commits the result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.memory.tables import MemoryTable, MemoryTables
-from spark_jobs.engines.transactions import APPEND, HISTORY, MERGE, QUARANTINE, SWEEP, TOMBSTONES, version_of
-from spark_jobs.engines.whole_batch import Decoded
+from spark_jobs.engines.transactions import APPEND, HISTORY, MERGE, QUARANTINE, SWEEP, TOMBSTONES, app_of, version_of
+from spark_jobs.engines.whole_batch import WholeBatch
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows, sweep
@@ -43,14 +43,14 @@ class MemoryTableWork:
 
     def of(self, app: str) -> tuple[str, int]:
         """The batch's transaction of a step."""
-        return app, version_of(self.plan)
+        return app_of(app, self.plan.shard), version_of(self.plan)
 
     def changes(self) -> pa.Table:
         """All rows of the change table."""
         return by_name(self.memory.rows(self.context.layout.changes), change_schema(self.table_schema))
 
     def of_others(self, rows: pa.Table) -> pa.Table:
-        """Rows that other batches wrote."""
+        """Rows of other batches."""
         return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.plan.batch_id))
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
@@ -59,7 +59,8 @@ class MemoryTableWork:
         return ()
 
     def sweepable(self) -> tuple[int, int]:
-        return sweep.sweepable(self.memory.rows(self.context.layout.replica), self.plan.generation)
+        rows = self.memory.rows(self.context.layout.replica)
+        return sweep.sweepable(rows, self.plan.generation, self.table_schema)
 
     def sweep(self) -> MainCounts:
         def swept(table: MemoryTable) -> tuple[pa.Table, MainCounts]:
@@ -81,7 +82,7 @@ class MemoryBatchWork:
     """See `BatchWork`."""
 
     tables: MemoryTableWork
-    decoded: Decoded
+    decoded: WholeBatch
 
     @property
     def decoded_batch(self) -> DecodedBatch:
@@ -102,7 +103,7 @@ class MemoryBatchWork:
 
     def append(self, overlap: Overlap) -> MemoryAppendedWork:
         tables, figures, schema = self.tables, self.decoded_batch.figures, self.tables.table_schema
-        stored = None if overlap.apart else tables.of_others(tables.changes())
+        stored = None if overlap.disjoint else tables.of_others(tables.changes())
         found = new_changes(self.decoded.good, stored, schema)
         new = found.drop_columns([TIED])
         written = tables.memory.append(tables.context.layout.changes, tables.of(APPEND), new).inserted
@@ -115,7 +116,7 @@ class MemoryAppendedWork:
     """See `AppendedWork`; `changes`: the batch's rows of the change table."""
 
     tables: MemoryTableWork
-    decoded: Decoded
+    decoded: WholeBatch
     changes: pa.Table
     appended: Appended
 

@@ -1,14 +1,13 @@
-"""The engine of tests: tables as Arrow tables in this process, on the rules alone; no Delta, no Spark.
+"""The engine for tests: Arrow tables in this process and the rules, without Delta and Spark.
 
-It reads landed files as the other engines do and shows the pipeline's steps in a few milliseconds. It has no files, so
-that a full refresh, which builds tables beside the living ones in storage, and erasure, which rewrites files, are
-declined.
+It reads landed files as the other engines do and runs the pipeline's steps in a few milliseconds. It has no files, so
+a full refresh, which builds shadow tables in storage, and erasure, which rewrites files, are declined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -20,8 +19,8 @@ from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.memory.batch import MemoryAppendedWork, MemoryBatchWork, MemoryTableWork
 from spark_jobs.engines.memory.tables import MemoryTables
-from spark_jobs.engines.transactions import QUARANTINE, version_of
-from spark_jobs.engines.whole_batch import BatchReader, Decoded
+from spark_jobs.engines.transactions import QUARANTINE, app_of, version_of
+from spark_jobs.engines.whole_batch import WholeBatch, WholeBatchReader
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.generations import RecordedFile
@@ -42,9 +41,13 @@ class MemoryEngine:
     """See `Engine`."""
 
     tables: MemoryTables = field(default_factory=MemoryTables)
+    shard: str = ""
 
     def suited(self, *, few_rows: bool) -> MemoryEngine:  # noqa: ARG002 - nothing is set up either way
         return self
+
+    def of_shard(self, shard: str) -> MemoryEngine:
+        return replace(self, shard=shard)
 
     def exists(self, path: str) -> bool:
         return self.tables.get(path) is not None
@@ -57,7 +60,7 @@ class MemoryEngine:
 
     def last_transaction(self, path: str, app: str) -> int:
         table = self.tables.get(path)
-        return -1 if table is None else table.transactions.get(app, -1)
+        return -1 if table is None else table.transactions.get(app_of(app, self.shard), -1)
 
     def recorded_files(self, path: str) -> list[RecordedFile]:
         table = self.tables.existing(path)
@@ -70,7 +73,7 @@ class MemoryEngine:
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[MemoryBatchWork | None, tuple[Unreadable, ...]]:
-        reader = BatchReader(context=context, plan=plan, state=state)
+        reader = WholeBatchReader(context=context, plan=plan, state=state)
         errors = self.tables.get(context.layout.errors)
         decoded, unreadable = reader.decode(None if errors is None else errors.rows)
         if decoded is None:
@@ -80,12 +83,12 @@ class MemoryEngine:
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> MemoryAppendedWork:
         rows = self.tables.rows(context.layout.changes)
         mine = rows.filter(pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), plan.batch_id))
-        decoded = BatchReader(context=context, plan=plan, state=state).resume(mine)
+        decoded = WholeBatchReader(context=context, plan=plan, state=state).resume(mine)
         appended = Appended(written=mine.num_rows, redelivered=0)
         tables = self._of(context, plan, decoded)
         return MemoryAppendedWork(tables=tables, decoded=decoded, changes=decoded.good, appended=appended)
 
-    def _of(self, context: TableContext, plan: BatchPlan, decoded: Decoded) -> MemoryTableWork:
+    def _of(self, context: TableContext, plan: BatchPlan, decoded: WholeBatch) -> MemoryTableWork:
         return self.table_work(context, plan, decoded.decoded_batch.schema.table_schema)
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> MemoryTableWork:
@@ -94,7 +97,9 @@ class MemoryEngine:
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
         path = context.layout.errors
         self.tables.ensure(table_definition.errors(path))
-        self.tables.append(path, (QUARANTINE, version_of(plan)), error_rows.of_files(files, Stamp.of(plan)))
+        self.tables.append(
+            path, (app_of(QUARANTINE, plan.shard), version_of(plan)), error_rows.of_files(files, Stamp.of(plan))
+        )
 
     def forget_errors(self, path: str, batch_id: str) -> None:
         rows = self.tables.rows(path)
@@ -127,7 +132,7 @@ class MemoryEngine:
 
 @dataclass(frozen=True)
 class MemoryMaintenance:
-    """See `Maintenance`; a table in memory has neither files nor a log that could be kept small."""
+    """See `Maintenance`; a table in memory has neither files nor a log."""
 
     tables: MemoryTables
 

@@ -1,4 +1,4 @@
-"""Tables as Arrow tables in memory, with what a Delta table keeps beside its rows: columns and transactions."""
+"""Arrow tables in memory with the metadata of a Delta table: columns and transactions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.sql_types import SqlType, StructType
 from spark_jobs.engines.table_definition import TableDefinition, marks_deletes
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import grown
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import SqlType, StructType
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.sweep import undeleted, unmarked
@@ -24,7 +24,7 @@ class MemoryTable:
 
     Attributes:
         columns: `_gddl` included.
-        transactions: application to its greatest version.
+        transactions: application to its highest version.
         counts: of the newest transaction of each application that reports any.
     """
 
@@ -44,7 +44,7 @@ class MemoryTable:
 
 
 class MemoryTables:
-    """Tables by path. Not for several threads that write to one table: a run holds its table's claim."""
+    """Tables by path. Not safe for concurrent writes to one table: a run holds its table's claim."""
 
     def __init__(self) -> None:
         self._tables: dict[str, MemoryTable] = {}
@@ -65,7 +65,7 @@ class MemoryTables:
         return self.existing(path).rows
 
     def ensure(self, definition: TableDefinition) -> MemoryTable:
-        """Create the table, or bring an existing one to the definition's columns and marks of deleted rows."""
+        """Create the table, or evolve an existing one to the definition's columns and marks of deleted rows."""
         stored = self._tables.get(definition.path, MemoryTable(columns=(), rows=pa.table({})))
         there = {c.name: c.type for c in stored.columns}
         wanted = {c.name: c.type for c in definition.columns}
@@ -80,7 +80,7 @@ class MemoryTables:
     def commit(
         self, path: str, transaction: tuple[str, int], change: Callable[[MemoryTable], tuple[pa.Table, MainCounts]]
     ) -> MainCounts:
-        """Replace the rows by what `change` makes of the table, once for each transaction; its counts."""
+        """Replace the rows by the result of `change`, once per transaction; returns its counts."""
         table = self.existing(path)
         app, version = transaction
         if table.transactions.get(app, -1) < version:
@@ -93,7 +93,7 @@ class MemoryTables:
         return table.counts[app]
 
     def append(self, path: str, transaction: tuple[str, int], rows: pa.Table) -> MainCounts:
-        """Add rows, once for each transaction."""
+        """Append rows, once per transaction."""
 
         def added(table: MemoryTable) -> tuple[pa.Table, MainCounts]:
             whole = pa.concat_tables([table.rows, by_name(rows, table.schema)])
@@ -102,10 +102,10 @@ class MemoryTables:
         return self.commit(path, transaction, added)
 
     def replace_rows(self, path: str, rows: pa.Table) -> None:
-        """Outside a transaction: for what may be repeated to the same end."""
+        """Replace the rows outside a transaction; for idempotent steps."""
         self._tables[path] = replace(self.existing(path), rows=rows)
 
 
 def _evolved(name: str, stored: SqlType, wanted: SqlType) -> SqlType:
-    """Data grows; `_gddl` is as wanted, for it differs only by a sequence that was null, and the mark."""
+    """Data columns are widened; `_gddl` is replaced, as it differs only by a null sequence's type and the mark."""
     return wanted if name == GDDL and isinstance(wanted, StructType) else grown(stored, wanted)

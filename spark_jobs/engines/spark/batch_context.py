@@ -1,4 +1,4 @@
-"""Where a batch works: its tables, plan and shape, and the names of its transactions."""
+"""Context of a batch: its tables, plan and schema, and the names of its transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["APPEND", "HISTORY", "MERGE", "QUARANTINE", "SWEEP", "TOMBSTONES", "B
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """What every step of one batch of one table needs."""
+    """Context of all steps of one batch of one table."""
 
     tables: Tables
     layout: Layout
@@ -30,7 +30,7 @@ class BatchContext:
 
     @property
     def transaction(self) -> int:
-        """The version under which each step of the batch is written once."""
+        """The transaction version of the batch's steps."""
         return version_of(self.plan)
 
     @property

@@ -42,7 +42,7 @@ from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.rules.records import landed_columns
 
 DRIVER_BYTES = 4 * 1024**2
-"""Up to here files are decoded in the driver: starting tasks takes longer than the work."""
+"""Bytes up to which files are decoded in the driver: starting tasks would take longer."""
 _KEEP_BYTES = 256 * 1024**2
 
 
@@ -52,7 +52,7 @@ class Decoded:
 
     Attributes:
         rows: columns of the change table, `_gddl`, `ERROR`, `KIND`.
-        kept: they are at hand, and needn't be decoded again when they are asked for again.
+        kept: the rows are cached, and not decoded again at the next use.
     """
 
     decoded_batch: DecodedBatch
@@ -62,7 +62,7 @@ class Decoded:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rows:
-    """Decoded rows, with their figures and distinct identities and keys; and files that can't be read after all."""
+    """Decoded rows, with their figures and distinct identities and keys; and files that turned out to be unreadable."""
 
     rows: DataFrame
     whole: PartFigures
@@ -73,7 +73,7 @@ class _Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchReader:
-    """The way in of one batch."""
+    """Reads and decodes the files or records of one batch."""
 
     tables: Tables
     context: TableContext
@@ -102,7 +102,7 @@ class BatchReader:
         return sum(file.size for file in self.plan.files)
 
     def _lean(self, found: Probed) -> Probed:
-        """Rows that the dialect has made of a file leave memory, where tasks make them again."""
+        """Drop rows that the dialect has translated from memory; tasks translate them again."""
         return found if self._bytes <= DRIVER_BYTES else replace(found, table=None, malformed=None)
 
     def _landed(self, group: Sequence[Probed]) -> Landed:
@@ -111,7 +111,7 @@ class BatchReader:
         return landed(group[0], only_deletes=op is not None and self._are_deletes(group, op))
 
     def _are_deletes(self, group: Sequence[Probed], op: str) -> bool:
-        """Whether files have nothing but deletes; most have another operation in their first rows."""
+        """Whether files have only deletes; most have another operation in their first rows."""
         at = [n for n, _ in group[0].columns].index(op)
         for file in group:
             probed = self.context.dialect.probe(self.context.storage, file.file) if file.translated else file
@@ -158,17 +158,17 @@ class BatchReader:
         table_schema = decoding.decoder.table_schema
         hashed = hashes(frame, table_schema, ERROR, REPORT)
         measured = hashed.withColumn(ERROR, F.col(ERROR).isNotNull())
-        measured = measured if kept else measured.persist()  # few bytes a row, and the files are decoded once less
-        told = measured.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+        measured = measured if kept else measured.persist()  # few bytes per row, and the files are decoded once less
+        reports = measured.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
         good = measured.where(F.col(REPORT).isNull() & ~F.col(ERROR))
         distinct = count_distinct(good) if table_schema.keys else (0, 0)
         if not kept:
             measured.unpersist()
         found = _Rows(rows=rows, whole=PartFigures(), distinct=distinct, kept=kept)
-        return self._reported(found, [Report.from_json(row[REPORT]) for row in told], decoding)
+        return self._reported(found, [Report.from_json(row[REPORT]) for row in reports], decoding)
 
     def _reported(self, found: _Rows, reports: Sequence[Report], decoding: Decoding) -> _Rows:
-        """With what the reports say.
+        """Adds the figures of the reports.
 
         Raises:
             GddlError: a fault of the store.
@@ -202,8 +202,11 @@ class BatchReader:
         return combined([PartFigures.from_json(row[REPORT]) for row in reports], table_schema)
 
     def _decode_records(self) -> Decoded | None:
-        """Decode the unresolved rows of the quarantine once more; None when there are none."""
-        waiting = quarantine.to_replay(self.tables, self.context.layout.errors, self.plan.planned_at)
+        """Decode the unresolved rows of the quarantine again; None when there are none."""
+        folder = "" if self.context.spec.shard is None else self.context.layout.landing
+        waiting = quarantine.to_replay(
+            self.tables, self.context.layout.errors, self.plan.planned_at, self.plan.codes, folder
+        )
         kinds = [] if waiting is None else waiting.select("kind", "record_schema").distinct().collect()
         numbers = {(r["kind"], r["record_schema"]): i for i, r in enumerate(sorted(kinds))}
         if waiting is None or not numbers:

@@ -1,4 +1,4 @@
-"""First half of a batch: bad rows to the quarantine, good ones that are new to the change table."""
+"""First half of a batch: bad rows to the quarantine, new good rows to the change table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sql_types import StructType, parse_type
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.spark import history, quarantine
@@ -22,7 +23,6 @@ from spark_jobs.engines.spark.redelivery import new_rows, tie_warnings
 from spark_jobs.engines.spark.replica import DecidedAhead, ReplicaWriter
 from spark_jobs.engines.spark.table_writer import TableWriter
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import StructType, parse_type
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Figures, Overlap
 from spark_jobs.rules.redelivery import TIED
@@ -30,7 +30,7 @@ from spark_jobs.rules.redelivery import TIED
 
 @dataclass(frozen=True, kw_only=True)
 class Fresh:
-    """Changes that are new to the change table, and how many they are."""
+    """Changes that are new to the change table, and their number."""
 
     rows: DataFrame
     count: int
@@ -42,10 +42,10 @@ class ChangeTableWriter:
     """See `BatchWork`.
 
     Attributes:
-        first: no batch with rows came before.
+        first: no earlier batch had rows.
     """
 
-    site: BatchContext
+    batch_context: BatchContext
     decoded: Decoded
     first: bool
 
@@ -55,35 +55,39 @@ class ChangeTableWriter:
 
     @property
     def tables(self) -> TableWriter:
-        return TableWriter(self.site)
+        return TableWriter(self.batch_context)
 
     @property
     def _figures(self) -> Figures:
         return self.decoded_batch.figures
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        path = self.site.layout.errors
+        path = self.batch_context.layout.errors
         if self._figures.quarantined or files:
-            self.site.tables.create(table_definition.errors(path))
-            rows = quarantine.bad_files(self.site.tables, files, self.site.stamp)
+            self.batch_context.tables.create(table_definition.errors(path))
+            rows = quarantine.bad_files(self.batch_context.tables, files, self.batch_context.stamp)
             if self._figures.quarantined:
                 rows = rows.unionByName(quarantine.bad_rows(self.decoded.rows))
-            self.site.tables.append(rows, path, QUARANTINE, self.site.transaction)
-        if again and self.site.tables.exists(path):
-            with self.site.tables.transaction(f"{QUARANTINE}:resolve", self.site.transaction):
+            self.batch_context.tables.append(rows, path, QUARANTINE, self.batch_context.transaction)
+        if again and self.batch_context.tables.exists(path):
+            with self.batch_context.tables.transaction(f"{QUARANTINE}:resolve", self.batch_context.transaction):
                 quarantine.resolve_files(
-                    self.site.tables, path, again, self.site.plan.batch_id, self.site.plan.planned_at
+                    self.batch_context.tables,
+                    path,
+                    again,
+                    self.batch_context.plan.batch_id,
+                    self.batch_context.plan.planned_at,
                 )
 
     def append(self, overlap: Overlap) -> AppendedChanges:
         fresh = self._fresh(overlap)
         replica = ReplicaWriter(
-            site=self.site, figures=self._figures, schemas=self.decoded_batch.change_schemas, first=self.first,
-            overlap=overlap, fresh=fresh.rows if self.decoded.kept else None,
+            batch_context=self.batch_context, figures=self._figures, schemas=self.decoded_batch.change_schemas,
+            first=self.first, overlap=overlap, fresh=fresh.rows if self.decoded.kept else None,
         )  # fmt: skip
-        if not self.decoded.kept or not self.site.table_schema.keys or self.site.tables.few_rows:
+        if not self.decoded.kept or not self.batch_context.table_schema.keys or self.batch_context.tables.few_rows:
             return AppendedChanges(replica=replica, decoded=self.decoded, appended=self._append(fresh))
-        # Much of either is the driver planning: side by side the cores have something to do meanwhile.
+        # Much of both is planning in the driver: in parallel the cores stay busy.
         with ThreadPoolExecutor(1, thread_name_prefix="net") as aside:
             deciding = aside.submit(replica.decide_ahead)
             appended = self._append(fresh)
@@ -92,50 +96,58 @@ class ChangeTableWriter:
     def _fresh(self, overlap: Overlap) -> Fresh:
         """The changes of the batch that are new to the change table."""
         good = self.decoded.rows.where(F.col(ERROR).isNull()).drop(ERROR, KIND)
-        stored, table_schema = self._stored(overlap), self.site.table_schema
+        stored, table_schema = self._stored(overlap), self.batch_context.table_schema
         if stored is None and not self._figures.may_repeat(table_schema):
             return Fresh(rows=good, count=self._figures.good)
-        found = self.site.tables.keep(new_rows(good, stored, table_schema, rows=self._figures.good))
+        found = self.batch_context.tables.keep(new_rows(good, stored, table_schema, rows=self._figures.good))
         count, warnings = tie_warnings(found, table_schema)
         return Fresh(rows=found.drop(TIED), count=count, warnings=warnings)
 
     def _append(self, fresh: Fresh) -> Appended:
-        self.site.tables.append(fresh.rows, self.site.layout.changes, APPEND, self.site.transaction)
-        return self._figures.appended(fresh.count, self._written(), fresh.warnings, batch=self.site.plan.number)
+        self.batch_context.tables.append(
+            fresh.rows, self.batch_context.layout.changes, APPEND, self.batch_context.transaction
+        )
+        return self._figures.appended(
+            fresh.count, self._written(), fresh.warnings, batch=self.batch_context.plan.number
+        )
 
     def _written(self) -> int:
-        """Rows that the batch has appended; counted where the log has forgotten its commit: cut, or many came after."""
-        found = self.site.tables.metrics(self.site.layout.changes, APPEND, self.site.transaction).get("numOutputRows")
-        return self.site.changes().count() if found is None else found
+        """Number of rows that the batch appended; counted if the log no longer has its commit."""
+        found = self.batch_context.tables.metrics(
+            self.batch_context.layout.changes, APPEND, self.batch_context.transaction
+        ).get("numOutputRows")
+        return self.batch_context.changes().count() if found is None else found
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""
-        if overlap.apart:
+        if overlap.disjoint:
             return None
         gddl = F.col(GDDL)
-        rows = self.site.tables.read(self.site.layout.changes).where(gddl["batch_id"] != self.site.plan.batch_id)
+        rows = self.batch_context.tables.read(self.batch_context.layout.changes).where(
+            gddl["batch_id"] != self.batch_context.plan.batch_id
+        )
         condition = F.lit(False)
         if overlap.changes:
             condition = condition | self._in_span()
         if overlap.loads:
-            loads = (gddl["op"] == "R") & (gddl["generation"] == self.site.plan.generation)
+            loads = (gddl["op"] == "R") & (gddl["generation"] == self.batch_context.plan.generation)
             if self._figures.low is not None:
-                loads = loads & name(self.site.table_schema.keys[0]).between(
+                loads = loads & name(self.batch_context.table_schema.keys[0]).between(
                     F.lit(self._figures.low), F.lit(self._figures.high)
                 )
             condition = condition | loads
         return rows.where(condition)
 
     def _in_span(self) -> Column:
-        """Stored sequences within the batch's span, by their first column."""
+        """Condition: the stored sequence is within the batch's range, by its first column."""
         span = self._figures.sequence_span
         if span is None:
             return F.lit(False)
         low, high = map(str, span)
-        columns = self.site.table_schema.sequence
+        columns = self.batch_context.table_schema.sequence
         sequence = F.col(GDDL)["sequence"]
         first = sequence if len(columns) == 1 else sequence[columns[0]]
-        kind = parse_type(self.site.table_schema.sequence_type)
+        kind = parse_type(self.batch_context.table_schema.sequence_type)
         text = str(kind.fields[0].type if isinstance(kind, StructType) else kind)
         return first.between(F.lit(low).cast(text), F.lit(high).cast(text))
 
@@ -145,7 +157,7 @@ class AppendedChanges:
     """See `AppendedWork`.
 
     Attributes:
-        ahead: what was decided while the changes were appended; null: nothing.
+        ahead: outcome decided while the changes were appended; null: none.
     """
 
     replica: ReplicaWriter
@@ -159,11 +171,13 @@ class AppendedChanges:
 
     @property
     def tables(self) -> TableWriter:
-        return TableWriter(self.replica.site)
+        return TableWriter(self.replica.batch_context)
 
     def resolve_rows(self) -> None:
-        site = self.replica.site
-        quarantine.resolve_rows(site.tables, site.layout.errors, self.decoded.rows, site.plan.planned_at)
+        batch_context = self.replica.batch_context
+        quarantine.resolve_rows(
+            batch_context.tables, batch_context.layout.errors, self.decoded.rows, batch_context.plan.planned_at
+        )
 
     def tombstones(self) -> MergeWriter:
         ahead = self.ahead or DecidedAhead(net=self.replica.net())
@@ -188,4 +202,4 @@ class MergeWriter:
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         generations = history.Generations(generation_low_watermarks, swept)
-        history.update(self.replica.site, generations, history.TouchedKeys(self.net.rows, self.net.keys))
+        history.update(self.replica.batch_context, generations, history.TouchedKeys(self.net.rows, self.net.keys))

@@ -1,4 +1,4 @@
-"""Columns of Spark frames by their very names."""
+"""Columns of Spark frames by exact name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def quoted(column: str) -> str:
 
 
 def name(column: str) -> Column:
-    """A column by its very name, dots and spaces included."""
+    """A column by its exact name, which may have dots and spaces."""
     return F.col(quoted(column))
 
 
@@ -26,7 +26,7 @@ def at(side: str, column: str) -> Column:
 
 
 def tuples(rows: DataFrame, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Rows as values; times as text, for Spark hands them out in the zone of this process."""
+    """Rows as values; timestamps as text, since Spark returns them in the time zone of this process."""
     kinds = dict(rows.dtypes)
     zones = [kinds[c] == "timestamp" for c in columns]
     chosen = [F.date_format(name(c), _ISO).alias(c) if kinds[c].startswith("timestamp") else name(c) for c in columns]

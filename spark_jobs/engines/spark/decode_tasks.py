@@ -1,7 +1,7 @@
-"""Decoding in Spark's tasks: `mapInArrow` over parts of files, by the rules that engine `delta_rs` calls too.
+"""Decoding in Spark tasks: `mapInArrow` over parts of files, by the same rules as engine `delta_rs`.
 
-A task gives its rows and, after those of each part, one row with nothing but a report: figures, or why a file can't be
-read. So nothing is counted twice, and a damaged file stops no other.
+A task returns its rows and, after those of each part, one row with only a report: figures, or why a file can't be
+read. So nothing is counted twice, and a damaged file stops no others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spark_jobs.rules.read import FileRows, grouped, read_file
 from spark_jobs.rules.records import replayed
 
 ERROR, KIND, REPORT = f"{GDDL}__error", f"{GDDL}__kind", f"{GDDL}__report"
-"""What a bad row leaves in the errors table (null: a good row); `load` or `change`; a report instead of a row."""
+"""Record of a bad row for the errors table (null: a good row); `load` or `change`; a report instead of a row."""
 ORDINAL = f"{GDDL}__ordinal"
 _BATCH_ROWS = 1 << 16
 _ERROR_TYPE = pa.struct(list(error_rows.SCHEMA))
@@ -40,7 +40,7 @@ _ERROR_TYPE = pa.struct(list(error_rows.SCHEMA))
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What became of one part.
+    """Result of one part.
 
     Attributes:
         path: of its file.
@@ -85,13 +85,13 @@ def row_type(table_schema: TableSchema) -> T.StructType:
 
 
 def reported_type(table_schema: TableSchema) -> T.StructType:
-    """Type of what tasks give: decoded rows and `REPORT`."""
+    """Type of the tasks' output: decoded rows and `REPORT`."""
     return T.StructType([*row_type(table_schema).fields, T.StructField(REPORT, T.StringType())])
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeFiles:
-    """Decodes parts of files. Called by tasks with the numbers of their parts' lists in a column `id`.
+    """Decodes parts of files. Called by tasks with the indexes of their part lists in a column `id`.
 
     Attributes:
         tasks: parts by task.
@@ -127,12 +127,12 @@ class DecodeFiles:
             return self._report(Report(path=path, error=_fault(error)))
 
     def _read(self, storage: Storage, split: Split) -> FileRows | Unreadable:
-        """A file that its dialect translates is translated here again, where its rows are wanted."""
+        """Reads a part; a file that its dialect translates is translated here again."""
         if not split.file.translated or split.file.table is not None:
             return read_file(storage, split.file, split.row_groups)
         again = self.dialect.probe(storage, split.file.file)
         if again.signature != split.file.signature:
-            return Unreadable(split.file.file, "FILE_VANISHED", "the file was written again since it was looked into")
+            return Unreadable(split.file.file, "FILE_VANISHED", "the file was rewritten since it was probed")
         return read_file(storage, again)
 
     def _report(self, report: Report) -> pa.Table:
@@ -192,7 +192,7 @@ def with_errors(group: DecodedGroup, decoder: Decoder) -> pa.Table:
 
 
 def report_row(report: Report, table_schema: TableSchema) -> pa.Table:
-    """A row with nothing but a report."""
+    """A row with only a report."""
     fields = [*change_schema(table_schema), pa.field(ERROR, _ERROR_TYPE), pa.field(KIND, pa.string())]
     columns = [pa.nulls(1, field.type) for field in fields]
     return pa.table(

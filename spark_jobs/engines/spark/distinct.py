@@ -1,4 +1,4 @@
-"""How many keys and identities a batch over many tasks has: a hint of what may be skipped, not a rule."""
+"""Counts the keys and identities of a batch over many tasks, as a hint for optimizations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def hashes(rows: DataFrame, table_schema: TableSchema, *others: str) -> DataFram
 
 
 def count_distinct(hashed: DataFrame) -> tuple[int, int]:
-    """Distinct identities and keys among good rows; where two hashes collide the batch only takes the longer way."""
-    # Spread by key, all sequences of a key are together, and one exchange serves both counts.
+    """Distinct identities and keys among good rows; a hash collision only makes the batch slower."""
+    # Partitioned by key, all sequences of a key are together, and one exchange serves both counts.
     pairs = hashed.select(KEY, IDENTITY).repartition(KEY).groupBy(KEY, IDENTITY).agg(F.lit(1))
     counted = pairs.groupBy(KEY).agg(F.count(F.lit(1)).alias("n"))
     row = counted.agg(F.sum("n").alias("i"), F.count(F.lit(1)).alias("k")).collect()[0]

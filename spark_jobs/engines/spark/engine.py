@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import functions as F
 
+from airflow_gddl.contract.sql_types import parse_type
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import RebuildRequest, TableContext
@@ -28,7 +30,6 @@ from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Verdict
 from spark_jobs.rules.key_rows import KeyRows
@@ -43,6 +44,9 @@ class SparkEngine:
 
     def suited(self, *, few_rows: bool) -> SparkEngine:
         return SparkEngine(self.tables.suited(few_rows=few_rows))
+
+    def of_shard(self, shard: str) -> SparkEngine:
+        return SparkEngine(replace(self.tables, shard=shard))
 
     def exists(self, path: str) -> bool:
         return self.tables.exists(path)
@@ -73,14 +77,14 @@ class SparkEngine:
         decoded, unreadable = BatchReader(tables=self.tables, context=context, plan=plan, state=state).decode_files()
         if decoded is None:
             return None, unreadable
-        site = self._site(context, plan, decoded.decoded_batch.schema.table_schema)
-        return ChangeTableWriter(site=site, decoded=decoded, first=state.keys is None), unreadable
+        batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
+        return ChangeTableWriter(batch_context=batch_context, decoded=decoded, first=state.keys is None), unreadable
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedChanges:
         decoded = BatchReader(tables=self.tables, context=context, plan=plan, state=state).resume_from_changes()
         batch = decoded.decoded_batch
         replica = ReplicaWriter(
-            site=self._site(context, plan, batch.schema.table_schema), figures=batch.figures,
+            batch_context=self._batch_context(context, plan, batch.schema.table_schema), figures=batch.figures,
             schemas=batch.change_schemas, first=state.keys is None,
         )  # fmt: skip
         return AppendedChanges(
@@ -88,9 +92,9 @@ class SparkEngine:
         )
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
-        return TableWriter(self._site(context, plan, table_schema))
+        return TableWriter(self._batch_context(context, plan, table_schema))
 
-    def _site(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:
+    def _batch_context(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:
         return BatchContext(
             tables=self.tables, layout=context.layout, tier=context.tier, plan=plan, table_schema=table_schema
         )
@@ -114,7 +118,9 @@ class SparkEngine:
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         replica, changes = self.tables.read(context.layout.replica), self.tables.read(context.layout.changes)
-        rows = self.tables.count(context.layout.changes)
+        rows, shard = self.tables.count(context.layout.changes), table_schema.spec.shard
+        if shard is not None:
+            replica, changes = (table.where(F.col(SHARD_COLUMN) == shard) for table in (replica, changes))
         return verifying.verify(replica, changes, table_schema, swept=swept, limit=limit, rows=rows)
 
     def live_rows(self, path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Erased keys: kept out of what comes in, and taken out of what is there."""
+"""Erased keys: excluded from new changes, and removed from tables."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from spark_jobs.engines.spark.columns import name
+from airflow_gddl.contract.sql_types import DecimalType, SqlType
+from spark_jobs.engines.spark.columns import name, quoted
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import DecimalType, SqlType
 from spark_jobs.rules.erased_keys import EXACT_REAL, MIDNIGHT
 from spark_jobs.rules.figures import ChangesErased
 
 _BLOCK = 64
-"""Bytes of a block of SHA-256, to which HMAC fills its key."""
+"""Block size of SHA-256 in bytes, to which HMAC pads its key."""
 _SAMPLE = 5
 
 
@@ -128,8 +128,8 @@ class SparkEraser:
         own, old = (_is(_texts(table_schema, old=was), parts) for was in (False, True))
         turned = own & ~old & F.coalesce(moved(table_schema), F.lit(False))
         kinds = {field.name: field.dataType for field in self.tables.read(path).schema.fields}
-        no_images: Assignments = {_quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in table_schema.before}
-        delete: Assignments = {_quoted(c): value.cast(kinds[c]) for c, value in _as_delete(table_schema, kinds).items()}
+        no_images: Assignments = {quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in table_schema.before}
+        delete: Assignments = {quoted(c): value.cast(kinds[c]) for c, value in _as_delete(table_schema, kinds).items()}
         merge = self.tables.handle(path).merge(wanted, own | old)
         merge = merge.whenMatchedUpdate(turned, {**delete, **no_images})
         merge = merge.whenMatchedUpdate(~own, no_images)
@@ -153,16 +153,11 @@ class SparkEraser:
 
     def _purge(self, path: str) -> None:
         """Rows that deletion vectors only mark leave the files in use, those of earlier deletes too."""
-        quoted = path.replace("`", "``")
-        self.tables.spark.sql(f"REORG TABLE delta.`{quoted}` APPLY (PURGE)")
+        self.tables.spark.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
 
 
 def _literals(key: tuple[str, ...]) -> list[Column]:
     return [F.lit(part) for part in key]
-
-
-def _quoted(column: str) -> str:
-    return "`{}`".format(column.replace("`", "``"))
 
 
 def _is(texts: list[Column], key: list[Column]) -> Column:

@@ -1,24 +1,24 @@
-"""Make a table's columns what the plan wants: desired against actual, so that a repeated batch changes nothing more."""
+"""Evolve a table's columns to the plan's schema; idempotent, since it compares desired and actual columns."""
 
 from __future__ import annotations
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.tables import Tables, spark_type, sql_text
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import parse_type
 
 
 def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> None:
     """Create the table, or bring an existing one to the definition's columns.
 
     Args:
-        rewrite: widen by rewriting the table, for readers that don't know Delta's type widening.
+        rewrite: widen by rewriting the table, for readers without support of Delta's type widening.
     """
     if not tables.exists(definition.path):
         tables.create(definition)
@@ -58,13 +58,11 @@ def _rewrite(tables: Tables, definition: TableDefinition) -> None:
     for field in rows.schema.fields:
         kept = name(field.name).cast(wanted.get(field.name, field.dataType))
         columns.append(kept.alias(field.name, metadata=field.metadata))
-    rows.select(*columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
-        definition.path
-    )
+    tables.rewrite(rows.select(*columns), definition.path)
 
 
 def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra: tuple[str, ...] = ()) -> None:
-    """Give `_gddl.sequence` (and `extra` columns) its type while every stored sequence is still null."""
+    """Give `_gddl.sequence` (and `extra` columns) its type while all stored sequences are null."""
     if not tables.exists(path):
         return
     rows = tables.read(path)
@@ -85,4 +83,4 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra:
             columns.append(F.lit(None).cast(kind).alias(field.name))
         else:
             columns.append(name(field.name).alias(field.name, metadata=field.metadata))
-    rows.select(*columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    tables.rewrite(rows.select(*columns), path)

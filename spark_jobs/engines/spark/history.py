@@ -1,4 +1,4 @@
-"""The history table: versions of keys derived anew by the rules, and only what differs written."""
+"""The history table: derives the versions of keys again by the rules, and writes only differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_jobs.rules.merge import ACTION
 
 @dataclass(frozen=True)
 class Wanted:
-    """Keys whose versions are wanted; `few`: they can be sent to every core."""
+    """Keys whose versions to derive; `few`: small enough to broadcast."""
 
     keys: DataFrame
     few: bool
@@ -30,14 +30,14 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Generations:
-    """`watermarks`: greatest sequence before each generation; `swept`: rows of generations before it have vanished."""
+    """`watermarks`: highest sequence before each generation; `swept`: earlier generations have been swept."""
 
     watermarks: tuple[str | None, ...]
     swept: int
 
 
 def changes_of(changes: DataFrame, keys: DataFrame, table_schema: TableSchema, *, few: bool) -> DataFrame:
-    """Changes of these keys, under their new name or, by before image, their old one."""
+    """Changes of these keys, by new key or by the before image's old key."""
     found = of_keys(changes, keys, table_schema, few=few)
     if not table_schema.before_of_key:
         return found
@@ -69,16 +69,16 @@ def versions_of(changes: DataFrame, table_schema: TableSchema, generations: Gene
 
 @dataclass(frozen=True)
 class TouchedKeys:
-    """Rows with the keys of a batch, and how many they are; null: not known."""
+    """Rows with the keys of a batch, and their number; null: unknown."""
 
     rows: DataFrame
     count: int | None
 
 
-def update(site: BatchContext, generations: Generations, touched: TouchedKeys | None = None) -> None:
-    """Bring the history of the touched keys (null: of all) up to date."""
-    tables, path, table_schema = site.tables, site.layout.history, site.table_schema
-    changes, stored = tables.read(site.layout.changes), tables.read(path)
+def update(batch_context: BatchContext, generations: Generations, touched: TouchedKeys | None = None) -> None:
+    """Update the history of the touched keys (null: of all)."""
+    tables, path, table_schema = batch_context.tables, batch_context.layout.history, batch_context.table_schema
+    changes, stored = tables.read(batch_context.layout.changes), tables.read(path)
     if touched is not None:
         keys = tables.keep(touched.rows.select(*map(name, table_schema.keys)).distinct())
         few, count = are_few(touched.count), touched.count
@@ -86,9 +86,9 @@ def update(site: BatchContext, generations: Generations, touched: TouchedKeys | 
         stored = of_keys(stored, keys, table_schema, few=few)
         wanted = Wanted(keys, few=few)
     else:
-        count, wanted = tables.count(site.layout.changes), None
+        count, wanted = tables.count(batch_context.layout.changes), None
     work = actions_of(changes, stored, table_schema, generations, wanted, rows=count or 0)
-    with tables.transaction(HISTORY, site.transaction):
+    with tables.transaction(HISTORY, batch_context.transaction):
         apply(tables, path, tables.keep(work), table_schema)
 
 
@@ -123,7 +123,7 @@ def actions_of(
 
 
 def apply(tables: Tables, path: str, work: DataFrame, table_schema: TableSchema) -> None:
-    """Carry out actions on the history table."""
+    """Apply actions to the history table."""
     match = F.lit(True)
     for key in table_schema.keys:
         match = match & (at("t", key) == at("s", key))

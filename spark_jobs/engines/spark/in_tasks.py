@@ -1,4 +1,4 @@
-"""The rules of `spark_jobs.rules` in Spark's tasks: Spark places rows, the rules decide about Arrow tables."""
+"""Runs `spark_jobs.rules` in Spark tasks: Spark partitions rows, the rules process Arrow tables."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import flat
 
 _BATCH = 65_536
-"""Most rows of a record batch that a task hands back."""
+"""Maximum rows of a record batch that a task returns."""
 _TASK = 1_000_000
-"""Rows that a task should have at most: it holds them in memory."""
+"""Maximum rows of a task, which holds them in memory."""
 _PLACE, _FRAME = f"{GDDL}__place", f"{GDDL}__frame"
 
 BatchRule = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -28,7 +28,7 @@ KeyRule = Callable[[Mapping[str, pa.Table]], pa.Table]
 
 
 def row_by_row(rows: DataFrame, rule: RowRule, schema: T.StructType) -> DataFrame:
-    """A rule that holds for any part of the rows, wherever they are."""
+    """Applies a rule that holds for any subset of the rows."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -39,7 +39,7 @@ def row_by_row(rows: DataFrame, rule: RowRule, schema: T.StructType) -> DataFram
 
 
 def map_batches(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> DataFrame:
-    """`mapInArrow` for columns of any name: it takes a dot in a name for a field."""
+    """`mapInArrow` for any column name: Spark reads a dot in a name as a field."""
     columns = rows.columns
 
     def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -51,21 +51,21 @@ def map_batches(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> 
 def by_key(
     frames: Mapping[str, DataFrame], place: Column, rule: KeyRule, schema: T.StructType, *, rows: int = 0
 ) -> DataFrame:
-    """A rule that needs all rows of a key together, for any partition of the keys.
+    """Applies a rule that needs all rows of a key together, for any partition of the keys.
 
     Args:
         frames: tables for the rule, by name.
         place: a number that rows of a key share, in every frame.
-        rows: about how many they are; 0: a few.
+        rows: approximate number; 0: few.
     """
     kinds = {own: frame.schema for own, frame in frames.items()}
     joined = reduce(DataFrame.unionAll, (_tagged(frame, own, place, kinds) for own, frame in frames.items()))
     names = list(frames)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        met = [batch for batch in batches if batch.num_rows]
-        if met:
-            together = _together(met)
+        filled = [batch for batch in batches if batch.num_rows]
+        if filled:
+            together = _together(filled)
             yield from _batches(rule({own: _frame(together, own) for own in names}), schema)
 
     usual = int(joined.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -74,17 +74,17 @@ def by_key(
 
 
 def place_of(kinds: Mapping[str, T.DataType]) -> Column:
-    """A number that rows with equal values in these columns share; cast, for tables may have narrower types."""
+    """A hash of these columns; values are cast, since tables may have narrower types."""
     return F.xxhash64(*(_plain(name(column).cast(kind), kind) for column, kind in kinds.items()))
 
 
 def place_of_rows(kinds: Mapping[str, T.DataType]) -> Column:
-    """The same for whole rows; columns that Spark can't hash say nothing."""
+    """A hash of whole rows; columns that Spark can't hash are ignored."""
     return place_of({column: kind for column, kind in kinds.items() if "map<" not in kind.simpleString()})
 
 
 def _plain(value: Column, kind: T.DataType) -> Column:
-    """-0.0 as 0.0, which equals it."""
+    """Replaces -0.0 by 0.0, which is equal."""
     return value + F.lit(0.0) if isinstance(kind, T.FloatType | T.DoubleType) else value
 
 
@@ -98,7 +98,7 @@ def _tagged(frame: DataFrame, own: str, place: Column, kinds: Mapping[str, T.Str
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Rows of batches; what Spark knows to be never null is nullable, as in the rules' own types."""
+    """Rows of batches; all columns are nullable, as in the rules' types."""
     rows = pa.Table.from_batches(batches)
     return rows.cast(pa.schema([pa.field(field.name, _nullable(field.type)) for field in rows.schema]))
 

@@ -1,4 +1,4 @@
-"""Which columns of a table have statistics: see `delta_rs.indexing`; here Delta itself writes them."""
+"""Indexed columns of a table: see `delta_rs.indexing`; here Delta writes the statistics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spark_jobs.plan.columns import Column
 
 
 def prepare_overwrite(tables: Tables, definition: TableDefinition) -> None:
-    """Before a table's schema is replaced: Delta refuses one that lacks an indexed column, or needs a table feature.
+    """Before a schema is replaced: Delta refuses one that lacks an indexed column, or needs a table feature.
 
-    Delta can't write statistics anew where there are deletion vectors: there the columns are named now that are to have
+    Delta can't rewrite statistics of tables with deletion vectors: there the columns are named now that get
     statistics and that the table has already. Elsewhere that would mislead readers until the files are replaced.
     """
     tables.allow(definition.path, definition.columns)
@@ -23,13 +23,13 @@ def prepare_overwrite(tables: Tables, definition: TableDefinition) -> None:
         left = skipping.restricted(definition.skipping[skipping.COLUMNS], _columns_that_stay(tables, definition))
         tables.set_properties(definition.path, {skipping.COLUMNS: left})
     elif named is not None:
-        left = skipping.restricted(named, definition.columns)
+        left = skipping.restricted(named, [c for c in definition.columns if c.name not in definition.partition_by])
         if left != skipping.restricted(named, None):
             tables.set_properties(definition.path, {skipping.COLUMNS: left})
 
 
 def index_as_defined(tables: Tables, definition: TableDefinition) -> None:
-    """After it: statistics of the columns that the definition names; no file is of an earlier release any more."""
+    """After a schema is replaced: index the definition's columns; no file of an earlier release remains."""
     before = tables.properties(definition.path)
     wanted = definition.skipping
     tables.set_properties(definition.path, {**wanted, **CURRENT})
@@ -38,10 +38,10 @@ def index_as_defined(tables: Tables, definition: TableDefinition) -> None:
 
 
 def name_indexed(tables: Tables, definition: TableDefinition, *, complete: bool) -> None:
-    """Name the indexed columns of a table that names none, or others.
+    """Set the indexed columns of a table that has none, or others.
 
     Args:
-        complete: all of the definition's, and write their statistics anew; else those that Delta keeps by itself.
+        complete: all of the definition's, with rewritten statistics; else Delta's default columns.
     """
     wanted = definition.skipping
     if not wanted:
@@ -55,7 +55,7 @@ def name_indexed(tables: Tables, definition: TableDefinition, *, complete: bool)
 
 
 def _columns_that_stay(tables: Tables, definition: TableDefinition) -> list[Column]:
-    """Those that the table has now, with the type that it is to have."""
+    """Columns that the table has now, with their type in the definition."""
     stored = {f.name: f.dataType for f in tables.read(definition.path).schema.fields}
     return [c for c in definition.columns if stored.get(c.name) == spark_type(str(c.type))]
 

@@ -1,4 +1,4 @@
-"""Upkeep of tables by Delta's own commands."""
+"""Table maintenance by Delta's commands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.spark import row_types
+from spark_jobs.engines.spark.columns import quoted
 from spark_jobs.engines.spark.in_tasks import by_key, place_of
 from spark_jobs.engines.spark.merge import as_events, to_events
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
@@ -25,14 +26,14 @@ from spark_jobs.rules.superseded import events_that_matter
 _INTERVAL = "delta.checkpointInterval"
 _VACUUMING = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    # Delta lists folders in as many tasks as this says, 10,000 unless told, also where there is one folder.
+    # Number of tasks in which Delta lists folders, by default 10,000 even for one folder.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
 
 
 @dataclass(frozen=True)
 class SparkMaintenance:
-    """See `Upkeep`."""
+    """See `Maintenance`."""
 
     tables: Tables
 
@@ -58,12 +59,11 @@ class SparkMaintenance:
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         hours = max(hours, own_hours(self._properties(path), path))
-        # The table's own setting is part of that; Delta's check is for those who have no retention of their own.
+        # `hours` includes the table's setting; Delta's check is for callers without a retention.
         spark = self.tables.suited(few_rows=True).spark
         for setting, value in _VACUUMING.items():
             spark.conf.set(setting, value)
-        quoted = path.replace("`", "``")
-        statement = f"VACUUM delta.`{quoted}` RETAIN {int(hours)} HOURS"
+        statement = f"VACUUM delta.{quoted(path)} RETAIN {int(hours)} HOURS"
         if dry_run:
             return int(spark.sql(f"{statement} DRY RUN").count())
         before = self._stored(path)
@@ -74,7 +74,7 @@ class SparkMaintenance:
         return dict(self.tables.handle(path).detail().select("properties").collect()[0][0])
 
     def checkpoint(self, path: str) -> None:
-        # Delta has no statement for it; it makes one with each commit whose number its setting divides.
+        # Delta has no statement for it; it writes one with each commit whose version is a multiple of the interval.
         usual = self._properties(path).get(_INTERVAL)
         self.tables.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
         back = f"UNSET TBLPROPERTIES ('{_INTERVAL}')"
@@ -83,7 +83,7 @@ class SparkMaintenance:
         self.tables.sql(path, f"ALTER TABLE {{table}} {back}")
 
     def _stored(self, path: str) -> int:
-        """Files in storage, but for the log's."""
+        """Stored files without the log's."""
         found = self.tables.log.storage.list(path)
         return sum(not item.name.startswith("_delta_log/") for item in found)
 

@@ -1,4 +1,4 @@
-"""A batch's net changes and their outcome, by the rules in tasks; Delta's MERGE applies it."""
+"""A batch's net changes and their outcome, by the rules in tasks; applied by Delta's MERGE."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
 
 _BROADCAST = 500_000
-"""Rows up to which they are sent to every core."""
+"""Rows up to which a table is broadcast."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergePruning:
-    """Least and greatest value of the first key column of a batch; both null: nothing is known."""
+    """Lowest and highest value of the first key column of a batch; both null: unknown."""
 
     low: object = None
     high: object = None
@@ -41,9 +41,9 @@ class NetChanges:
     Attributes:
         rows: see `fold.net_changes`.
         partial: as there.
-        keys: how many rows; null when they weren't counted.
-        deletes: how many of them are deletes; null as above.
-        unseen: how many begin with an update, so that something of their key should be known; null as above.
+        keys: number of rows; null: not counted.
+        deletes: number of deletes; null as above.
+        unseen: number of keys whose first change is an update, so that an earlier one should exist; null as above.
     """
 
     rows: DataFrame
@@ -53,7 +53,7 @@ class NetChanges:
     unseen: int | None = None
 
     def counted(self) -> NetChanges:
-        """The same with its counts, by one pass over the rows."""
+        """A copy with counts, by one pass over the rows."""
         deletes, unseen = F.count_if(F.col(GDDL)["op"] == "D"), F.count_if(F.col(FIRST) == UNSEEN)
         found = self.rows.agg(F.count(F.lit(1)), deletes, unseen).collect()[0]
         return replace(self, keys=int(found[0]), deletes=int(found[1]), unseen=int(found[2]))
@@ -66,9 +66,9 @@ class MergeInput:
     Attributes:
         rows: the replica's columns, `_gddl` and `ACTION`; where `partial`, `carried_name` for each column that is no
             key: see `merge.decide`.
-        deletes: net changes that are deletes; null: there are none.
-        keys: how many rows at most; null: not known.
-        warnings: what is to be reported; late: see `Applied.late`.
+        deletes: net changes that are deletes; null: none.
+        keys: maximum number of rows; null: unknown.
+        warnings: warnings to report; late: see `Applied.late`.
     """
 
     rows: DataFrame
@@ -85,7 +85,7 @@ def happened(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
 
 
 def to_events(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Rows for `as_events`: where keys can change, each must find the place of both of its keys."""
+    """Rows for `as_events`: where keys can change, each is assigned to both of its keys."""
     return happened(changes, table_schema) if table_schema.before_of_key else changes
 
 
@@ -95,7 +95,7 @@ def as_events(rows: pa.Table, table_schema: TableSchema) -> pa.Table:
 
 
 def net_of(changes: DataFrame, table_schema: TableSchema, *, partial: bool, rows: int = 0) -> DataFrame:
-    """Net changes, see `fold.net_changes`; `rows`: about how many changes they are."""
+    """Net changes, see `fold.net_changes`; `rows`: approximate number of changes."""
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
         return net_changes(as_events(tables["changes"], table_schema), table_schema, partial=partial)
@@ -106,17 +106,17 @@ def net_of(changes: DataFrame, table_schema: TableSchema, *, partial: bool, rows
 
 
 def single(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """The same where each key is known to have one change, which carries the whole row: it is its own net change."""
+    """Net changes where each key has one change with all columns: the change itself."""
     return changes.select(*map(name, table_schema.columns), GDDL, F.col(GDDL)["op"].alias(FIRST))
 
 
 def all_later(net: DataFrame) -> DataFrame:
-    """Net changes with `ACTION` where each is newer than whatever is stored; an update of nothing is an insert."""
+    """Net changes with `ACTION` where each is newer than all stored rows; an update of a missing row is an insert."""
     return net.withColumn(ACTION, F.when(F.col(GDDL)["op"] == "D", "delete").otherwise("update"))
 
 
 def all_new(net: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Rows of the replica where nothing is stored."""
+    """Rows of an empty replica."""
     gone, gddl = F.col(GDDL)["op"] == "D", F.col(GDDL)
     soft = table_schema.spec.delete == "soft"
     rows = net.where(~gone | F.col(COLUMNS_BEFORE_DELETE) if soft else ~gone)
@@ -126,13 +126,13 @@ def all_new(net: DataFrame, table_schema: TableSchema) -> DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRows:
-    """Rows of replica and tombstones, the batch's keys among them; see `merge.StoredState`."""
+    """Rows of replica and tombstones that include the batch's keys; see `merge.StoredState`."""
 
     replica: DataFrame
     tombstones: DataFrame | None
 
     def of(self, keys: DataFrame, table_schema: TableSchema) -> StoredRows:
-        """Those of these keys, which are few."""
+        """Only the rows of these few keys."""
         deletes = self.tombstones
         return StoredRows(
             replica=of_keys(self.replica, keys, table_schema, few=True),
@@ -143,7 +143,7 @@ class StoredRows:
 def decided(
     net: NetChanges, stored: StoredRows, table_schema: TableSchema, *, rows: int, refolded: bool = False
 ) -> DataFrame:
-    """See `merge.decide`; `rows`: about how many net changes they are."""
+    """See `merge.decide`; `rows`: approximate number of net changes."""
     partial = net.partial
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -170,16 +170,16 @@ def of_keys(rows: DataFrame, keys: DataFrame, table_schema: TableSchema, *, few:
 
 
 def are_few(count: int | None) -> bool:
-    """Whether so many rows are sent to every core; where it isn't known, Spark decides."""
+    """Whether so many rows are broadcast; if unknown, Spark decides."""
     return count is not None and count <= _BROADCAST
 
 
 def merge(
     tables: Tables, path: str, source: MergeInput, table_schema: TableSchema, pruning: MergePruning
 ) -> dict[str, int]:
-    """Apply an outcome to the replica; counts of rows inserted, updated, deleted. Runs inside a transaction.
+    """Apply an outcome to the replica; returns counts of rows inserted, updated, deleted. Runs inside a transaction.
 
-    Empty when Delta skipped the commit because an earlier attempt had made it.
+    Empty if Delta skipped the commit because an earlier attempt made it.
     """
     on = F.lit(True)
     for key in table_schema.keys:

@@ -1,4 +1,4 @@
-"""The errors table: bad rows and unreadable files, kept with reason and original until they are resolved."""
+"""The errors table: bad rows and unreadable files, kept with reason and original record until they are resolved."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ def bad_files(tables: Tables, files: Sequence[Unreadable], stamp: Stamp) -> Data
     )
 
 
-def to_replay(tables: Tables, path: str, planned_at: str) -> DataFrame | None:
-    """Rows to decode once more, with the `ORDINAL` of their file. Those that this very batch resolved before it died
-    are among them.
+def to_replay(tables: Tables, path: str, planned_at: str, codes: Sequence[str], folder: str = "") -> DataFrame | None:
+    """See `rules.quarantine.to_replay`; with the `ORDINAL` of each row's file.
+
+    Args:
+        folder: only rows of files below it; empty: all.
     """
     if not tables.exists(path):
         return None
     ordinal = F.dense_rank().over(Window.orderBy("source_file")).cast("bigint") - 1
-    return _waiting(tables, path, planned_at).withColumn(ORDINAL, ordinal)
+    rows = _waiting(tables, path, planned_at)
+    rows = rows.where(F.col("source_file").startswith(f"{folder}/")) if folder else rows
+    return (rows.where(F.col("code").isin(*codes)) if codes else rows).withColumn(ORDINAL, ordinal)
 
 
 def _waiting(tables: Tables, path: str, planned_at: str) -> DataFrame:
@@ -44,7 +48,7 @@ def _waiting(tables: Tables, path: str, planned_at: str) -> DataFrame:
 
 
 def resolve_rows(tables: Tables, path: str, decoded: DataFrame, planned_at: str) -> None:
-    """Mark the rows that are good now as resolved."""
+    """Mark rows that are valid now as resolved."""
     gddl = F.col(GDDL)
     row = gddl["position"].bitwiseAND(F.lit((1 << ROW_BITS) - 1))
     good = decoded.where(F.col(ERROR).isNull()).select(
@@ -61,6 +65,6 @@ def resolve_rows(tables: Tables, path: str, decoded: DataFrame, planned_at: str)
 
 
 def resolve_files(tables: Tables, path: str, files: Sequence[str], batch_id: str, now: str) -> None:
-    """Mark what earlier versions of `files` left in the quarantine as resolved: the new version takes their place."""
+    """Mark quarantined rows of earlier versions of `files` as resolved: the new version replaces them."""
     condition = F.col("source_file").isin(*files) & F.col("resolved_at").isNull() & (F.col("batch_id") < batch_id)
     tables.handle(path).update(condition, {"resolved_at": F.lit(now).cast("timestamp")})

@@ -1,4 +1,4 @@
-"""The swap of a full refresh: from a change table built beside to the living tables, one Delta commit each."""
+"""The swap of a full refresh: derives the live tables from a shadow change table, one Delta commit each."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Rebuild:
         return self.order.plan
 
     @property
-    def living(self) -> Layout:
-        return self.order.living.layout
+    def live(self) -> Layout:
+        return self.order.live.layout
 
     @property
     def tier(self) -> TierSpec:
-        return self.order.living.tier
+        return self.order.live.tier
 
     @property
     def table_schema(self) -> TableSchema:
@@ -76,23 +76,23 @@ class Rebuild:
         return self._state(source).where(F.col(GDDL)["op"] != "D")
 
     def _fresh(self) -> DataFrame:
-        """Changes built beside, stamped as of this batch."""
+        """Changes of the shadow table, stamped with this batch."""
         schema, batch, planned_at = row_types.change_rows(self.table_schema), self.plan.batch_id, self.plan.planned_at
-        rows = self._known(self.tables.read(self.order.beside.changes))
+        rows = self._known(self.tables.read(self.order.shadow.changes))
         return row_by_row(rows, lambda part: restamped(part, batch, planned_at), schema)
 
     def _gone(self) -> DataFrame | None:
-        """Living changes whose files are no longer there, or can't be read now."""
-        return self._stored("left_anti") if self.tables.exists(self.living.changes) else None
+        """Live changes whose files were removed or are unreadable."""
+        return self._stored("left_anti") if self.tables.exists(self.live.changes) else None
 
     def _stored(self, how: Literal["left_anti", "left_semi"]) -> DataFrame:
-        """Living changes but those that this refresh added: `left_semi` those of files that it read."""
+        """Live changes except those that this refresh added: `left_semi` those of files that it read."""
         read = self.tables.spark.createDataFrame([(path,) for path in self.order.read], f"{_READ} string")
-        rows = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
+        rows = self.tables.read(self.live.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         return rows.join(F.broadcast(read), F.col(GDDL)["source_file"] == F.col(_READ), how)
 
     def _compatible(self) -> bool:
-        path = self.living.changes
+        path = self.live.changes
         return not self.tables.exists(path) or rebuilding.keeps_changes(self.order, self.tables.columns_in_order(path))
 
     def drops_changes(self) -> bool:
@@ -101,33 +101,33 @@ class Rebuild:
         return gone is not None and not gone.isEmpty()
 
     def changes(self) -> int:
-        """The change table gains what it lacks and loses what its files no longer hold.
+        """Add missing changes to the change table and remove those that its files no longer hold.
 
-        Where types part, it is replaced.
+        If types are incompatible, replace it.
         """
-        definition = table_definition.changes(self.table_schema, self.living.changes, self.tier)
+        definition = table_definition.changes(self.table_schema, self.live.changes, self.tier)
         if not self._compatible():
             self._overwrite(definition, self._fresh(), "changes")
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         fresh, count = self._fresh(), self._count_of_changes()
         standing = self._stale(F.col(GDDL)["generation"] >= self.order.swept)
-        remove_changes(self.tables, self.living.changes, standing)
-        stored = self.tables.read(self.living.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
+        remove_changes(self.tables, self.live.changes, standing)
+        stored = self.tables.read(self.live.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         lacking = lacking_rows(fresh, self._known(stored), self.table_schema, rows=count)
-        self.tables.append(lacking, self.living.changes, self.app("changes"), version_of(self.plan))
-        return self.tables.metrics(self.living.changes, self.app("changes"), version_of(self.plan)).get(
+        self.tables.append(lacking, self.live.changes, self.app("changes"), version_of(self.plan))
+        return self.tables.metrics(self.live.changes, self.app("changes"), version_of(self.plan)).get(
             "numOutputRows", 0
         )
 
     def _stale(self, where: SqlColumn) -> DataFrame:
-        """Stored changes that their files, rewritten since or read otherwise by now, no longer hold."""
+        """Stored changes that their files, rewritten or now read with other settings, no longer hold."""
         read = self._known(self._stored("left_semi").where(where))
         return changes_in(lacking_rows(read, self._fresh(), self.table_schema, rows=self._count_of_changes()))
 
     def source(self) -> DataFrame:
-        """What the change table holds, but what its files no longer hold of generations that were swept."""
-        rows, swept = self._known(self.tables.read(self.living.changes)), F.col(GDDL)["generation"] < self.order.swept
+        """All changes, except changes of swept generations that their files no longer hold."""
+        rows, swept = self._known(self.tables.read(self.live.changes)), F.col(GDDL)["generation"] < self.order.swept
         if self.order.swept == 1 or rows.where(swept).isEmpty():
             return rows
         gddl, stale = F.col(GDDL), self.tables.keep(self._stale(swept))
@@ -135,14 +135,14 @@ class Rebuild:
         return rows.join(F.broadcast(stale), same, "left_anti")
 
     def _known(self, rows: DataFrame) -> DataFrame:
-        """Rows with the change table's columns in their types; what the metadata no longer selects stays behind."""
+        """Rows with the change table's columns and types; without columns that the metadata no longer selects."""
         have = {f.name: name(f.name) for f in rows.schema.fields}
         wanted = row_types.change_rows(self.table_schema).fields
         return rows.select(*(have.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in wanted))
 
     def _count_of_changes(self) -> int:
-        """About how many changes a rule sees."""
-        paths = (self.order.beside.changes, self.living.changes)
+        """Approximate number of changes for a rule."""
+        paths = (self.order.shadow.changes, self.live.changes)
         return sum(self.tables.count(path) for path in paths if self.tables.exists(path))
 
     def _of_keys(self, source: DataFrame, rule: RowRule, schema: T.StructType) -> DataFrame:
@@ -160,7 +160,7 @@ class Rebuild:
 
     def tombstones(self, source: DataFrame) -> None:
         rows = tombstones_of(self._state(source), self.table_schema)
-        definition = table_definition.tombstones(self.table_schema, self.living.tombstones)
+        definition = table_definition.tombstones(self.table_schema, self.live.tombstones)
         self.tables.create(definition)
         self._overwrite(definition, rows, TOMBSTONES)
 
@@ -176,15 +176,17 @@ class Rebuild:
 
     def replica(self, source: DataFrame) -> int:
         rows = self._rows(source)
-        path = self.living.replica
+        path = self.live.replica
         definition = table_definition.replica(self.table_schema, path, self.tier)
         if not self.tables.exists(path):
             self.tables.create(definition)
+        if definition.partition_by and self.tables.clustering(path):
+            self.tables.sql(path, "ALTER TABLE {table} CLUSTER BY NONE")
         self._overwrite(definition, rows.select(*self._arranged(path, definition)), MERGE)
         return self.tables.count(path)
 
     def _arranged(self, path: str, definition: TableDefinition) -> list[SqlColumn]:
-        """The columns in the order that the living table has, with its comments; new ones at the end."""
+        """The columns in the live table's order, with its comments; new ones at the end."""
         stored = {f.name: f.metadata for f in self.tables.read(path).schema.fields}
         return [
             name(c.name).cast(spark_type(str(c.type))).alias(c.name, metadata=stored.get(c.name, {}))
@@ -194,7 +196,7 @@ class Rebuild:
     def history(self, source: DataFrame) -> None:
         until = Generations(self.order.generation_low_watermarks, self.order.swept)
         derived = versions_of(source, self.table_schema, until, rows=self._count_of_changes())
-        definition = table_definition.history(self.table_schema, self.living.history, self.tier)
+        definition = table_definition.history(self.table_schema, self.live.history, self.tier)
         if not self.tables.exists(definition.path):
             self.tables.create(definition)
         rows = derived.select(*self._arranged(definition.path, definition))
@@ -202,13 +204,13 @@ class Rebuild:
 
     def _overwrite(self, definition: TableDefinition, rows: DataFrame, step: str) -> None:
         prepare_overwrite(self.tables, definition)
-        self.tables.overwrite(rows, definition.path, self.app(step), version_of(self.plan))
+        self.tables.overwrite(rows, definition, self.app(step), version_of(self.plan))
         index_as_defined(self.tables, definition)
 
     def errors(self) -> None:
-        """What the files leave in the quarantine now takes the place of what they left before."""
-        path = self.living.errors
-        fresh = self.tables.read(self.order.beside.errors) if self.tables.exists(self.order.beside.errors) else None
+        """Replace the quarantined rows of the files by the current ones."""
+        path = self.live.errors
+        fresh = self.tables.read(self.order.shadow.errors) if self.tables.exists(self.order.shadow.errors) else None
         if self.tables.exists(path) and self.order.landed:
             files = self.tables.spark.createDataFrame([(f,) for f in self.order.landed], "f string")
             stale = F.col("t.resolved_at").isNull() & (F.col("t.batch_id") != self.plan.batch_id)

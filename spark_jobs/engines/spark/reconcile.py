@@ -1,16 +1,16 @@
-"""Existing tables brought to what the metadata row says now: see `delta_rs.reconcile`."""
+"""Reconciles existing tables with the metadata row: see `delta_rs.reconcile`."""
 
 from __future__ import annotations
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_gddl.contract.sql_types import StructType, quote
 from spark_jobs.engines import skipping
 from spark_jobs.engines.spark.indexing import name_indexed, prepare_overwrite
-from spark_jobs.engines.spark.tables import Tables
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.engines.spark.tables import Tables, literal
+from spark_jobs.engines.table_definition import TableDefinition, new_comments
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import StructType
 
 _DELETED = "deleted"
 
@@ -30,14 +30,27 @@ def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
     if has:
         rows = rows.where(~F.coalesce(gddl[_DELETED], F.lit(False))).withColumn(GDDL, gddl.dropFields(_DELETED))
     else:
-        mark = F.when(gddl.isNotNull(), F.lit(False))  # a literal is never null, which would be another type
+        mark = F.when(gddl.isNotNull(), F.lit(False))  # a literal would be a non-nullable type
         rows = rows.withColumn(GDDL, gddl.withField(_DELETED, mark))
     prepare_overwrite(tables, definition)
-    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(definition.path)
+    tables.rewrite(rows, definition.path)
+
+
+def settle_comments(tables: Tables, definition: TableDefinition) -> None:
+    """Set the row's comments; others, also those that users wrote, are kept."""
+    path = definition.path
+    if not definition.description and not definition.descriptions:
+        return
+    stored = {field.name: str(field.metadata.get("comment", "")) for field in tables.read(path).schema.fields}
+    for column, comment in new_comments(definition, stored).items():
+        tables.sql(path, f"ALTER TABLE {{table}} ALTER COLUMN {quote(column)} COMMENT {literal(comment)}")
+    if definition.description not in ("", tables.description(path)):
+        # With a path, Spark accepts the table's comment only as a property.
+        tables.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('comment' = {literal(definition.description)})")
 
 
 def settle_properties(tables: Tables, definition: TableDefinition) -> None:
-    """Properties and clustering that the row names; properties that it no longer names stay as they are."""
+    """Set the row's properties and clustering; properties that it no longer names are kept."""
     path, stored = definition.path, tables.properties(definition.path)
     changed = {name: value for name, value in definition.properties.items() if stored.get(name) != value}
     clusters = tables.clustering(path)

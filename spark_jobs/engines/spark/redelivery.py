@@ -1,4 +1,4 @@
-"""Changes that arrived before, and ties: the rules in tasks."""
+"""Re-delivered changes and ties, by the rules in tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_jobs.rules.redelivery import SAMPLE, TIED, new_changes, sequence_tie
 
 
 def new_rows(batch: DataFrame, stored: DataFrame | None, table_schema: TableSchema, *, rows: int) -> DataFrame:
-    """See `redelivery.new_changes`; `rows`: about how many they are."""
+    """See `redelivery.new_changes`; `rows`: approximate number."""
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
         return new_changes(tables["batch"], tables.get("stored"), table_schema)
@@ -28,7 +28,7 @@ def new_rows(batch: DataFrame, stored: DataFrame | None, table_schema: TableSche
 
 
 def lacking_rows(changes: DataFrame, others: DataFrame, table_schema: TableSchema, *, rows: int) -> DataFrame:
-    """See `rebuild.lacking`; `rows`: about how many they are."""
+    """See `rebuild.lacking`; `rows`: approximate number."""
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
         return lacking(tables["changes"], tables["others"], table_schema)
@@ -38,7 +38,7 @@ def lacking_rows(changes: DataFrame, others: DataFrame, table_schema: TableSchem
 
 
 def _place(table_schema: TableSchema) -> Column:
-    """By key; without keys by sequence, and full-load rows, which are known by their place alone, by file."""
+    """By key; without keys by sequence, and full-load rows, which are identified by position, by file."""
     if table_schema.keys:
         return place_of(row_types.key_types(table_schema))
     gddl = F.col(GDDL)
@@ -46,7 +46,7 @@ def _place(table_schema: TableSchema) -> Column:
 
 
 def tie_warnings(rows: DataFrame, table_schema: TableSchema) -> tuple[int, tuple[RunWarning, ...]]:
-    """How many rows of `new_rows` there are, and `SEQUENCE_TIE` where there are ties."""
+    """Number of rows of `new_rows`, and the warning `SEQUENCE_TIE` if there are ties."""
     count, tied = rows.agg(F.count(F.lit(1)), F.count_if(F.col(TIED))).collect()[0]
     if not tied:
         return int(count), ()
@@ -55,7 +55,7 @@ def tie_warnings(rows: DataFrame, table_schema: TableSchema) -> tuple[int, tuple
 
 
 def sample_keys(rows: DataFrame, table_schema: TableSchema) -> tuple[str, ...]:
-    """A few keys as JSON objects, least first."""
+    """A few keys as JSON objects, lowest first."""
     columns = list(map(name, table_schema.keys))
     picked = rows.select(*columns).distinct().orderBy(*columns).limit(SAMPLE)
     return tuple(r[0] for r in picked.select(F.to_json(F.struct(*columns))).collect())

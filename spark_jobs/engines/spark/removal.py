@@ -1,4 +1,4 @@
-"""Rows taken out of the change table."""
+"""Removes rows from the change table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.plan.table_schema import GDDL
 
 
 def remove_changes(tables: Tables, path: str, changes: DataFrame, *, dry_run: bool = False) -> int:
-    """Remove changes from the change table; how many they are.
+    """Remove changes from the change table; returns their number.
 
     Args:
         changes: see `changes_in`.

@@ -38,7 +38,7 @@ from spark_jobs.rules.outcome import update_without_prior
 
 @dataclass(frozen=True, kw_only=True)
 class DecidedAhead:
-    """What is known of a batch's keys before `tombstones`; `source` null: not decided yet."""
+    """Outcome of a batch's keys before `tombstones`; `source` null: not decided yet."""
 
     net: NetChanges
     source: MergeInput | None = None
@@ -48,12 +48,12 @@ class DecidedAhead:
 class ReplicaWriter:
     """Attributes:
     schemas: schema ids of the batch's change files.
-    first: no batch with rows came before, so that replica and tombstones are empty.
-    fresh: the batch's changes where they are at hand, else read back from the change table.
-    overlap: how the batch stands to those before; nothing is taken for granted where it isn't known.
+    first: no earlier batch had rows, so replica and tombstones are empty.
+    fresh: the batch's changes if cached; null: read from the change table.
+    overlap: overlap of the batch with earlier ones; null: unknown, nothing is assumed.
     """
 
-    site: BatchContext
+    batch_context: BatchContext
     figures: Figures
     schemas: frozenset[int]
     first: bool
@@ -62,14 +62,14 @@ class ReplicaWriter:
 
     @property
     def table_schema(self) -> TableSchema:
-        return self.site.table_schema
+        return self.batch_context.table_schema
 
     def changes(self) -> DataFrame:
-        """The batch's changes: at hand, or from the change table."""
-        return self.site.changes() if self.fresh is None else self.fresh
+        """The batch's changes: cached, or from the change table."""
+        return self.batch_context.changes() if self.fresh is None else self.fresh
 
     def net(self) -> NetChanges:
-        """Net changes of the batch, kept and counted for the steps that follow."""
+        """Net changes of the batch, cached and counted for the next steps."""
         schema, partial = self.table_schema, self.table_schema.carries_parts(self.schemas)
         if self.figures.good == self.figures.keys and not (schema.before_of_key or refolds(schema)):
             net = NetChanges(rows=single(self.changes(), schema), partial=False)
@@ -77,43 +77,45 @@ class ReplicaWriter:
             rows = net_of(self.changes(), schema, partial=partial, rows=self.figures.good)
             net = NetChanges(rows=rows, partial=partial)
         if self._only_loads:
-            return net
-        return replace(net, rows=self.site.tables.keep(net.rows)).counted()
+            return replace(net, deletes=0, unseen=0)  # the rows are not cached: a count would read all of them again
+        return replace(net, rows=self.batch_context.tables.keep(net.rows)).counted()
 
     @property
     def _only_loads(self) -> bool:
-        """A batch of a full load may be too large to keep, and its rows are asked for once or twice only."""
+        """Whether the batch has only full-load rows: too large to cache, and used once or twice only."""
         return self.figures.loads == self.figures.good and self.figures.keys >= 0
 
     def decide_ahead(self) -> DecidedAhead:
-        """As much as needs nothing of the batch's own rows in the change table."""
+        """Decide as much as possible without the batch's rows in the change table."""
         net = self.net()
         return DecidedAhead(net=net, source=None if refolds(self.table_schema) else self.decide(net))
 
     def decide(self, net: NetChanges) -> MergeInput:
-        """What becomes of the batch's keys, by what the tables held before it."""
+        """Outcome of the batch's keys, by the tables before it."""
         if self.first:
             return self._all_new(net)
         if self.overlap.later and not refolds(self.table_schema):
             return self._all_later(net)
-        return self._met(net)
+        return self._merge_input(net)
 
     def _all_new(self, net: NetChanges) -> MergeInput:
-        """Replica and tombstones are empty."""
+        """Outcome where replica and tombstones are empty."""
         updated = net.rows.where(F.col(FIRST) == UNSEEN)
-        count = updated.count() if net.unseen is None else net.unseen
-        deletes = None if net.deletes == 0 else tombstones_of(net.rows, self.table_schema)
-        warnings = self._without_prior(updated, count)
+        warnings = self._without_prior(updated, updated.count() if net.unseen is None else net.unseen)
+        deletes = self._deletes(net)
         return MergeInput(rows=net.rows, partial=net.partial, deletes=deletes, keys=net.keys, warnings=warnings)
 
     def _all_later(self, net: NetChanges) -> MergeInput:
-        """Whatever is stored is older: nothing of it need be read."""
-        warnings = self._strangers(net) if net.unseen != 0 else ()
-        deletes = None if net.deletes == 0 else tombstones_of(net.rows, self.table_schema)
+        """Outcome where all stored rows are older and need not be read."""
+        warnings = self._unknown_keys(net) if net.unseen != 0 else ()
+        deletes = self._deletes(net)
         return MergeInput(rows=all_later(net.rows), deletes=deletes, keys=net.keys, warnings=warnings)
 
-    def _strangers(self, net: NetChanges) -> tuple[RunWarning, ...]:
-        """What is to be said of updated keys that nothing is known of; mostly the replica alone knows all of them."""
+    def _deletes(self, net: NetChanges) -> DataFrame | None:
+        return None if net.deletes == 0 else tombstones_of(net.rows, self.table_schema)
+
+    def _unknown_keys(self, net: NetChanges) -> tuple[RunWarning, ...]:
+        """Warning about updates of unknown keys; usually the replica has all of them."""
         updated = net.rows.where(F.col(FIRST) == UNSEEN)
         keys = list(self.table_schema.keys)
         known = of_keys(self._replica(keys), updated, self.table_schema, few=are_few(net.unseen))
@@ -122,12 +124,12 @@ class ReplicaWriter:
         tombstones = self._tombstones()
         if tombstones is not None:
             known = known.unionByName(tombstones.select(*map(name, keys)))
-        unknown = self.site.tables.keep(updated.join(known, keys, "left_anti"))
+        unknown = self.batch_context.tables.keep(updated.join(known, keys, "left_anti"))
         return self._without_prior(unknown, unknown.count())
 
-    def _met(self, net: NetChanges) -> MergeInput:
-        """By the rules, beside what is stored of the keys."""
-        tables, schema = self.site.tables, self.table_schema
+    def _merge_input(self, net: NetChanges) -> MergeInput:
+        """Outcome by the rules, with the stored rows of the keys."""
+        tables, schema = self.batch_context.tables, self.table_schema
         forcing = schema.spelled(schema.spec.force_update)
         columns = [*schema.keys, *([forcing] if forcing is not None and forcing not in schema.keys else []), GDDL]
         stored = StoredRows(replica=self._replica(columns), tombstones=self._tombstones())
@@ -139,21 +141,21 @@ class ReplicaWriter:
         found = MergeInput(
             rows=rows.where(F.col(ACTION).isNotNull() & ~F.col(LATE)),
             partial=net.partial,
-            deletes=None if self._only_loads else tombstones_of(net.rows, schema),
+            deletes=self._deletes(net),
             keys=net.keys,
             warnings=self._without_prior(rows.where(F.col(UNKNOWN_KEY)), int(unknown)),
             late=int(ignored),
         )
-        return self._folded_anew(net, found, rows.where(F.col(LATE)).select(*map(name, schema.keys)), int(late))
+        return self._refolded(net, found, rows.where(F.col(LATE)).select(*map(name, schema.keys)), int(late))
 
-    def _folded_anew(self, net: NetChanges, found: MergeInput, late: DataFrame, count: int) -> MergeInput:
-        """Late and forced keys by all their changes, since an overlay on the stored row would not be the fold."""
+    def _refolded(self, net: NetChanges, found: MergeInput, late: DataFrame, count: int) -> MergeInput:
+        """Refold late and forced keys from all their changes: an overlay on the stored row would differ."""
         if not count:
             return found
-        tables, schema, few = self.site.tables, self.table_schema, are_few(count)
+        tables, schema, few = self.batch_context.tables, self.table_schema, are_few(count)
         late = tables.keep(late)
-        changes = tables.read(self.site.layout.changes)
-        changes = changes.where(F.col(GDDL)["generation"] == self.site.plan.generation)
+        changes = tables.read(self.batch_context.layout.changes)
+        changes = changes.where(F.col(GDDL)["generation"] == self.batch_context.plan.generation)
         rows = net_of(history.changes_of(changes, late, schema, few=few), schema, partial=schema.partial, rows=count)
         again = NetChanges(rows=tables.keep(of_keys(rows, late, schema, few=few)), partial=schema.partial, keys=count)
         stored = StoredRows(replica=self._replica([*schema.columns, GDDL]), tombstones=self._tombstones())
@@ -161,25 +163,26 @@ class ReplicaWriter:
         outcome = tables.keep(decided(again, stored, schema, rows=count, refolded=True))
         both = found.rows.unionByName(outcome.where(F.col(ACTION).isNotNull()), allowMissingColumns=True)
         own = net.rows.join(F.broadcast(late) if few else late, list(schema.keys), "left_anti")
+        deletes = tombstones_of(own, schema).unionByName(tombstones_of(again.rows, schema))
         return replace(
             found,
             rows=_every_flag(both, schema) if found.partial or again.partial else both,
             partial=found.partial or again.partial,
-            deletes=tombstones_of(own, schema).unionByName(tombstones_of(again.rows, schema)),
+            deletes=None if deletes.isEmpty() else deletes,
         )
 
     def _replica(self, columns: list[str]) -> DataFrame:
         """Rows of the replica that may have keys of the batch."""
-        rows = self.site.tables.read(self.site.layout.replica)
+        rows = self.batch_context.tables.read(self.batch_context.layout.replica)
         first = name(self.table_schema.keys[0])
         return rows.where(self._pruning.holds(first)).select(*map(name, columns))
 
     def _tombstones(self) -> DataFrame | None:
-        """Those of earlier batches; null: there is no table of them."""
-        path = self.site.layout.tombstones
-        if not self.site.tables.exists(path):
+        """Tombstones of earlier batches; null: there is no table."""
+        path = self.batch_context.layout.tombstones
+        if not self.batch_context.tables.exists(path):
             return None
-        rows = self.site.tables.read(path).where(F.col(GDDL)["batch_id"] != self.site.plan.batch_id)
+        rows = self.batch_context.tables.read(path).where(F.col(GDDL)["batch_id"] != self.batch_context.plan.batch_id)
         forced = [FORCED] if self.table_schema.spec.force_update else []
         return rows.select(*map(name, self.table_schema.keys), GDDL, *forced)
 
@@ -190,45 +193,47 @@ class ReplicaWriter:
         return MergePruning(low=self.figures.low, high=self.figures.high)
 
     def tombstones(self, source: MergeInput) -> None:
-        """Remember the deletes among net changes."""
-        path = self.site.layout.tombstones
-        if source.deletes is None or source.deletes.isEmpty():
+        """Write tombstones of the net deletes."""
+        path = self.batch_context.layout.tombstones
+        if source.deletes is None:
             return
         definition = table_definition.tombstones(self.table_schema, path)
-        evolve.retype_sequence(self.site.tables, path, self.table_schema)
-        evolve.ensure(self.site.tables, definition, rewrite=True)
-        self.site.tables.append(source.deletes, path, TOMBSTONES, self.site.transaction)
+        evolve.retype_sequence(self.batch_context.tables, path, self.table_schema)
+        evolve.ensure(self.batch_context.tables, definition, rewrite=True)
+        self.batch_context.tables.append(source.deletes, path, TOMBSTONES, self.batch_context.transaction)
 
     def merge(self, source: MergeInput) -> Applied:
         """Apply an outcome to the replica, once."""
-        tables, path = self.site.tables, self.site.layout.replica
+        tables, path = self.batch_context.tables, self.batch_context.layout.replica
         counts: dict[str, int] = {}
         if self.first:
-            live = all_new(source.rows, self.table_schema)  # nothing to compare with, so no MERGE
-            tables.append(live, path, MERGE, self.site.transaction)
+            live = all_new(source.rows, self.table_schema)  # nothing to compare with, so append instead of MERGE
+            tables.append(live, path, MERGE, self.batch_context.transaction)
         else:
-            with tables.transaction(MERGE, self.site.transaction):
+            with tables.transaction(MERGE, self.batch_context.transaction):
                 counts = merge(tables, path, source, self.table_schema, self._pruning)
         main = MainCounts(**counts) if counts else self._counts()
         return Applied(main=main, warnings=source.warnings, late=source.late)
 
     def append_only(self) -> Applied:
-        """A table without keys: its replica is the changes themselves."""
+        """For tables without keys: append the changes to the replica."""
         gddl, soft = F.col(GDDL), self.table_schema.spec.delete == "soft"
         struct = gddl.withField("deleted", F.lit(False)).alias(GDDL) if soft else gddl
         rows = self.changes().select(*map(name, self.table_schema.columns), struct)
-        self.site.tables.append(rows, self.site.layout.replica, MERGE, self.site.transaction)
+        self.batch_context.tables.append(rows, self.batch_context.layout.replica, MERGE, self.batch_context.transaction)
         return Applied(main=self._counts())
 
     def _counts(self) -> MainCounts:
-        """Of the commit of this batch, made now or in an earlier attempt."""
-        return main_counts(self.site.tables.metrics(self.site.layout.replica, MERGE, self.site.transaction))
+        """Counts of this batch's commit, made in this attempt or an earlier one."""
+        return main_counts(
+            self.batch_context.tables.metrics(self.batch_context.layout.replica, MERGE, self.batch_context.transaction)
+        )
 
     def _without_prior(self, rows: DataFrame, count: int) -> tuple[RunWarning, ...]:
         return update_without_prior(count, sample_keys(rows, self.table_schema)) if count else ()
 
 
 def _every_flag(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
-    """Rows without flags carry the whole row."""
+    """Flags of rows that carry all columns."""
     flags = [carried_name(i) for i, c in enumerate(table_schema.columns) if c not in table_schema.keys]
     return rows.withColumns({flag: F.coalesce(F.col(flag), F.lit(True)) for flag in flags if flag in rows.columns})

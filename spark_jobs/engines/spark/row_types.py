@@ -1,4 +1,4 @@
-"""Spark's types of the rows that rules take and give; each names the rule that says what the columns hold."""
+"""Spark types of the input and output rows of rules; each names the rule that documents its columns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def key_types(table_schema: TableSchema) -> dict[str, T.DataType]:
 
 
 def column_types(table_schema: TableSchema) -> dict[str, T.DataType]:
-    """Of the replica's columns but `_gddl`."""
+    """Types of the replica's columns without `_gddl`."""
     return {c.name: spark_type(str(c.type)) for c in table_columns.data_columns(table_schema)}
 
 

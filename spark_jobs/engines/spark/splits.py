@@ -1,4 +1,4 @@
-"""A batch's files cut into parts that tasks decode: row groups of a large parquet file, other files whole."""
+"""Splits a batch's files into parts for tasks: row groups of a large parquet file, other files whole."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from spark_jobs.dialects.probed import Probed
 
 _PARTS_A_SLOT = 4
-"""Enough that a long one doesn't leave the other slots idle."""
+"""Enough that one long part doesn't leave the other slots idle."""
 _LEAST_BYTES = 4 * 1024**2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """Attributes:
-    group: number of the file's group.
-    ordinal: place of the file in the batch.
+    group: index of the file's group.
+    ordinal: index of the file in the batch.
     row_groups: those of the file to read; null: the whole file.
-    size: bytes, roughly.
+    size: approximate bytes.
     """
 
     file: Probed
@@ -35,9 +35,9 @@ def splits(
 
     Args:
         groups: files that look alike.
-        ordinals: ledger path to place of the file in the batch.
+        ordinals: ledger path to index of the file in the batch.
         slots: tasks that run at once.
-        keep_rows: rows that are at hand stay with their file.
+        keep_rows: keep translated rows with their file.
     """
     total = sum(file.file.size for group in groups for file in group)
     target = max(_LEAST_BYTES, total // (slots * _PARTS_A_SLOT))

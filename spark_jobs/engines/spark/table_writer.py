@@ -1,4 +1,4 @@
-"""Steps of a batch that concern its tables as a whole: ensure, sweep, and the history of all keys."""
+"""Steps on whole tables: ensure, sweep, and the history of all keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.spark import evolve, history, reconcile
@@ -20,36 +21,45 @@ from spark_jobs.rules.sweep import marks
 class TableWriter:
     """See `TableWork`."""
 
-    site: BatchContext
+    batch_context: BatchContext
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
-        site, rewrite = self.site, not self.site.tier.deletion_vectors
-        for definition in table_definition.definitions(site.table_schema, site.layout, site.tier):
-            extra = (START, END) if definition.path == site.layout.history else ()
-            evolve.retype_sequence(site.tables, definition.path, site.table_schema, extra)
-            reconcile.settle_deletes(site.tables, definition)
-            evolve.ensure(site.tables, definition, rewrite=rewrite)
-            reconcile.settle_properties(site.tables, definition)
+        batch_context, rewrite = self.batch_context, not self.batch_context.tier.deletion_vectors
+        for definition in table_definition.definitions(
+            batch_context.table_schema, batch_context.layout, batch_context.tier
+        ):
+            extra = (START, END) if definition.path == batch_context.layout.history else ()
+            evolve.retype_sequence(batch_context.tables, definition.path, batch_context.table_schema, extra)
+            reconcile.settle_deletes(batch_context.tables, definition)
+            evolve.ensure(batch_context.tables, definition, rewrite=rewrite)
+            reconcile.settle_properties(batch_context.tables, definition)
+            reconcile.settle_comments(batch_context.tables, definition)
         return ()
 
+    @property
+    def _shard(self) -> str | None:
+        return self.batch_context.table_schema.spec.shard
+
     def sweepable(self) -> tuple[int, int]:
-        rows = self.site.tables.read(self.site.layout.replica)
+        rows = self.batch_context.tables.read(self.batch_context.layout.replica)
+        rows = rows if self._shard is None else rows.where(F.col(SHARD_COLUMN) == self._shard)
         if "deleted" in rows.select(f"{GDDL}.*").columns:
             rows = rows.where(~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)))
-        old = F.count_if(F.col(GDDL)["generation"] < self.site.plan.generation)
+        old = F.count_if(F.col(GDDL)["generation"] < self.batch_context.plan.generation)
         found = rows.agg(old, F.count(F.lit(1))).collect()[0]
         return int(found[0]), int(found[1])
 
     def sweep(self) -> MainCounts:
-        tables, path = self.site.tables, self.site.layout.replica
-        old = F.col(GDDL)["generation"] < self.site.plan.generation
-        with tables.transaction(SWEEP, self.site.transaction):
-            if marks(self.site.table_schema):
+        tables, path = self.batch_context.tables, self.batch_context.layout.replica
+        old = F.col(GDDL)["generation"] < self.batch_context.plan.generation
+        old = old if self._shard is None else old & (F.col(SHARD_COLUMN) == self._shard)
+        with tables.transaction(SWEEP, self.batch_context.transaction):
+            if marks(self.batch_context.table_schema):
                 gddl = F.col(GDDL).withField("deleted", F.lit(True))
                 tables.handle(path).update(old & ~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)), {GDDL: gddl})
             else:
                 tables.handle(path).delete(old)
-        return main_counts(tables.metrics(path, SWEEP, self.site.transaction))
+        return main_counts(tables.metrics(path, SWEEP, self.batch_context.transaction))
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        history.update(self.site, history.Generations(generation_low_watermarks, swept))
+        history.update(self.batch_context, history.Generations(generation_low_watermarks, swept))

@@ -11,55 +11,59 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as T
 
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sql_types import parse_type, parts
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.engines.transactions import app_of
 from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import parse_type, parts
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
 
 Assignments: TypeAlias = dict[str, str | Column]
-"""What Delta's merge builder takes for its clauses."""
+"""Assignments of a clause of Delta's merge builder."""
 
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NOT_NULL = '"nullable":false'
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Delta tables in one Spark session; the session is the table's own, for its transaction settings."""
+    """Delta tables in one Spark session; each table has its own session, for its transaction settings."""
 
     spark: SparkSession
     log: DeltaCommits
     few_rows: bool = False
+    shard: str = ""
 
     def suited(self, *, few_rows: bool) -> Tables:
-        """The same in a session whose settings suit few rows, or many."""
+        """The tables in a session with settings for few rows, or many."""
         if few_rows == self.few_rows:
             return self
         session = self.spark.newSession()
         for key, value in {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})}.items():
             session.conf.set(key, value)
-        return Tables(session, self.log, few_rows)
+        return Tables(session, self.log, few_rows, self.shard)
 
     @property
     def slots(self) -> int:
-        """Tasks that can run at once, as far as the session tells; 4 where it doesn't (Spark Connect)."""
+        """Tasks that can run at once, as far as the session reports it; 4 where it doesn't (Spark Connect)."""
         try:
             return max(1, int(self.spark.sparkContext.defaultParallelism))
-        except Exception:  # noqa: BLE001 - Connect raises what it likes for what it lacks
+        except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
             return 4
 
     def local(self, rows: pa.Table, kind: T.StructType) -> DataFrame:
-        """Rows at hand as a frame of a type."""
+        """Local rows as a frame of a type."""
         return self.spark.createDataFrame(rows, kind) if rows.num_rows else self.spark.createDataFrame([], kind)
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """The same rows for several uses, as a plan without a past: quick to analyse again, and what a merge takes."""
+        """The rows cached for several uses, with a short query plan that is quick to analyse."""
         return rows.localCheckpoint()
 
     def exists(self, path: str) -> bool:
@@ -72,26 +76,26 @@ class Tables:
         return DeltaTable.forPath(self.spark, path)
 
     def count(self, path: str) -> int:
-        """Rows, from the log's statistics where Delta can."""
+        """Number of rows, from the log's statistics if possible."""
         return self.read(path).count()
 
     def version(self, path: str) -> int | None:
         return self.log.version(path)
 
     def last_transaction(self, path: str, app: str) -> int:
-        """Greatest transaction version that `app` committed to the table; -1 when none."""
+        """Highest transaction version that `app` committed to the table; -1 when none."""
         if not self.exists(path):
             return -1
         jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no public way to a table's transactions
         none = jvm.scala.Option.empty()
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
-        found = log.update(False, none, none).transactions().get(app)
+        found = log.update(False, none, none).transactions().get(app_of(app, self.shard))
         return int(found.get()) if found.isDefined() else -1
 
     @contextmanager
     def transaction(self, app: str, version: int) -> Iterator[None]:
-        """Writes inside happen once per (table, app, version): a repeated one is skipped by Delta itself."""
-        conf = self.spark.conf
+        """Writes inside are made once per (table, app, version): Delta skips repeated ones."""
+        conf, app = self.spark.conf, app_of(app, self.shard)
         conf.set(_TXN_APP, app)
         conf.set(_TXN_VERSION, str(version))
         conf.set(_METADATA, f"gddl {app} {version}")
@@ -103,49 +107,80 @@ class Tables:
             conf.set(_METADATA, OURS)
 
     def create(self, definition: TableDefinition) -> None:
-        """Create the table unless it is there."""
+        """Create the table unless it exists."""
         builder = DeltaTable.createIfNotExists(self.spark).location(definition.path)
         for column in definition.columns:
             builder = builder.addColumn(column.name, spark_type(str(column.type)), nullable=True)
         for key, value in definition.created_with.items():
             builder = builder.property(key, value)
+        if definition.partition_by:
+            builder = builder.partitionedBy(*definition.partition_by)
         if definition.cluster_by:
             builder = builder.clusterBy(*definition.cluster_by)
         builder.execute()
 
     def append(self, rows: DataFrame, path: str, app: str, version: int) -> None:
-        writer = rows.write.format("delta").mode("append")
+        writer, app = rows.write.format("delta").mode("append"), app_of(app, self.shard)
         writer = writer.option("txnAppId", app).option("txnVersion", version)
         writer.option("userMetadata", f"gddl {app} {version}").save(path)
 
-    def overwrite(self, rows: DataFrame, path: str, app: str, version: int) -> None:
-        """Replace rows and schema in one commit: a reader sees the old table or the new one."""
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    def overwrite(self, rows: DataFrame, definition: TableDefinition, app: str, version: int) -> None:
+        """Replace rows, schema and partitions in one commit: a reader sees the old table or the new one.
+
+        Raises:
+            FatalError: `NOT_NULL_UNSUPPORTED`.
+        """
+        writer = self._overwriting(rows, definition.path, definition.partition_by)
         writer = writer.option("txnAppId", app).option("txnVersion", version)
-        writer.option("userMetadata", f"gddl {app} {version}").save(path)
+        writer.option("userMetadata", f"gddl {app} {version}").save(definition.path)
+
+    def rewrite(self, rows: DataFrame, path: str) -> None:
+        """Replace rows and schema of a table that keeps its partitions, in one commit.
+
+        Raises:
+            FatalError: `NOT_NULL_UNSUPPORTED`.
+        """
+        self._overwriting(rows, path, self._partitions(path)).save(path)
+
+    def _partitions(self, path: str) -> tuple[str, ...]:
+        return tuple(self.handle(path).detail().select("partitionColumns").collect()[0][0] or ())
+
+    def _overwriting(self, rows: DataFrame, path: str, partition_by: Sequence[str]) -> DataFrameWriter:
+        """With another schema Delta takes the partitions of the writer, too, and makes every column nullable."""
+        writer = rows.write.format("delta").mode("overwrite")
+        stored = self.read(path).schema
+        if required := [field.name for field in stored.fields if _NOT_NULL in field.json()]:
+            if _typed(stored) == _typed(rows.schema) and tuple(partition_by) == self._partitions(path):
+                return writer
+            raise _not_null_unsupported(path, required)
+        writer = writer.option("overwriteSchema", "true")
+        return writer.partitionBy(*partition_by) if partition_by else writer
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
-        """Operation metrics of the commit that a transaction made; empty when it made none."""
-        return self.log.metrics(path, f"gddl {app} {version}")
+        """Operation metrics of a transaction's commit; empty where there is none."""
+        return self.log.metrics(path, f"gddl {app_of(app, self.shard)} {version}")
 
     def columns(self, path: str) -> tuple[plan_columns.Column, ...]:
-        """Columns but `_gddl`, as the table has them."""
+        """The table's columns without `_gddl`."""
         fields = self.read(path).schema.fields
         return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields if f.name != GDDL)
 
     def properties(self, path: str) -> dict[str, str]:
         return dict(self.handle(path).detail().select("properties").collect()[0][0])
 
+    def description(self, path: str) -> str:
+        return str(self.handle(path).detail().select("description").collect()[0][0] or "")
+
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
-        """Set those that differ from what the table has, in one commit."""
+        """Set the properties that differ, in one commit."""
         stored = self.properties(path)
         changed = {name: value for name, value in properties.items() if stored.get(name) != value}
         if changed:
-            pairs = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in changed.items())
+            pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in changed.items())
             self.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({pairs})")
 
     def restate(self, path: str) -> None:
-        """Write the statistics of all files anew by the table's properties, the files as they are."""
+        """Rewrite the statistics of all files by the table's properties, not the files."""
         if "DATABRICKS_RUNTIME_VERSION" in os.environ:
             self.spark.sql(f"ANALYZE TABLE {_quoted(path)} COMPUTE DELTA STATISTICS")
             return
@@ -158,9 +193,9 @@ class Tables:
         collection.recompute(self.spark._jsparkSession, log, jvm.scala.Option.empty(), nothing, every)  # noqa: SLF001 - as above
 
     def allow(self, path: str, columns: Sequence[plan_columns.Column]) -> None:
-        """Give the table the table features that Delta asks of one with such columns.
+        """Add the table features that such columns require.
 
-        It is created with those of its first columns; later ones have to be named.
+        A new table has those of its first columns; later ones must be set.
         """
         if not any(str(part) == "timestamp_ntz" for column in columns for part in parts(column.type)):
             return
@@ -168,7 +203,7 @@ class Tables:
             self.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def columns_in_order(self, path: str) -> tuple[plan_columns.Column, ...]:
-        """All columns, `_gddl` at its place."""
+        """All columns, including `_gddl`."""
         fields = self.read(path).schema.fields
         return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields)
 
@@ -181,11 +216,22 @@ class Tables:
         self.spark.sql(statement.replace("{table}", _quoted(path), 1))
 
 
+def _typed(schema: T.StructType) -> list[tuple[str, str]]:
+    return [(field.name, sql_text(field.dataType)) for field in schema.fields]
+
+
+def _not_null_unsupported(path: str, columns: Sequence[str]) -> FatalError:
+    what = f"{', '.join(columns)} may not be null, and Delta replaces the table's schema only without NOT NULL"
+    remedy = f"ALTER TABLE delta.`{path}` ALTER COLUMN {columns[0]} DROP NOT NULL, then ADD CONSTRAINT required CHECK "
+    remedy += f"({columns[0]} IS NOT NULL), which stays"
+    return FatalError("NOT_NULL_UNSUPPORTED", what, where=path, remedy=remedy)
+
+
 def _quoted(path: str) -> str:
     return "delta.`{}`".format(path.replace("`", "``"))
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -196,7 +242,7 @@ def struct_type(ddl: str) -> T.StructType:
 
 @functools.cache
 def spark_type(text: str) -> T.DataType:
-    """A type from its SQL text; cached, for Spark's parser is asked over the gateway."""
+    """A type from its SQL text; cached, since Spark's parser is called over the gateway."""
     return struct_type(f"c {text}").fields[0].dataType
 
 

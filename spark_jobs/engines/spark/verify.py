@@ -1,4 +1,4 @@
-"""Does the replica hold what its change table folds to? The rules in tasks, key by key."""
+"""Compares the replica with the fold of its change table, by the rules in tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPARED = T.StructType([
 def verify(
     replica: DataFrame, changes: DataFrame, table_schema: TableSchema, *, swept: int, limit: int, rows: int
 ) -> Verdict:
-    """See `Engine.verify`; `rows`: about how many changes they are."""
+    """See `Engine.verify`; `rows`: approximate number of changes."""
     marked = "deleted" in replica.select(f"{GDDL}.*").columns
     live = replica.select(*map(name, table_schema.columns), *([GDDL] if marked else []))
 

@@ -1,0 +1,122 @@
+"""Data files of a Delta table, and files of its change data feed: read, and written in the folders of partitions."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.delta_rs import log_commits
+from spark_jobs.engines.delta_rs.log_commits import Action
+from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
+from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
+from spark_jobs.engines.skipping import ColumnPath
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.change_feed import row_changes
+from spark_jobs.rules.codes import ascending
+from spark_jobs.rules.partition_values import folder, split, with_values
+
+_CHANGE_DATA = "_change_data/"
+"""Folder of change data files in Delta's protocol."""
+_PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
+
+
+def read_file(storage: Storage, table: str, file: DataFile, schema: pa.Schema) -> pa.Table:
+    """Rows of a data file in the columns and types of a schema."""
+    stored = pa.schema([field for field in schema if field.name not in file.values])
+    path = join(table, file.path)
+    if "://" in path:
+        with storage.open_input(path) as stream:
+            rows = _rows_of(stream, stored)
+    else:
+        rows = _rows_of(path, stored)
+    return with_values(rows, file.values, schema) if file.values else rows
+
+
+def _rows_of(source: Any, schema: pa.Schema) -> pa.Table:
+    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+    there = set(file.schema_arrow.names)
+    return by_name(file.read([n for n in schema.names if n in there], use_threads=False), schema)
+
+
+def without(indexed: Sequence[ColumnPath], partition_by: Sequence[str]) -> tuple[ColumnPath, ...]:
+    """Indexed columns that data files hold: values of partition columns are in the log."""
+    return tuple(path for path in indexed if path[0] not in partition_by)
+
+
+@dataclass(frozen=True)
+class FileWriter:
+    """Writes the data files of one commit.
+
+    Attributes:
+        snapshot: the table before the commit.
+        partition_by: partition columns after it.
+        now: milliseconds since 1970.
+    """
+
+    storage: Storage
+    snapshot: TableSnapshot
+    partition_by: tuple[str, ...]
+    now: int
+
+    def data(self, rows: pa.Table, indexed: Sequence[ColumnPath], *, data_change: bool) -> list[Action]:
+        """Data files of rows of the table, one for each partition."""
+        made: list[Action] = []
+        indexed = without(indexed, self.partition_by)
+        for partition, part in split(self._ordered(rows), self.partition_by):
+            path, size = self._write(folder(partition), part)
+            found = statistics(part, indexed)
+            made.append(log_commits.add(path, size, partition, now=self.now, data_change=data_change, statistics=found))
+        return made
+
+    def _ordered(self, rows: pa.Table) -> pa.Table:
+        names = [name for name in self.snapshot.cluster_by if name in rows.column_names]
+        return rows.take(ascending(rows, names)) if names else rows
+
+    def feed(self, before: pa.Table, after: pa.Table, keys: Sequence[str]) -> tuple[list[Action], bool]:
+        """Files of the change data feed, and whether any row differs.
+
+        If files are only added or only removed, readers derive the changes from them. `deltalake` 1.6 searches change
+        data files by escaped names, so partitions with special characters always get change data files.
+        """
+        differing = row_changes(before, after, keys)
+        parts = list(split(differing, self.partition_by)) if differing.num_rows else []
+        escaped = not all(_PLAIN.fullmatch(folder(partition)) for partition, _ in parts)
+        made: list[Action] = []
+        for partition, part in parts if escaped or (before.num_rows and after.num_rows) else ():
+            path, size = self._write(_CHANGE_DATA, part)
+            made.append(log_commits.cdc(path, size, partition))
+        return made, differing.num_rows > 0
+
+    def removal(self, file: DataFile, *, data_change: bool) -> Action:
+        return log_commits.remove(file.stored_path, file.size, file.partition, now=self.now, data_change=data_change)
+
+    def _write(self, below: str, rows: pa.Table) -> tuple[str, int]:
+        """The new file's path as written in the log, and its size in bytes."""
+        name = f"{below}part-00000-{uuid4()}-c000.snappy.parquet"
+        target = join(self.snapshot.path, name)
+        if "://" in target:
+            sink = io.BytesIO()
+            _save(rows, sink)
+            self.storage.write(target, sink.getvalue())
+            return log_commits.log_path(name), sink.tell()
+        if below:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+        _save(rows, target)
+        return log_commits.log_path(name), Path(target).stat().st_size
+
+
+def _save(rows: pa.Table, target: Any) -> None:
+    kept = file_statistics(rows)
+    pq.write_table(
+        rows, target, compression="snappy", coerce_timestamps="us", store_schema=False, write_statistics=kept
+    )

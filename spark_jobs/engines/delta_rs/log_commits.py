@@ -1,0 +1,150 @@
+"""Writes commits to Delta logs, with actions as in Delta's protocol.
+
+`deltalake` 1.6 commits neither files of the change data feed (`cdc`) nor the removal of a file whose path another
+writer has escaped differently in the log; its call for properties gives tables of reader version 3 the feature
+`variantType`, which other readers refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
+from spark_jobs.rules.partition_values import PartitionText
+
+Action = Mapping[str, Any]
+_ESCAPED = re.compile(r"""[\x00-\x20\x7f"#%<>?\\^`{|}\[\]]""")
+CDF = "delta.enableChangeDataFeed"
+_CDF_FEATURE, _CDF_WRITER, _FEATURES_WRITER = "changeDataFeed", 4, 7
+
+
+def commit(storage: Storage, path: str, table: DeltaTable, actions: Iterable[Action]) -> None:
+    """Write the table's next commit, if absent.
+
+    Args:
+        table: as last opened.
+
+    Raises:
+        RetriableError: `DELTA_CONFLICT`: another writer has changed the table.
+    """
+    place = join(path, "_delta_log", f"{table.version() + 1:020d}.json")
+    lines = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
+    if not storage.create(place, lines.encode()):
+        remedy = "another writer changed the table; run again"
+        raise RetriableError("DELTA_CONFLICT", f"{place} is there already", where=path, remedy=remedy)
+
+
+def info(now: int, operation: str, user_metadata: str, metrics: Mapping[str, int], **parameters: str) -> Action:
+    """The commit's writer and operation.
+
+    Args:
+        now: milliseconds since 1970.
+    """
+    return {
+        "commitInfo": {
+            "timestamp": now, "operation": operation, "operationParameters": parameters, "engineInfo": "airflow-gddl",
+            "operationMetrics": {name: str(value) for name, value in metrics.items()}, "userMetadata": user_metadata,
+        }
+    }  # fmt: skip
+
+
+def transaction(app: str, version: int, now: int) -> Action:
+    return {"txn": {"appId": app, "version": version, "lastUpdated": now}}
+
+
+def add(
+    path: str, size: int, partition: PartitionText, *, now: int, data_change: bool, statistics: str
+) -> dict[str, Any]:
+    """A data file.
+
+    Args:
+        path: as written in the log, see `log_path`.
+    """
+    return {
+        "add": {
+            "path": path, "partitionValues": dict(partition), "size": size, "modificationTime": now,
+            "dataChange": data_change, "stats": statistics,
+        }
+    }  # fmt: skip
+
+
+def remove(path: str, size: int, partition: PartitionText, *, now: int, data_change: bool) -> Action:
+    """Removal of a data file; `path` exactly as in its `add`."""
+    return {
+        "remove": {
+            "path": path, "deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True,
+            "partitionValues": dict(partition), "size": size,
+        }
+    }  # fmt: skip
+
+
+def cdc(path: str, size: int, partition: PartitionText) -> Action:
+    """A file of the change data feed."""
+    return {"cdc": {"path": path, "partitionValues": dict(partition), "size": size, "dataChange": False}}
+
+
+def metadata(
+    table: DeltaTable, *, schema: str | None = None, partition_by: Sequence[str] | None = None,
+    changed: Mapping[str, str] | None = None, description: str = "",
+) -> Action:  # fmt: skip
+    """The table's metadata; arguments replace its schema (JSON), description, partitions or properties."""
+    known = table.metadata()
+    optional = {"name": known.name, "description": description or known.description, "createdTime": known.created_time}
+    return {
+        "metaData": {
+            "id": str(known.id),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema or table.schema().to_json(),
+            "partitionColumns": list(known.partition_columns if partition_by is None else partition_by),
+            "configuration": {**known.configuration, **(changed or {})},
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+    }
+
+
+def commented(schema: str, comments: Mapping[str, str]) -> str:
+    """A table's schema (JSON) with comments of columns."""
+    changed = json.loads(schema)
+    for field in changed["fields"]:
+        if field["name"] in comments:
+            field["metadata"] = {**(field.get("metadata") or {}), "comment": comments[field["name"]]}
+    return json.dumps(changed)
+
+
+def change_feed_protocol(table: DeltaTable, changed: Mapping[str, str]) -> list[Action]:
+    """The protocol action that a change data feed requires; empty if the table meets it."""
+    has = table.protocol()
+    features = list(has.writer_features or ())
+    if not is_on(changed, CDF) or _CDF_FEATURE in features:
+        return []
+    versions: dict[str, Any] = {"minReaderVersion": has.min_reader_version}
+    if has.min_writer_version < _FEATURES_WRITER:
+        versions["minWriterVersion"] = max(has.min_writer_version, _CDF_WRITER)
+        return [{"protocol": versions}] if has.min_writer_version < _CDF_WRITER else []
+    versions |= {"minWriterVersion": has.min_writer_version, "writerFeatures": [*features, _CDF_FEATURE]}
+    if has.reader_features is not None:
+        versions["readerFeatures"] = list(has.reader_features)
+    return [{"protocol": versions}]
+
+
+def is_on(properties: Mapping[str, Any], name: str) -> bool:
+    """Whether a property is true, ignoring case."""
+    return any(key.lower() == name.lower() and str(value).lower() == "true" for key, value in properties.items())
+
+
+def log_path(path: str) -> str:
+    """A relative path as written in the log: a URI with unescaped non-ASCII letters, as Spark writes it."""
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", path)
+
+
+def file_path(path: str) -> str:
+    """The inverse; also accepts unescaped paths."""
+    return unquote(path)

@@ -1,0 +1,78 @@
+"""Notes in both ledger folders of a moved table, which stop runs and record the state of the move.
+
+new/move.json    from before the copy until it is complete: the copy is not valid yet
+old/move.json    from then on no run uses the old name; kept for runs with old metadata
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.documents import small_document
+
+NOTE = "move.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveNote:
+    """From one target to another, both `schema.name`; `at`: ISO 8601 UTC."""
+
+    old: str
+    new: str
+    at: str
+
+
+@dataclass(frozen=True)
+class MoveNotes:
+    """Notes of moves in ledger folders."""
+
+    storage: Storage
+
+    def read(self, state: str) -> MoveNote | None:
+        """
+        Raises:
+            FatalError: `LEDGER_DAMAGED`.
+        """
+        path = join(state, NOTE)
+        try:
+            data = self.storage.read(path)
+        except FileNotFoundError:
+            return None
+        remedy = 'rewrite it with the old and new name of the table: {"old": ..., "new": ..., "at": ...}'
+        return small_document(MoveNote, path, data, remedy)
+
+    def write(self, state: str, note: MoveNote) -> None:
+        self.storage.write(join(state, NOTE), codec.to_json(note).encode())
+
+    def remove(self, state: str) -> None:
+        self.storage.delete(join(state, NOTE))
+
+
+def _folder(table: str) -> str:
+    return f"/{table.replace('.', '/', 1)}"
+
+
+def require_not_moved(storage: Storage, state: str, names: Collection[str]) -> None:
+    """
+    Args:
+        state: a ledger's folder.
+        names: what is in it.
+
+    Raises:
+        FatalError: `TABLE_MOVED`.
+    """
+    note = MoveNotes(storage).read(state) if NOTE in names else None
+    if note is None:
+        return
+    new = f"{state.removesuffix(_folder(note.old)).removesuffix(_folder(note.new))}{_folder(note.new)}"
+    if MoveNotes(storage).read(new) is not None:
+        remedy = f"finish it with gddl move --table {note.old} --to {note.new}"
+        raise FatalError("TABLE_MOVED", f"the move of {note.old} to {note.new} is not finished", remedy=remedy)
+    remedy = f"set the row's target to {note.new}, or move it back with gddl move --table {note.new} --to {note.old}; "
+    remedy += f"for another table of this name, delete {join(state, NOTE)}"
+    raise FatalError("TABLE_MOVED", f"{note.old} is {note.new} since {note.at}", remedy=remedy)

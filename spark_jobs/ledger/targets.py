@@ -1,0 +1,160 @@
+"""Records the lake table that a source's table is loaded into, so that a changed target in the metadata is detected.
+
+    _gddl/targets/<schema>/<name>.json             the source of this table
+    _gddl/sources/<source>/<schema>/<name>.json    the target of a source's table
+    _gddl/folders/<digest>.json                    the target of a landing folder, under any source name
+
+Kept for tables of declared sources and for those that have a target; written by their first run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import STATE, LandingFolder, Layout, join
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.documents import small_document
+from spark_jobs.ledger.ledger import Ledger
+
+_UNDECLARED = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetRecord:
+    """The target of a table, and the table; `source` is empty where it is not declared."""
+
+    target: str
+    source: str
+    table: str
+
+
+@dataclass(frozen=True)
+class TargetRecords:
+    """The records of one table."""
+
+    storage: Storage
+    roots: Roots
+    spec: TableSpec
+
+    @property
+    def is_kept(self) -> bool:
+        return self.spec.landing is not None or self.spec.source_table is not None or bool(self.spec.shards)
+
+    @property
+    def _own(self) -> TargetRecord:
+        declared = self.spec.landing is not None or bool(self.spec.shards)
+        source = self.spec.source if declared else _UNDECLARED
+        return TargetRecord(target=self.spec.table, source=source, table=self.spec.name_in_source)
+
+    def require_same(self, *, keep: bool) -> None:
+        """Require that the table's target is unchanged; record it the first time.
+
+        Args:
+            keep: false records nothing.
+
+        Raises:
+            FatalError: `TARGET_CHANGED`, `TARGET_TAKEN`, `LEDGER_DAMAGED`.
+        """
+        if not self.is_kept:
+            return
+        for path in (self._of_source, self._of_folder):
+            found = self._read(path)
+            if found is not None and found.target == self.spec.table:
+                return
+            if found is not None and self._has_ledger(found.target):
+                raise self._changed(found.target)
+        self._require_new()
+        if keep:
+            self.note()
+
+    def note(self) -> None:
+        """Overwrite the records."""
+        data = codec.to_json(self._own).encode()
+        for path in (self._of_target(self.spec.table), self._of_folder, self._of_source):
+            self.storage.write(path, data)
+
+    def forget(self, target: str) -> None:
+        """Remove the record of a target that the table no longer has."""
+        self.storage.delete(self._of_target(target))
+
+    def is_of_others(self, target: str) -> bool:
+        """Whether a lake's table was loaded, and none of it from this table's landing folder."""
+        return self._other_folder(target) is not None
+
+    def _require_new(self) -> None:
+        name, target = self.spec.name_in_source, self.spec.table
+        owner = self._read(self._of_target(target))
+        if owner is None or not self._is_same(owner):
+            if owner is not None and self._has_ledger(target):
+                raise _taken(target, f"{owner.source}:{owner.table}" if owner.source else owner.table)
+            if (folder := self._other_folder(target)) is not None:
+                raise _taken(target, f"files of {folder}")
+        if name != target and self._has_ledger(name) and self._other_folder(name) is None:
+            raise self._changed(name)
+
+    def _is_same(self, owner: TargetRecord) -> bool:
+        """Either name may be empty: the source was undeclared before, or is now."""
+        own = self._own
+        return owner.table == own.table and (owner.source == own.source or _UNDECLARED in (owner.source, own.source))
+
+    def _other_folder(self, target: str) -> str | None:
+        """Where a lake's table was loaded from, if no file of it is in this table's folder; null: it may be its own."""
+        folder = LandingFolder.of(self.roots, self.spec).path
+        paths = list(self._ledger(target).all_entries())
+        if not paths or any(path.startswith(f"{folder}/") for path in paths):
+            return None
+        return paths[0].rpartition("/")[0]
+
+    def _has_ledger(self, target: str) -> bool:
+        ledger = self._ledger(target)
+        return ledger.state.batch > 0 or ledger.has_shards
+
+    def _ledger(self, target: str) -> Ledger:
+        """Empty where the table was moved away."""
+        state = Layout.of(self.roots, TableSpec(table=target, keys=())).state
+        try:
+            return Ledger.open(self.storage, state)
+        except FatalError as error:
+            if error.code != "TABLE_MOVED":
+                raise
+            return Ledger(self.storage, state, set())
+
+    @property
+    def _of_source(self) -> str:
+        return join(self.roots.lake, STATE, "sources", self._own.source or "_", *_parts(self._own.table))
+
+    @property
+    def _of_folder(self) -> str:
+        folder = "\n".join(folder.path for folder in LandingFolder.all_of(self.roots, self.spec))
+        digest = hashlib.blake2b(folder.encode(), digest_size=16).hexdigest()
+        return join(self.roots.lake, STATE, "folders", f"{digest}.json")
+
+    def _of_target(self, target: str) -> str:
+        return join(self.roots.lake, STATE, "targets", *_parts(target))
+
+    def _read(self, path: str) -> TargetRecord | None:
+        try:
+            data = self.storage.read(path)
+        except FileNotFoundError:
+            return None
+        return small_document(TargetRecord, path, data, "delete it; the next run rewrites it")
+
+    def _changed(self, target: str) -> FatalError:
+        new = self.spec.table
+        what = f"{self.spec.qualified_name} is loaded into {target}, and the metadata says {new}"
+        remedy = f"move it with gddl move --table {target} --to {new}, or set the target back to {target}"
+        return FatalError("TARGET_CHANGED", what, remedy=remedy)
+
+
+def _parts(table: str) -> tuple[str, str]:
+    schema, _, name = table.partition(".")
+    return schema, f"{name}.json"
+
+
+def _taken(target: str, owner: str) -> FatalError:
+    remedy = "give this table another target; or remove the table that is there, with its folder in _gddl/ledger"
+    return FatalError("TARGET_TAKEN", f"the lake's table {target} is that of {owner}", remedy=remedy)

@@ -1,0 +1,207 @@
+"""Moves a table to another name: copies, records, then removes the old one. Interrupted, it is run again.
+
+claims of both names ─► notes in both ledger folders ─► copies ─► comparison ─► records of its target ─► the new name
+counts ─► the old one is removed. Readers find the old tables until the new ones are whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.layout import STATE, Layout, join
+from airflow_gddl.contract.registration import RegistrationState
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.catalogs.store import RegistrationStore
+from spark_jobs.iceberg.publish import publish
+from spark_jobs.iceberg.versions import MetadataVersions
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.moves import NOTE, MoveNote, MoveNotes
+from spark_jobs.ledger.targets import TargetRecords
+from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import iso
+
+_AT_ONCE = 8
+_LEFT = ("claims/", NOTE)
+"""Files that stay in the old ledger folder."""
+
+
+def move(run: TableRun, totals: RunTotals) -> JobResult:
+    """Move the table to the target that the job names; `details` has `from`, `to` and `files`.
+
+    Raises:
+        FatalError: `MOVE_NOT_POSSIBLE`, `TARGET_TAKEN`.
+        RetriableError: `TABLE_BUSY`.
+    """
+    started, new = run.runtime.clock(), run.job.options.move_to
+    if (fault := table_name_fault(new)) or new == run.spec.table:
+        raise _impossible(run.spec.table, new, fault or "it has this name", "name another one as schema.name")
+    work = _Move(run, run.spec, _renamed(run.spec, new))
+    with run.claim() as old_claim, work.claim_new() as new_claim:
+        files = work.carry_out(old_claim, new_claim)
+    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+    run.report("done")
+    return replace(result, status="succeeded", details={"from": run.spec.table, "to": new, "files": files})
+
+
+def _renamed(spec: TableSpec, table: str) -> TableSpec:
+    name = spec.name_in_source
+    return replace(spec, table=table, source_table=None if name == table else name)
+
+
+@dataclass(frozen=True)
+class _Move:
+    run: TableRun
+    old: TableSpec
+    new: TableSpec
+
+    @property
+    def _notes(self) -> MoveNotes:
+        return MoveNotes(self.run.runtime.storage)
+
+    def _layout(self, spec: TableSpec) -> Layout:
+        return Layout.of(self.run.job.roots, spec)
+
+    def claim_new(self) -> Claim:
+        state, runtime = self._layout(self.new).state, self.run.runtime
+        return Claim.acquire(runtime.storage, state, self.run.job.run_id, runtime.clock)
+
+    def carry_out(self, old_claim: Claim, new_claim: Claim) -> int:
+        """Number of copied files, including earlier attempts."""
+        old, new = self._layout(self.old), self._layout(self.new)
+        note, files = self._notes.read(old.state), 0
+        if note is None or note.new != self.new.table:
+            self._require_possible(note)
+            note = MoveNote(old=self.old.table, new=self.new.table, at=iso(self.run.runtime.clock()))
+            self._notes.write(new.state, note)
+            self.run.report("noted")
+            self._notes.write(old.state, note)
+        if self._notes.read(new.state) is not None:
+            files = self._copied()
+            self.run.report("copied", rows=files)
+            old_claim.check()
+            new_claim.check()
+            self._record()
+            self.run.report("recorded")
+            self._notes.remove(new.state)
+        self.run.report("counts")
+        # Iceberg readers find the new table, or the next run warns.
+        publish(self.run.runtime.storage, new, self.new)
+        self._remove_old()
+        return files
+
+    def _require_possible(self, note: MoveNote | None) -> None:
+        storage, old, new = self.run.runtime.storage, self._layout(self.old), self._layout(self.new)
+        if note is not None:
+            raise _impossible(self.old.table, self.new.table, f"it was moved to {note.new}", f"name {note.new}")
+        ledger = Ledger.open(storage, old.state)
+        if not ledger.state.batch:
+            remedy = "set the row's target; the first load takes it"
+            raise _impossible(self.old.table, self.new.table, "nothing was loaded under this name", remedy)
+        plan = ledger.plan()
+        if plan is not None and plan.mode == "refresh":
+            remedy = f"run {self.old.table} under its old target until it is done"
+            raise _impossible(self.old.table, self.new.table, "a full refresh is not finished", remedy)
+        unfinished = self._notes.read(new.state)
+        if unfinished is not None and unfinished.old not in (self.old.table, self.new.table):
+            remedy = f"finish that one first: gddl move --table {unfinished.old} --to {unfinished.new}"
+            raise FatalError("TARGET_TAKEN", f"{unfinished.old} is being moved to {unfinished.new}", remedy=remedy)
+        if TargetRecords(storage, self.run.job.roots, self.new).is_of_others(self.old.table):
+            where = f"it was not loaded from {old.landing}"
+            raise _impossible(self.old.table, self.new.table, where, "name the table that its row loads into")
+        # Neither this move was started, nor one away from the name.
+        if unfinished is None or unfinished.old == self.new.table:
+            for name, folder in _folders(new):
+                # Failed runs after an earlier change of the target have left records.
+                if name != "runs" and any(not found.name.startswith(_LEFT) for found in storage.list(folder)):
+                    remedy = "name another one, or remove what is there"
+                    raise FatalError("TARGET_TAKEN", f"{folder} is not empty", remedy=remedy)
+
+    def _copied(self) -> int:
+        """Copy missing files: data, then logs of Delta tables, then the ledger; returns the number of all files."""
+        storage, count = self.run.runtime.storage, 0
+        new = dict(_folders(self._layout(self.new)))
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="move") as pool:
+            for name, folder in _folders(self._layout(self.old)):
+                there = {found.name: found.size for found in storage.list(new[name])}
+                wanted = {found.name: found.size for found in storage.list(folder) if not found.name.startswith(_LEFT)}
+                for step in _in_order([file for file in wanted if file not in there]):
+                    pairs = [(join(folder, file), join(new[name], file)) for file in step]
+                    count += len(list(pool.map(self._copy, pairs)))
+                count += len(there.keys() & wanted.keys())
+                self.run.report(f"copied {name}", rows=len(wanted))
+                self._require_equal(name, wanted, {found.name: found.size for found in storage.list(new[name])})
+        return count
+
+    def _copy(self, paths: tuple[str, str]) -> None:
+        source, target = paths
+        storage, layout = self.run.runtime.storage, self._layout(self.old)
+        if not source.startswith((f"{layout.runs}/", f"{layout.erased}/")):
+            storage.copy(source, target)
+            return
+        data = storage.read(source)
+        try:  # these documents name their table
+            document = json.loads(data)
+        except ValueError:
+            document = None
+        if isinstance(document, dict) and document.get("table") == self.old.table:
+            renamed = json.dumps({**document, "table": self.new.table}, ensure_ascii=False)
+            data = renamed.encode(errors="surrogateescape")
+        storage.write(target, data)
+
+    def _require_equal(self, name: str, wanted: dict[str, int], there: dict[str, int]) -> None:
+        is_document = name in ("runs", "erased")
+        lost = [file for file, size in wanted.items() if file not in there or (not is_document and there[file] != size)]
+        if lost:
+            what = f"{len(lost)} files of {name} are not as in {self.old.table}, e.g. {lost[0]}"
+            raise RetriableError("MOVE_INCOMPLETE", what, remedy="run gddl move again; the old table is as it was")
+
+    def _record(self) -> None:
+        records = TargetRecords(self.run.runtime.storage, self.run.job.roots, self.new)
+        records.note()
+        records.forget(self.old.table)
+        self._carry_registration()
+
+    def _carry_registration(self) -> None:
+        """The catalog's entry follows with the next run, which has to know that it is this table's."""
+        registrations = RegistrationStore(self.run.runtime.storage, self.run.job.roots.lake)
+        known = registrations.get(self.old)
+        if known != RegistrationState():
+            registrations.put(self.new, replace(known, version=None))
+
+    def _remove_old(self) -> None:
+        storage, layout = self.run.runtime.storage, self._layout(self.old)
+        MetadataVersions(storage, layout.iceberg).withdraw()
+        RegistrationStore(storage, self.run.job.roots.lake).forget(self.old)
+        streams = join(self.run.job.roots.lake, STATE, "streams", self.old.schema_name, self.old.name)
+        for folder in (*(folder for _, folder in _folders(layout)), streams):
+            found = [file for file in storage.list(folder) if not file.name.startswith(_LEFT)]
+            # Logs first: a Delta table without its log is none, one without its data is broken.
+            logs = [file.path for file in found if "_delta_log/" in file.name]
+            storage.delete(*reversed(logs))
+            storage.delete(*(file.path for file in found if "_delta_log/" not in file.name))
+
+
+def _folders(layout: Layout) -> Iterator[tuple[str, str]]:
+    """A table's folders by kind, the ledger last."""
+    for name in ("changes", "replica", "history", "errors", "tombstones", "erased", "runs", "state"):
+        yield name, getattr(layout, name)
+
+
+def _in_order(files: list[str]) -> Iterator[list[str]]:
+    """Data first; then checkpoints, which a log's commits depend on; then its commits."""
+    yield [file for file in files if "_delta_log/" not in file]
+    logs = [file for file in files if "_delta_log/" in file]
+    yield [file for file in logs if not file.endswith(".json")]
+    yield from ([file] for file in sorted(logs) if file.endswith(".json"))
+
+
+def _impossible(old: str, new: str, why: str, remedy: str) -> FatalError:
+    return FatalError("MOVE_NOT_POSSIBLE", f"{old} can't become {new!r:.80}: {why}", remedy=remedy)

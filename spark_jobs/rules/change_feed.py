@@ -1,0 +1,60 @@
+"""Delta's change data feed: which rows differ between the files that a commit removes and those that it adds.
+
+Needs all removed and added rows of the commit together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.rules.codes import shared_codes
+
+CHANGE_TYPE = "_change_type"
+
+
+def row_changes(before: pa.Table, after: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Rows that a reader of the feed gets, with `_change_type`; empty where both sides hold the same rows.
+
+    Args:
+        before, after: rows of one schema; equal rows on both sides cancel each other out, one by one.
+        keys: columns that identify a row; a row with the same key on both sides is an update. Empty: no updates.
+    """
+    counts = [before.num_rows, after.num_rows]
+    sides = [[table.column(name) for name in after.column_names] for table in (before, after)]
+    old, new = shared_codes(sides, counts)
+    gone, come = before.take(pa.array(_surplus(old, new))), after.take(pa.array(_surplus(new, old)))
+    kept_key, same_key = _with_common_keys(gone, come, keys)
+    return pa.concat_tables(
+        [
+            _typed(gone, np.where(kept_key, "update_preimage", "delete")),
+            _typed(come, np.where(same_key, "update_postimage", "insert")),
+        ]
+    )
+
+
+def _surplus(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Numbers of the rows on one side that have no equal on the other; of several equal rows, the last ones."""
+    size = max(int(mine.max(initial=-1)), int(theirs.max(initial=-1))) + 1
+    others = np.bincount(theirs, minlength=size)
+    order = np.argsort(mine, kind="stable")
+    ranked = mine[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(ranked) else np.array([], np.int64)
+    lengths = np.diff(np.r_[starts, len(ranked)])
+    rank = np.arange(len(ranked)) - np.repeat(starts, lengths)
+    return np.sort(order[rank >= others[ranked]])
+
+
+def _with_common_keys(gone: pa.Table, come: pa.Table, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows of each side have a key that the other side has too."""
+    if not keys:
+        return np.zeros(gone.num_rows, bool), np.zeros(come.num_rows, bool)
+    columns = [[table.column(key) for key in keys] for table in (gone, come)]
+    old, new = shared_codes(columns, [gone.num_rows, come.num_rows])
+    return np.isin(old, new), np.isin(new, old)
+
+
+def _typed(rows: pa.Table, types: np.ndarray) -> pa.Table:
+    return rows.append_column(CHANGE_TYPE, pa.array(types.tolist(), pa.string()))

@@ -1,0 +1,83 @@
+"""Values of partition columns: as Delta's log and folders spell them, and rows split by them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.rules.codes import row_codes
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+"""How folders spell null. Delta writes the empty text so, too: see `plan.partitioning`."""
+LONGEST_FOLDER = 255
+"""Bytes of a folder's name that file systems allow."""
+PartitionText = tuple[tuple[str, str | None], ...]
+"""Partition columns in the table's order, each with its value as the log spells it."""
+
+_ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+
+
+def value_text(value: Any) -> str | None:
+    """A value as `partitionValues` of Delta's log has it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def folder_name(column: str, text: str | None) -> str:
+    """A folder's name as Hive and Spark spell it: special characters as `%` and two hexadecimal digits."""
+    return f"{_escape(column)}={NULL_FOLDER if text is None else _escape(text)}"
+
+
+def folder(partition: PartitionText) -> str:
+    """Folders of a partition below the table's, with a slash at the end; empty for a table without partitions."""
+    return "".join(f"{folder_name(column, text)}/" for column, text in partition)
+
+
+def _escape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[PartitionText, pa.Table]]:
+    """The rows of each partition, without its columns; rows of a table without partitions as they are."""
+    if not columns:
+        yield (), rows
+        return
+    codes = row_codes([rows.column(name) for name in columns], rows.num_rows)
+    rest = rows.drop_columns(list(columns))
+    for code in np.unique(codes):
+        at = np.flatnonzero(codes == code)
+        first = rows.slice(int(at[0]), 1)
+        found = tuple((name, value_text(first.column(name)[0].as_py())) for name in columns)
+        yield found, rest.take(pa.array(at))
+
+
+def with_values(rows: pa.Table, values: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """Rows of a data file with the values of its partition, in the table's columns."""
+    for name, value in values.items():
+        if name in schema.names:
+            kind = schema.field(name).type
+            rows = rows.drop_columns([name]) if name in rows.column_names else rows
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), rows.num_rows))
+    return rows.select(schema.names)
+
+
+def unfit_texts(values: pa.Array, column: str) -> pa.Array:
+    """Which texts no partition can hold: the empty one and Hive's word for null, both read as null, and long ones."""
+    encoded = pc.dictionary_encode(values)
+    unfit = pa.array([_is_unfit(text, column) for text in encoded.dictionary.to_pylist()], pa.bool_())
+    return pc.fill_null(unfit.take(encoded.indices), False)
+
+
+def _is_unfit(text: str, column: str) -> bool:
+    if text in ("", NULL_FOLDER) or "\0" in text:
+        return True
+    return len(folder_name(column, text).encode("utf-8", "surrogatepass")) > LONGEST_FOLDER
