@@ -1,4 +1,4 @@
-"""What a DAG file may say of all its DAGs, beyond what the metadata does."""
+"""Customization of all DAGs of a DAG file, beyond the metadata."""
 
 from __future__ import annotations
 

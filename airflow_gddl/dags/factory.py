@@ -29,7 +29,7 @@ from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.version_compat import deadline
 
 _LOG = logging.getLogger(__name__)
-# Runs when initial_load was skipped, but not when all was: where nothing is new, no worker is to start.
+# Runs when initial_load was skipped, but not when all tasks were: without new files, no worker starts.
 _AFTER = "none_failed_min_one_success"
 
 
@@ -43,7 +43,7 @@ def build_dags(
 ) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
-    A pipeline that can't be built is left out, and named by `dags/gddl_metadata_problems.py`.
+    A pipeline that can't be built is omitted, and reported by `dags/gddl_metadata_problems.py`.
 
     Args:
         metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
@@ -61,7 +61,7 @@ def build_dags(
     for pipeline in _wanted(snapshot, running):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, shared)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are built
+        except Exception as error:  # noqa: BLE001 - an error in one pipeline must not affect the others
             _LOG.exception("%s can't be built", pipeline.dag_id)
             unbuilt.append(f"{pipeline.dag_id}: {type(error).__name__}: {error}"[:500])
     if running is None:
@@ -70,28 +70,30 @@ def build_dags(
 
 
 def _wanted(snapshot: MetadataSnapshot, running: str | None) -> Iterable[Pipeline]:
-    """All, or in a worker the one whose DAG it runs."""
+    """All pipelines, or in a worker the one whose DAG it runs."""
     if running is None:
-        return snapshot.pipelines()
+        return snapshot.served()
     entry = snapshot.entry(running)
     return () if entry is None else (entry,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What the DAGs of a metadata folder have alike, read once: ten of Airflow's options cost as much as a task.
+    """Values shared by the DAGs of a metadata folder, read once: ten of Airflow's options cost as much as a task.
 
     Attributes:
-        form: their params; DAGs may share them, since a process that gives them values runs one DAG.
+        form: their params; DAGs may share them, since a process that sets values runs only one DAG.
+        form_of_one: the same of DAGs for one table.
         owner_links: URL by owner.
         declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
             runs names none, since Airflow fails one whose asset has the name of another asset.
-        connection: of the webhook that is told of failures and late runs; null: nobody is.
+        connection: of the webhook that is notified of failures and late runs; null: none.
         each_task: arguments of every task.
-        custom: what the DAG file says.
+        custom: customization of the DAG file.
     """
 
     form: dict[str, Param]
+    form_of_one: dict[str, Param]
     owner_links: Mapping[str, str]
     declares_assets: bool
     connection: str | None
@@ -106,6 +108,7 @@ class Shared:
     def read(cls, metadata: str, custom: Customization) -> Shared:
         return cls(
             form=params(),
+            form_of_one=params(one_table=True),
             owner_links=configuration.owner_links(),
             declares_assets=get_parsing_context().dag_id is None,
             connection=configuration.text("notify_connection") or None,
@@ -119,28 +122,28 @@ class Shared:
 
 
 def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
-    """One pipeline's DAG: landed ► initial_load ► incremental_load (► table), or one task that keeps a job alive.
+    """One pipeline's DAG: landed ► initial_load ► incremental_load (► table), or one task for a continuous job.
 
     It doesn't hold the list of a pack's tables.
     """
     is_continuous = pipeline.timing.kind == "continuous"
-    late = None if is_continuous else pipeline.freshness  # of a run, which is to be long where it goes on
+    late = None if is_continuous else pipeline.freshness  # not for continuous runs, which are long
     limits = of_pipeline(pipeline, shared.continuous_hours)
     with DAG(
         dag_id=pipeline.dag_id,
-        schedule=schedule_of(pipeline.timing, shared.custom.timezone),
+        schedule=None if pipeline.is_retired else schedule_of(pipeline.timing, shared.custom.timezone),
         start_date=shared.custom.start,
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=limits.run,
         is_paused_upon_creation=shared.paused,
-        tags=list(pipeline.tags),
+        tags=[*pipeline.tags, *(["retired"] if pipeline.is_retired else [])],
         owner_links=_links(pipeline, shared),
         doc_md=documentation(pipeline),
         **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
         **shared.custom.of_dag(),
     ) as dag:
-        # Given to each task and not to the DAG: what a DAG holds for its tasks is stored and checked once more.
+        # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
         own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
         if pipeline.owner != NO_OWNER or "owner" not in shared.custom.default_args:
             own["owner"] = pipeline.owner
@@ -151,9 +154,9 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
         else:
             _loads(pipeline, shared, common)
-    # Not before there are tasks: each would have a copy, which Airflow validates dozens of times in each parse. And
-    # past the validation of an ordinary assignment: two thirds of the making of a DAG, for a form that never changes.
-    object.__setattr__(dag, "params", ParamsDict(shared.form))
+    # Set after the tasks are created: otherwise each has a copy, which Airflow validates dozens of times in each parse.
+    # Bypasses the validation of an ordinary assignment, which takes two thirds of the time to build a DAG.
+    object.__setattr__(dag, "params", ParamsDict(shared.form if pipeline.kind == "pack" else shared.form_of_one))
     return shared.custom.complete(dag)
 
 
@@ -169,8 +172,8 @@ def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
 
 
 def _again() -> dict[str, Any]:
-    """How a continuous job is started again: soon, then ever later; at last the run fails, whoever is to know is
-    told, and the next run does the same."""
+    """Retries of a continuous job with growing delays; after the last one the run fails, failure callbacks are called,
+    and the next run starts."""
     return {
         "retries": int(configuration.number("continuous_retries")),
         "retry_delay": timedelta(seconds=configuration.number("continuous_retry_seconds")),
@@ -190,14 +193,14 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, trigger_rule=_AFTER, **loads)
     landed >> initial >> increments
     landed >> increments
-    if mapped:  # in the pool of loads, since one that is cleared is a load
+    if mapped:  # in the pool of loads, since a cleared instance is a load
         GddlTableOperator.partial(
             task_id="table", map_index_template="{{ task.outcome['table'] }}", do_xcom_push=False, **loads
         ).expand(outcome=increments.output)
 
 
 def _assets(pipeline: Pipeline, shared: Shared) -> list[Asset]:
-    """Those that are known before a run; which tables of a pack change, is not."""
+    """Outlets known before a run; the changed tables of a pack are not."""
     declared = pipeline.view == "table" and shared.declares_assets
     return [table_asset(table) for table in pipeline.tables] if declared else []
 

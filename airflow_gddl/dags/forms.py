@@ -1,4 +1,4 @@
-"""What a person sees of a pipeline in Airflow: the trigger form and the DAG's page."""
+"""Airflow's trigger form and doc page of a pipeline."""
 
 from __future__ import annotations
 
@@ -9,21 +9,50 @@ from airflow.sdk import Param
 from airflow_gddl.metadata.topology import Pipeline
 
 _TABLE = r"^[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}\.[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}$"
-# `format` alone is not checked where a validator of RFC 3339 is not installed; the form's own picker goes by it.
+# `format` is not validated where no RFC 3339 validator is installed; the form's date picker uses it.
 _MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$"
 
 
-def params() -> dict[str, Param]:
-    """The form's fields; the same go into `conf` of a REST call."""
-    return {
+_ACTIONS = {
+    "run": "Load what has landed",
+    "verify": "Verify: compare the replica with its change table",
+    "replay": "Replay: process quarantined rows again",
+}
+
+
+def params(*, one_table: bool = False) -> dict[str, Param]:
+    """The form's fields, those that rebuild tables last; the same go into `conf` of a REST call.
+
+    Args:
+        one_table: of a DAG for one table, which needs no choice of tables. `conf` may name the table all the same.
+    """
+    fields = {
         "tables": Param(
             [],
-            type=["null", "array"],  # the form marks what can't be null as something that must be filled in
+            type=["null", "array"],  # the form marks non-nullable fields as required
             items={"type": "string", "pattern": _TABLE},
             maxItems=1000,
             title="Tables",
-            description="schema.name, one a line; empty: all of this DAG. Named tables run even when nothing is new.",
+            description="schema.name, one a line; empty: all of this DAG. Named tables run even without new files.",
         ),
+        "action": Param(
+            "run",
+            type=["null", "string"],
+            enum=list(_ACTIONS),
+            values_display=_ACTIONS,
+            title="Action",
+            description="Verify and replay load no new files.",
+        ),
+        "codes": Param(
+            [],
+            type=["null", "array"],
+            items={"type": "string", "pattern": "^[A-Z][A-Z0-9_]{3,63}$"},
+            maxItems=100,
+            title="Codes",
+            description="Replay processes only rows quarantined with these codes, one a line; empty: all.",
+        ),
+        "from": _moment("From", "Run tables with files modified at or after this moment, loaded before or not."),
+        "to": _moment("To", "The same, before this moment. What was loaded is not loaded twice."),
         "full_refresh": Param(
             False,
             type=["null", "boolean"],
@@ -34,56 +63,56 @@ def params() -> dict[str, Param]:
             False,
             type=["null", "boolean"],
             title="All tables",
-            description="All tables of this DAG are meant, with news or not; a full refresh without tables needs it.",
+            description="Run all tables of this DAG, even without new files; needed for a full refresh of all.",
         ),
-        "action": Param(
-            "run",
-            type=["null", "string"],
-            enum=["run", "verify", "replay"],
-            title="Action",
-            description="run loads; verify compares replicas with their changes; replay tries the quarantine again.",
-        ),
-        "from": _moment("From", "Run tables with landing files last modified from this moment on, taken or not."),
-        "to": _moment("To", "The same, before this moment. What was loaded is not loaded twice."),
     }
+    return {name: field for name, field in fields.items() if not one_table or name not in {"tables", "all"}}
 
 
 def documentation(pipeline: Pipeline) -> str:
-    """The DAG's page. That of a pack names no table: it would change with every row."""
+    """The DAG's doc page. A pack's page names no table, since it would change with every row."""
     what = f"`{pipeline.tables[0]}`" if pipeline.tables else "a pack of tables"
+    if pipeline.is_retired:
+        return _RETIRED
     facts = f"source **{pipeline.source}**, tier **{pipeline.tier}**, priority **{pipeline.priority}**"
     if pipeline.timing.kind == "continuous":
         return "\n".join([f"Brings {what} into Delta Lake: {facts}.", "", *_CONTINUOUS])
     lines = [
         f"Brings {what} into Delta Lake: {facts}.",
         "",
-        "- **landed** looks which tables have new files, or changed rows. Where none has, the rest is skipped.",
+        "- **landed** finds tables with new files or changed rows. If there are none, the other tasks are skipped.",
         "- **initial_load** loads those that have no replica yet.",
         "- **incremental_load** brings the others up to date.",
         *(_MAPPED if pipeline.view == "mapped" else ()),
         "",
-        "**Rerun**: trigger it; *Tables* names some alone, *Full refresh* rebuilds them from their files.",
+        _RERUN
+        if pipeline.kind == "pack"
+        else "**Rerun**: trigger it; *Full refresh* rebuilds the table from its files.",
         "",
-        "**After a failure**: the task's log names each table, what is wrong and the way out. Retry or clear it: it",
-        "resumes where it stopped, and loads nothing twice.",
+        "**After a failure**: the task's log names each failed table, the error and the remedy. Retry or clear it: it",
+        "resumes where it stopped, and loads no file twice.",
         "",
         "**Results**: a line for each table in the log, a summary in XCom, an event of the table's asset.",
     ]
     return "\n".join(lines)
 
 
+_RERUN = "**Rerun**: trigger it; *Tables* selects some of them, *Full refresh* rebuilds them from their files."
 _MAPPED = (
     "- **table** shows each table that had work: red with the reason, or green. Clear one to load that table alone.",
 )
+_RETIRED = """Other DAGs now load the tables of this DAG. It has no schedule; it exists to finish active runs and to
+show its history. It is removed a week after the move or later. Rerun tables with `gddl_rerun`.
+"""
 _CONTINUOUS = (
-    "- **continuous_load** keeps one job alive that takes files as they land. It is started again when its hours are",
-    "  over or when it fails, ever later. Rows that change reach it while it runs.",
+    "- **continuous_load** keeps one job running that loads files as they land. It is restarted after its time limit",
+    "  or a failure, with growing delays. Changed rows reach it while it runs.",
     "",
     "**Stop**: pause the DAG, then mark the task: the job finishes the batch that it is at.",
     "",
-    "**Rerun**: trigger it with *Tables*, *Full refresh* and the like, and mark the running task: that run comes next.",
+    "**Rerun**: trigger it with *Full refresh* and the like, and mark the running task: that run comes next.",
     "",
-    "**A table that fails** is tried again, ever later, while the others go on; the status page names it.",
+    "**A table that fails** is retried with growing delays while the others are loaded; the status page names it.",
 )
 
 

@@ -1,4 +1,4 @@
-"""How long tasks and runs may take: nothing in Airflow waits for ever, or holds a pool's slot for ever."""
+"""Timeouts of tasks and runs, so that nothing in Airflow waits, or holds a pool slot, forever."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import timedelta
 from airflow_gddl.metadata.topology import Pipeline
 
 POLL = timedelta(hours=1)
-"""A look at landing folders or at the state of all tables, without what a sensor waits for others."""
+"""Timeout of polling landing folders or the state of all tables, without a sensor's wait for dependencies."""
 _QUEUED = timedelta(hours=1)
-"""What a run may wait for slots beyond its two loads."""
+"""Time that a run may wait for slots, in addition to its two loads."""
 
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Null: none, of a job without an end that somebody asked for (`continuous_hours` = 0)."""
+    """Null: no timeout, for a job without a time limit (`continuous_hours` = 0)."""
 
     task: timedelta | None
     run: timedelta | None

@@ -1,4 +1,4 @@
-"""DAGs that keep tables up, on their own schedules: maintenance and verification, a task for each tier; the watch."""
+"""DAGs for maintenance and verification, with a task for each tier, for reruns, and the watch for late tables."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from airflow_gddl.operators.watch import GddlWatchOperator
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (
         "maintain",
-        "Joins small files and removes what nobody needs any more; readers see no change.",
+        "Compacts small files and removes unreferenced ones; readers see no change.",
     ),
     "gddl_verify": (
         "verify",
         "Compares each replica with its changes, and with its source where a connection is named.",
     ),
 }
-"""By DAG id: what its tasks do, and its page."""
+"""Action and doc page by DAG id."""
 WATCH, RERUN = "gddl_watch", "gddl_rerun"
 _LONGEST = timedelta(hours=24)
 """That the tables of a tier may be maintained or compared."""
 
 
-_RERUN_PAGE = """Reruns tables by name, whatever DAG loads them today.
+_RERUN_PAGE = """Reruns tables by name, independent of the DAG that loads them.
 
 Trigger it with *Tables*; the other fields are those of the tables' own DAGs. **find** finds these, **rerun** triggers a
 run of each: its link leads there. Over REST: `POST /api/v2/dags/gddl_rerun/dagRuns` with
@@ -56,7 +56,7 @@ def build_upkeep_dags(
 ) -> dict[str, DAG]:
     """The DAGs by id, a task for each tier that has tables; none where there are no tables.
 
-    The watch is there where somebody is to be told.
+    The watch exists only where alerts are configured.
 
     Args:
         metadata_dir, beside: see `factory.build_dags`.
@@ -66,9 +66,11 @@ def build_upkeep_dags(
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
     """
     running = get_parsing_context().dag_id
-    told = bool(configuration.text("alert_notifiers") or configuration.text("notify_connection"))
-    # The metadata, which knows the prefix of ids, is not read for somebody else's DAG.
-    wanted = [name for name in (*DAGS, RERUN, *([WATCH] if told else [])) if running is None or running.endswith(name)]
+    notifies = bool(configuration.text("alert_notifiers") or configuration.text("notify_connection"))
+    # The metadata, which has the prefix of ids, is not read when another DAG runs.
+    wanted = [
+        name for name in (*DAGS, RERUN, *([WATCH] if notifies else [])) if running is None or running.endswith(name)
+    ]
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
@@ -85,7 +87,7 @@ def build_upkeep_dags(
 
 @dataclass(frozen=True, kw_only=True)
 class _Common:
-    """What these DAGs have alike; `prefix` begins their ids."""
+    """Values shared by these DAGs; `prefix` begins their ids."""
 
     metadata: str
     prefix: str
@@ -93,7 +95,7 @@ class _Common:
 
 
 def _rerun(common: _Common) -> DAG:
-    """A stable address of every table: in what DAG it is, is found when it runs."""
+    """A stable address of every table: its DAG is found at run time."""
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator  # noqa: PLC0415 - only here
 
     metadata = common.metadata
@@ -109,14 +111,14 @@ def _rerun(common: _Common) -> DAG:
 
 
 def _watch(common: _Common) -> DAG:
-    page = "Tells of tables that become late, and of those that are so no more, whether anything loads them or not."
+    page = "Sends alerts for tables that become late or recover, whether or not they are being loaded."
     with _empty(common, WATCH, "watch_schedule", page, POLL) as dag:
         GddlWatchOperator(task_id="look", metadata=common.metadata, pool=configuration.text("sensor_pool"))
     return dag
 
 
 def _empty(common: _Common, name: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:
-    """Without tasks; `option` names its schedule (null: by hand alone), and a task may take `longest`."""
+    """DAG without tasks; `option` names its schedule (null: manual only), and `longest` is the task timeout."""
     limits, custom = of_task(longest), common.custom
     written = configuration.text(option) if option else ""
     when = timing(written, name) if written else Timing(kind="never")
@@ -142,7 +144,7 @@ def _empty(common: _Common, name: str, option: str | None, page: str, longest: t
 def _dag(name: str, common: _Common, tiers: dict[str, Pipeline]) -> DAG:
     action, page = DAGS[name]
     option = "maintenance_schedule" if action == "maintain" else "verify_schedule"
-    with _empty(common, name, option, f"{page}\n\nTrigger it with *Tables* to see to some alone.") as dag:
+    with _empty(common, name, option, f"{page}\n\nTrigger it with *Tables* to process only some.") as dag:
         for tier, pipeline in sorted(tiers.items()):
             of_tier = {"tier": tier, "pool": pipeline.pool, **workers(pipeline)}
             GddlUpkeepOperator(task_id=f"{action}_{tier}", metadata=common.metadata, action=action, **of_tier)

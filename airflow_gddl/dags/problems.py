@@ -1,4 +1,4 @@
-"""What is wrong with the metadata, for people to see in Airflow."""
+"""Problems of the metadata, shown as an import error in Airflow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow_gddl.runtime.snapshot import MetadataSnapshot
 
 @dataclass(frozen=True)
 class MetadataState:
-    """How the metadata stands.
+    """Status of the metadata.
 
     Attributes:
-        pipelines: how many serve.
-        problems: a line for each wrong row.
-        stale_since: ISO 8601 UTC since when what serves is older than what is there; null when it isn't.
+        pipelines: number of pipelines.
+        problems: one line for each invalid row.
+        stale_since: ISO 8601 UTC since when the current snapshot is outdated; null when it is not.
         why: why newer metadata can't be read; empty otherwise.
         unbuilt: a line for each pipeline that can't be made a DAG, as of the last parse.
         carried: tables kept because a file that may hold them can't be read.
@@ -38,10 +38,10 @@ class MetadataState:
     def __str__(self) -> str:
         lines = []
         if self.stale_since is not None:
-            serves = "the last good copy serves" if self.pipelines else "no table is scheduled"
+            serves = "the last good copy is used" if self.pipelines else "no table is scheduled"
             lines += [f"The metadata can't be read since {self.stale_since}; {serves}:", f"  {self.why}"]
         if self.cache:
-            lines += ["A folder for temporary files holds the compiled metadata:", f"  {self.cache}"]
+            lines += ["The compiled metadata is in a temporary folder:", f"  {self.cache}"]
         if self.problems:
             lines += [f"{_count(len(self.problems), 'problem')} in the metadata; every other row is scheduled:"]
             lines += [f"  {problem}" for problem in self.problems]
@@ -59,11 +59,11 @@ def _count(number: int, thing: str) -> str:
 
 
 class MetadataProblems(Exception):  # noqa: N818 - the name is the headline of the import error
-    """Something is wrong with the metadata; the text is meant for the person who wrote it."""
+    """The metadata has problems; the text is for its author."""
 
 
 def metadata_state(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> MetadataState:
-    """How the metadata stands, as of the snapshot that serves.
+    """Status of the metadata in the current snapshot.
 
     Raises:
         FatalError: `CACHE_UNUSABLE`.
@@ -81,11 +81,14 @@ def metadata_state(metadata_dir: str | Path | None = None, *, beside: str | Path
     )
 
 
-def tell(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> None:
+def raise_problems(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> None:
     """
     Raises:
-        MetadataProblems: naming each wrong row, and what can't be read.
+        MetadataProblems: naming each invalid row, and files that can't be read.
     """
     state = metadata_state(metadata_dir, beside=beside)
     if not state.is_good:
         raise MetadataProblems(f"\n{state}")
+
+
+tell = raise_problems  # the name in DAG files of earlier releases

@@ -1,4 +1,4 @@
-"""A DAG of your own that runs when tables were updated, and reads what the updates say."""
+"""A DAG of your own that runs when tables were updated, and reads the extra of the events."""
 
 from __future__ import annotations
 

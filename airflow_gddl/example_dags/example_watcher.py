@@ -15,7 +15,7 @@ with DAG("example_gddl_watcher", schedule=[files], start_date=datetime(2024, 1, 
 
     @task
     def seen() -> str:
-        """Only there so that some DAG carries the watcher."""
+        """Exists only to hold the watcher."""
         return "files landed"
 
     seen()

@@ -1,6 +1,6 @@
 """Credentials of an Airflow connection, as the environment variables that every S3 client reads.
 
-They are fetched where they are needed, on the worker or in the triggerer, and handed on by environment alone.
+They are fetched on the worker or in the triggerer, and passed on only as environment.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _CREDENTIALS = (
 )  # fmt: skip
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-# What of a connection only Amazon's provider can turn into keys.
+# Extra fields of a connection that need Amazon's provider.
 _ASSUMING = ("role_arn", "profile_name", "assume_role_method", "session_kwargs", "aws_credential_type")
 
 
 class ConnectedEnviron(Mapping[str, str]):
-    """An environment with a connection laid over it, which is fetched when something is read, and again after a while.
+    """An environment overlaid with a connection, which is fetched on first access, and periodically again.
 
     Args:
         fetch: the connection's variables.
@@ -68,14 +68,14 @@ class ConnectedEnviron(Mapping[str, str]):
 
 
 def laid_over(base: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """`base` with `given`, and without what of `base` would contradict it."""
+    """`base` updated with `given`, without contradicting variables of `base`."""
     kinds = (_CREDENTIALS, _ENDPOINTS, _REGIONS)
     replaced = {name for kind in kinds if any(name in given for name in kind) for name in kind}
     return {**{name: value for name, value in base.items() if name not in replaced}, **given}
 
 
 def fetch(conn_id: str) -> dict[str, str]:
-    """The connection's variables; without credentials in it, the environment's or the machine's role serve.
+    """The connection's variables; without credentials in it, those of the environment or the machine's role apply.
 
     Raises:
         MetadataError: `AWS_CONNECTION_INVALID`.
@@ -86,16 +86,17 @@ def fetch(conn_id: str) -> dict[str, str]:
     except MetadataError:
         raise
     except Exception as error:
-        what = f"the connection {conn_id!r} can't be had: {type(error).__name__}"
-        raise _wrong(what, "make it (type aws), or correct aws_conn_id") from error
+        what = f"the connection {conn_id!r} can't be read: {type(error).__name__}"
+        raise _wrong(what, "create it (type aws), or correct aws_conn_id") from error
 
 
 def variables_of(connection: Any) -> dict[str, str]:
-    """Of a connection as Amazon's provider writes it: login and password, or the same in its extra, or a role there.
+    """Variables of a connection in the form of Amazon's provider: login and password, or keys or a role in its extra.
 
     Raises:
         MetadataError: `AWS_CONNECTION_INVALID`: it needs Amazon's provider, or has half of a key.
     """
+    require_credentials(connection)
     extra: Mapping[str, Any] = connection.extra_dejson
     service = (extra.get("service_config") or {}).get("s3") or {}
     endpoint = service.get("endpoint_url") or extra.get("endpoint_url")
@@ -112,8 +113,20 @@ def variables_of(connection: Any) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value}
 
 
+def require_credentials(connection: Any) -> None:
+    """
+    Raises:
+        MetadataError: `AWS_CONNECTION_INVALID`: its type is `emr`, which describes clusters.
+    """
+    if connection.conn_type == "emr":
+        what = (
+            f"the connection {connection.conn_id!r} is of type emr, which holds settings of clusters and no credentials"
+        )
+        raise _wrong(what, "name a connection of type aws")
+
+
 def _assumed(conn_id: str) -> dict[str, str | None]:
-    """Keys that Amazon's provider makes of a role or profile."""
+    """Keys for a role or profile, from Amazon's provider."""
     try:
         hook = importlib.import_module("airflow.providers.amazon.aws.hooks.base_aws").AwsBaseHook
     except ImportError as error:

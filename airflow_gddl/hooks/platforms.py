@@ -1,4 +1,4 @@
-"""Airflow connections as the ways to a platform."""
+"""Platform credentials from Airflow connections."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl import version_compat as capabilities
+from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.hooks.aws import require_credentials
 from airflow_gddl.runtime.runners.connections import DatabricksAccess
 
 
 class FromAirflow:
-    """See `Connections`. The providers' own hooks know every way to log in; their packages must be installed."""
+    """See `Connections`. Uses the providers' hooks, which support all authentication methods; their packages must be
+    installed."""
 
     def databricks(self, name: str) -> DatabricksAccess:
         hooks = _provider("airflow.providers.databricks.hooks.databricks_base", "databricks")
 
-        # Only a hook of the same family may ask it for its token: that is the way it leaves open.
+        # A subclass, since only subclasses can request a token.
         class Keys(hooks.BaseDatabricksHook):  # type: ignore[name-defined,misc] # known when the package is there
-            """Gives what a request needs to be let in."""
+            """Headers that authenticate a request."""
 
             def headers(self) -> Mapping[str, str]:
                 return {"Authorization": f"Bearer {self._get_token(raise_error=True)}", **self._get_aad_headers()}
@@ -36,7 +39,10 @@ class FromAirflow:
     def aws(self, name: str, region: str | None) -> Any:
         hooks = _provider("airflow.providers.amazon.aws.hooks.base_aws", "amazon")
         try:
+            require_credentials(capabilities.connection(name))
             return hooks.AwsGenericHook(aws_conn_id=name, region_name=region).get_session()
+        except MetadataError:
+            raise
         except Exception as error:
             raise _unusable(name, error) from error
 
@@ -51,4 +57,4 @@ def _provider(module: str, package: str) -> Any:
 
 def _unusable(name: str, error: Exception) -> FatalError:
     what = f"connection {name!r} can't be used: {type(error).__name__}: {error}"[:500]
-    return FatalError("CONNECTION_UNUSABLE", what, remedy="airflow connections get it, and see the provider's page")
+    return FatalError("CONNECTION_UNUSABLE", what, remedy="check it with `airflow connections get`")

@@ -1,4 +1,4 @@
-"""A load works by the rows that its sensor decided by, or by newer ones; never by older ones."""
+"""A load uses the rows that its sensor used, or newer ones, never older ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SHOWN = 5
 def agreed(
     metadata: str, document: PipelineDocument, work: PipelineWork, log: Logger
 ) -> tuple[PipelineDocument, PipelineWork]:
-    """The pipeline and the work, of the same rows; the metadata is read once more where they are not.
+    """Return the pipeline and the work for the same rows; read the metadata again if they differ.
 
     Args:
         metadata: folder or `s3://` URL.
         document: the pipeline as this machine has it.
-        work: as the sensor decided it, maybe on another machine.
+        work: as decided by the sensor, possibly on another machine.
 
     Raises:
         RetriableError: `METADATA_OUTDATED`: this machine has older rows than the sensor had.
@@ -31,10 +31,10 @@ def agreed(
     if found.are_equal:
         return document, work
     if document.metadata_at < work.metadata_at:
-        remedy = "it is tried again; if that does not help, see how changes of the metadata reach this machine"
-        what = f"the metadata on this machine is older than what the sensor decided by: {_named(found)}"
+        remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
+        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(found)}"
         raise RetriableError("METADATA_OUTDATED", what, where=metadata, remedy=remedy)
-    log.warning("the metadata changed after the sensor had decided; the newer rows hold: %s", _named(found))
+    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(found))
     return document, by_rows(work, document.specs)
 
 

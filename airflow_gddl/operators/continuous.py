@@ -1,4 +1,4 @@
-"""The task of a continuous pipeline: keeps one job alive that takes what lands, as it lands."""
+"""The task of a continuous pipeline: keeps one job running that loads files as they land."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from airflow_gddl.operators.jobs import JobOperator
 
 
 class GddlContinuousOperator(JobOperator):
-    """Runs a continuous job, until its hours are over; the next run of its DAG starts another one at once.
+    """Runs a continuous job until its time limit; the next run of its DAG starts a new job immediately.
 
-    Rows that are added, changed or removed reach the job while it runs. Stopping the task has the job finish the batch
-    that it is at. A run that asks for something (the form's fields) does that alone, in an ordinary job.
+    Rows that are added, changed or removed reach the job while it runs. When the task is stopped, the job finishes its
+    current batch. A run with params (the form's fields) runs only that request, in an ordinary job.
     """
 
     execution = "airflow_gddl.operators.continuous_execution"

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
 from airflow_gddl.metadata.topology.selection import in_order
 from airflow_gddl.operators.execution import Task, begun_of, document_of
-from airflow_gddl.reporting.alerting import tell
+from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
-from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, monitor_of
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, desired_state, monitor_of
 from airflow_gddl.reporting.results import Reporter, explained, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
@@ -39,10 +38,10 @@ def execute(
 ) -> dict[str, Any]:
     """See `GddlContinuousOperator`.
 
-    Whatever fails is tried again with a pause: were the run to fail at once, the next one would follow at once.
+    Failures are retried after a pause: if the run failed immediately, the next run would start immediately.
 
     Args:
-        resumed: a `Begun` in plain data: it goes on after a wait.
+        resumed: a `TryState` in plain data, when the task resumes after a deferral.
 
     Raises:
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
@@ -52,6 +51,9 @@ def execute(
     try:
         document = document_of(operator.metadata, operator.pipeline)
         asked = from_params(dict(context["params"]))
+        if document.pipeline.is_retired and begun is None and not asked.is_some:
+            operator.log.info("the tables of %s are now loaded by other DAGs; no job is started", operator.pipeline)
+            return summary([])
         execution = _Execution(operator, context, document, configuration.environ_of(document), begun)
         return execution.load(asked) if asked.is_some else execution.keep()
     except GddlError as error:
@@ -61,7 +63,7 @@ def execute(
 @dataclass(frozen=True)
 class _Execution(Task):
     def keep(self) -> dict[str, Any]:
-        """The continuous job, to its end."""
+        """Run the continuous job until it ends."""
         reporter = self.reporter()
         monitor = self._keeping(reporter)
 
@@ -71,7 +73,7 @@ class _Execution(Task):
 
         runner = self.runner(tick=tick)
         if self.begun is None:
-            monitor.standing.put(DesiredState(tables=self.document.specs, tiers=self.document.tiers))
+            monitor.standing.put(desired_state(self.document))
         job = self._job(monitor.standing.folder)
         try:
             outcome = runner.run(job, monitor)
@@ -87,8 +89,8 @@ class _Execution(Task):
         return self._ended(monitor, outcome)
 
     def load(self, asked: RunRequestForm) -> dict[str, Any]:
-        """What this run was asked for, in ordinary jobs."""
-        run = self.context["run_id"]
+        """Run the requested work in ordinary jobs."""
+        run, max_tries = self.context["run_id"], self.context["ti"].max_tries
         work = observe(self.document, Question(run=run, now=utc_now(), asked=asked), self.environ)
         book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
         results, reporter = [], self.reporter()
@@ -100,6 +102,7 @@ class _Execution(Task):
                 run=run,
                 job_id=self.job_id(stage),
                 wait_seconds=configuration.number("claim_wait_seconds"),
+                max_tries=max_tries,
             )
             loading = Loading(order, book, reporter, task=self.operator.task_id, environ=self.environ)
             if specs := loading.todo():
@@ -111,11 +114,11 @@ class _Execution(Task):
         self.operator.loaded = tuple(result.table for result in results)
         if failed := [result for result in results if result.status == "failed"]:
             raise AirflowException(explained(failed, len(results)))
-        add_events(self.context, self.operator.pipeline, book.finish("increments", run))
+        add_events(self.context, self.operator.pipeline, book.finish("increments", run, max_tries))
         return summary(results)
 
     def _ended(self, monitor: ContinuousJobMonitor, outcome: JobOutcome) -> dict[str, Any]:
-        tell(self.context, self.document, self.operator.log, self.environ)
+        notify(self.context, self.document, self.operator.log, self.environ)
         results = list(monitor.last.values())
         counts = summary(results)
         if outcome.cancelled_by is not None:
@@ -124,7 +127,8 @@ class _Execution(Task):
             raise AirflowException(explained(monitor.failing, len(results)))
         if outcome.exit_status:
             raise AirflowException(f"the job ended with exit status {outcome.exit_status}; see its log: {outcome.log}")
-        pending = monitor.book.finish("increments", self.context["run_id"])
+        max_tries = self.context["ti"].max_tries
+        pending = monitor.book.finish("increments", self.context["run_id"], max_tries)
         add_events(self.context, self.operator.pipeline, pending)
         return counts
 
@@ -151,5 +155,6 @@ class _Execution(Task):
             roots=self.document.roots,
             tables=in_order(self.document.specs),
             tiers=self.document.tiers,
+            catalogs=self.document.catalogs,
             options=JobOptions(continuous=is_continuous, origin=origin),
         )

@@ -11,11 +11,12 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.outcomes import is_last_try, outcomes, round_of
-from airflow_gddl.reporting.alerting import tell
+from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.loaded import LoadedTables
@@ -40,29 +41,31 @@ if TYPE_CHECKING:
 
 
 Summary = dict[str, Any] | list[dict[str, Any]]
-"""What a load task leaves as its result."""
+"""Result of a load task."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun:
-    """What a try remembers while it waits in the triggerer.
+class TryState:
+    """State of a try, kept while the task is deferred.
 
     Attributes:
-        tables: those that it began with.
+        tables: tables that the try started with, or those of the job that it waits for.
         since: see `RemoteRunner`.
-        of_try: number of the try. Some Airflow calls a new try as if the one before it went on.
+        of_try: number of the try; some Airflow versions resume a new try with the state of the previous one.
+        failed: results of earlier jobs of a maintenance task's try, without details.
     """
 
     tables: tuple[str, ...]
     since: int
     of_try: int
+    failed: tuple[JobResult, ...] = ()
 
 
 def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> Summary:
     """See `LoadOperator.execute`.
 
     Args:
-        resumed: a `Begun` in plain data: it goes on after a wait.
+        resumed: a `TryState` in plain data, when the task resumes after a deferral.
 
     Raises:
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
@@ -81,16 +84,16 @@ def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any]
 
 
 def decided(sensor: str, context: Context) -> PipelineWork:
-    """What the sensor found."""
+    """The sensor's result."""
     answer = context["ti"].xcom_pull(task_ids=sensor)
     if not answer:
-        raise AirflowFailException(f"{sensor} gave no answer; clear it to look again")
+        raise AirflowFailException(f"{sensor} returned no result; clear it to poll again")
     return decode(PipelineWork, answer)
 
 
-def begun_of(context: Context, resumed: Mapping[str, Any] | None) -> Begun | None:
-    """What this try remembers; null at its start."""
-    begun = None if resumed is None else decode(Begun, resumed)
+def begun_of(context: Context, resumed: Mapping[str, Any] | None) -> TryState | None:
+    """State of this try; null at its start."""
+    begun = None if resumed is None else decode(TryState, resumed)
     return begun if begun is not None and begun.of_try == context["ti"].try_number else None
 
 
@@ -103,7 +106,7 @@ def document_of(metadata: str, pipeline: str) -> PipelineDocument:
     document = snapshot.pipeline(pipeline)
     if document is None:
         why = f": {snapshot.state.why}" if snapshot.state.why else ""
-        remedy = "its tables may be in another pack now, which loads them with its next run"
+        remedy = "its tables may have moved to another pack, which loads them in its next run"
         what = f"the metadata has no pipeline {pipeline}{why}"
         raise MetadataError("PIPELINE_UNKNOWN", what, where=metadata, remedy=remedy)
     return document
@@ -111,13 +114,13 @@ def document_of(metadata: str, pipeline: str) -> PipelineDocument:
 
 @dataclass(frozen=True)
 class Task:
-    """A running task of a pipeline, and how it has jobs run."""
+    """A running task of a pipeline and its way to run jobs."""
 
     operator: JobOperator
     context: Context
     document: PipelineDocument
     environ: Mapping[str, str]
-    begun: Begun | None
+    begun: TryState | None
 
     def runner(self, *, patient: bool = False, tick: Callable[[], None] = nothing) -> Runner:
         """
@@ -141,21 +144,21 @@ class Task:
         return runner
 
     def reporter(self) -> Reporter:
-        """Logs and measures; what it is notified of is the lineage of the task."""
+        """Logs and emits metrics; the results that it receives become the task's lineage."""
         specs = {spec.table: spec for spec in self.document.specs}
         loaded = LoadedTables(roots=self.document.roots, specs=specs, environ=self.environ)
         self.operator.lineage = loaded
         return Reporter(self.operator.log, specs, loaded=loaded)
 
-    def begun_with(self, tables: Sequence[str], runner: Runner) -> Begun:
-        """What to remember of this try if it has to wait."""
+    def begun_with(self, tables: Sequence[str], runner: Runner) -> TryState:
+        """State of this try for a deferral."""
         since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
-        return Begun(tables=tuple(tables), since=since, of_try=self.context["ti"].try_number)
+        return TryState(tables=tuple(tables), since=since, of_try=self.context["ti"].try_number)
 
-    def wait(self, begun: Begun, runner: Runner, run: WaitPolicy, kept: MonitoredPipeline | None = None) -> None:
-        """Leave it to the triggerer; nothing of this process is needed to go on."""
+    def wait(self, begun: TryState, runner: Runner, run: WaitPolicy, kept: MonitoredPipeline | None = None) -> None:
+        """Defer to the triggerer; nothing of this process is needed to resume."""
         if not isinstance(runner, RemoteRunner):
-            raise TypeError(f"{type(runner).__name__} left a run to wait for")
+            raise TypeError(f"{type(runner).__name__} returned a run to wait for")
         operator = self.operator
         operator.log.info("run %s continues%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
         watch = Watch(
@@ -181,41 +184,41 @@ class Load(Task):
     """A task that loads tables.
 
     Attributes:
-        work: what it is to do, as the sensor found it.
-        stage: which part of the work is its own.
+        work: the work that the sensor found.
+        stage: the task's part of the work.
     """
 
     work: PipelineWork
     stage: Stage
 
     def loaded(self, book: HintBook, begun: tuple[str, ...] | None) -> Loading:
-        """The load, done.
+        """Run the load.
 
         Args:
             begun: see `LoadRequest.begun`.
 
         Raises:
             TaskDeferred: its job runs elsewhere.
-            AirflowException: its job was asked to stop.
+            AirflowException: its job was stopped.
         """
         operator = self.operator
         reporter = self.reporter()
         loading = Loading(self._order(begun), book, reporter, task=operator.task_id, environ=self.environ)
-        runner = self.runner(tick=reporter.tick)
+        runner = self.runner(tick=lambda: _each(reporter.tick, loading.tick))
         tables = self._load(loading, runner)
         operator.job_log = loading.log
         if loading.waiting is not None:
             self.wait(tables, runner, loading.waiting)
         if isinstance(runner, RemoteRunner):
             runner.settle()
-        tell(self.context, self.document, operator.log, self.environ)
+        notify(self.context, self.document, operator.log, self.environ)
         operator.loaded = tuple(result.table for result in loading.results)
         if loading.stopped:
             raise AirflowException("the job was stopped; the next try resumes where it stopped")
         return loading
 
-    def _load(self, loading: Loading, runner: Runner) -> Begun:
-        """Load what is to be loaded; what to remember of it if that has to be waited for."""
+    def _load(self, loading: Loading, runner: Runner) -> TryState:
+        """Load the tables with work; return the state to keep if the task must be deferred."""
         specs = loading.todo()
         if specs:
             loading.load(runner, specs, loading.order.marks)
@@ -225,7 +228,7 @@ class Load(Task):
         return self.begun_with([spec.table for spec in specs], runner)
 
     def _load_held(self, loading: Loading, runner: Runner) -> None:
-        """Once more at the tables that waited for others: these may be done by now."""
+        """Retry the tables that waited for others, which may be loaded by now."""
         held = loading.order.work.held
         since = dict.fromkeys(held, loading.order.work.looked_at)
         question = Question(run=loading.order.run, now=utc_now(), since=since)
@@ -246,7 +249,13 @@ class Load(Task):
             job_id=self.job_id(self.operator.job_key),
             wait_seconds=configuration.number("claim_wait_seconds"),
             begun=begun,
+            max_tries=self.context["ti"].max_tries,
         )
+
+
+def _each(*ticks: Callable[[], None]) -> None:
+    for tick in ticks:
+        tick()
 
 
 @dataclass(frozen=True)
@@ -254,21 +263,21 @@ class _StageLoad(Load):
     operator: LoadOperator
 
     def run(self) -> Summary:
-        operator, context = self.operator, self.context
+        operator, context, max_tries = self.operator, self.context, self.context["ti"].max_tries
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, self.begun.tables if self.begun else None)
         shown = self._outcomes(loading) if operator.by_table else None
         if loading.failed and (shown is None or not is_last_try(context)):
             raise AirflowException(explained(loading.failed, len(loading.results)))
         if loading.results or loading.order.marks:
-            add_events(context, operator.pipeline, book.finish(self.stage, context["run_id"]))
+            add_events(context, operator.pipeline, book.finish(self.stage, context["run_id"], max_tries))
         else:
-            book.pass_by(self.stage, context["run_id"])
+            book.pass_by(self.stage, context["run_id"], max_tries)
             if not shown:
                 raise AirflowSkipException(f"nothing for {operator.task_id}")
         return summary(loading.results) if shown is None else shown
 
     def _outcomes(self, loading: Loading) -> list[dict[str, Any]]:
-        """Of this task's tables, and of those of the task before it: the mapped task follows the last one."""
+        """Outcomes of this task's tables and of the previous task's: the mapped task follows the last one."""
         before = self.context["ti"].xcom_pull(task_ids=self.operator.initial) if self.stage == "increments" else None
         return outcomes(before or (), loading, round_of(self.context, self.operator))

@@ -1,4 +1,4 @@
-"""The task that finds which DAG loads a table, whatever that is called today."""
+"""The task that finds the DAGs that currently load given tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GddlFindOperator(BaseOperator):
         """Sorted by DAG id; never empty.
 
         Raises:
-            AirflowFailException: `REQUEST_INVALID`: what is asked for can't be, or no DAG loads one of the tables.
+            AirflowFailException: `REQUEST_INVALID`: the request is invalid, or no DAG loads one of the tables.
         """
         from airflow_gddl import configuration  # noqa: PLC0415 - only a task that runs needs the rest
         from airflow_gddl.contract.errors import GddlError  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""What all tasks share that have tables loaded by jobs."""
+"""Base class of the tasks that load tables through jobs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class JobOperator(BaseOperator):
-    """A task of a pipeline that runs jobs; what it does is in a module of its own, `execution`.
+    """Base of a pipeline's tasks that run jobs; the implementation is in `execution`.
 
     Args:
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
         runner: name of the runner; null: the one that the metadata names.
-        outlets: assets that Airflow shows as produced by this task. Events come by the pipeline's alias alone, of
-            tables that changed.
+        outlets: assets that Airflow shows as produced by this task. Events are emitted only through the pipeline's
+            alias, for changed tables.
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
         loaded: tables that a job was asked to load in this try.
-        lineage: what this try has loaded, for OpenLineage; null before its job begins.
+        lineage: tables that this try has loaded, for OpenLineage; null before its job starts.
         stop: cancels the run elsewhere that this try started; null when there is none.
     """
 
@@ -55,7 +55,7 @@ class JobOperator(BaseOperator):
 
     @property
     def job_key(self) -> str:
-        """Tells the jobs of this task apart from those of other tasks of the run, tries and defers alike."""
+        """Distinguishes this task's jobs from those of other tasks of the run; the same for all tries and deferrals."""
         return str(self.task_id)
 
     def execute(self, context: Context) -> Any:
@@ -63,13 +63,13 @@ class JobOperator(BaseOperator):
 
         Raises:
             AirflowSkipException: nothing to do.
-            AirflowFailException: trying again would fail again.
-            AirflowException: a table failed, or a passing fault.
+            AirflowFailException: a retry would fail, too.
+            AirflowException: a table failed, or a transient error.
         """
         return self._execute(context)
 
     def resumed(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Back from the triggerer: the run that it watched has ended, or it could not tell.
+        """Resume after the triggerer: the run has ended, or could not be watched.
 
         Args:
             event: see `GddlRunTrigger`.
@@ -79,20 +79,20 @@ class JobOperator(BaseOperator):
         return self._execute(context, event["begun"])
 
     def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> Any:
-        # Airflow makes an event of each asset that a task names, whether it changed or not.
+        # Airflow emits an event for each asset in `outlets`, changed or not.
         self.outlets = [alias_of(self.pipeline)]
         # Every parse and every task of a DAG imports this module; only a load that runs needs the rest.
         return importlib.import_module(self.execution).execute(self, context, begun)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002 - the provider's interface
-        """An `OperatorLineage` of the tables that this try has loaded; called by Airflow's OpenLineage provider alone.
+        """Return an `OperatorLineage` of the tables that this try has loaded; called by Airflow's OpenLineage provider.
 
-        The provider calls it for a task that failed, too. At the start of a task there is nothing to say yet.
+        The provider also calls it for a failed task. At the start of a task there is no lineage yet.
         """
         module = importlib.import_module("airflow_gddl.operators.lineage")
         return module.lineage_of(self.lineage, self.log)
 
     def on_kill(self) -> None:
-        """The task was stopped while it was in this process; what the triggerer watches, it cancels itself."""
+        """Cancel the job of a task that was stopped in this process; the triggerer cancels the runs that it watches."""
         if self.stop is not None:
             self.stop()

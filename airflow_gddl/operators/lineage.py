@@ -1,12 +1,12 @@
 """OpenLineage events of tasks that load: from landing folders or source tables to the tables of the lake.
 
-Only Airflow's OpenLineage provider leads here, once a task has ended: nothing else imports what it brings.
+Imported only by the OpenLineage hook after a task has ended, since it needs the provider's packages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
@@ -23,7 +23,7 @@ from openlineage.client.facet_v2 import (
 
 from airflow_gddl.contract import connections
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import LandingFolder, Layout
 from airflow_gddl.contract.result import JobResult, ResultColumn
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.reporting.loaded import LoadedTables
@@ -50,10 +50,10 @@ class DatasetName:
 
 
 def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any, Any]:
-    """Of the tables that the task has loaded, by name; no datasets where it loaded none.
+    """Lineage of the tables that the task has loaded, by name; no datasets if it loaded none.
 
     Args:
-        log: names how much the limits of one event leave out.
+        log: logs how much the event limits leave out.
     """
     lineage: OperatorLineage[Any, Any] = OperatorLineage()
     if loaded is None:
@@ -61,10 +61,14 @@ def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any,
     tables, described, bare = sorted(loaded.sums), 0, []
     for table in tables[:MOST_TABLES]:
         spec, result = loaded.specs[table], loaded.sums[table]
-        layout = Layout.of(loaded.roots, spec)
-        source = source_table(spec, loaded)
+        layout, *others = (
+            replace(Layout.of(loaded.roots, spec), landing=folder.path)
+            for folder in LandingFolder.all_of(loaded.roots, spec)
+        )
+        source = source_table(spec, loaded) if not spec.shards else None
         found = _outputs(spec, result, layout, source or location(layout.landing), MOST_COLUMNS - described)
         lineage.inputs.append(_input(result, layout, source))
+        lineage.inputs += [_input(JobResult(table=table, status=result.status), other, None) for other in others]
         lineage.outputs += found.datasets
         described += found.columns
         bare += [] if found.columns or not result.columns else [table]
@@ -102,9 +106,9 @@ def source_table(spec: TableSpec, loaded: LoadedTables) -> DatasetName | None:
     scheme, port = known
     namespace = f"{scheme}://{url.host}:{url.port or port}"
     if scheme == "mysql":  # whose databases are schemas
-        return DatasetName(namespace=namespace, name=spec.table)
+        return DatasetName(namespace=namespace, name=spec.name_in_source)
     database = url.database or url.query.get("service_name")
-    return DatasetName(namespace=namespace, name=f"{database}.{spec.table}") if database else None
+    return DatasetName(namespace=namespace, name=f"{database}.{spec.name_in_source}") if database else None
 
 
 def _input(result: JobResult, layout: Layout, source: DatasetName | None) -> Dataset:
@@ -119,7 +123,7 @@ def _input(result: JobResult, layout: Layout, source: DatasetName | None) -> Dat
 
 @dataclass(frozen=True, kw_only=True)
 class _Outputs:
-    """`columns`: how many columns the datasets' facets describe, in all of them."""
+    """`columns`: total number of columns in the datasets' facets."""
 
     datasets: Sequence[Dataset]
     columns: int

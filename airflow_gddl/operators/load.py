@@ -8,10 +8,10 @@ from airflow_gddl.operators.jobs import JobOperator
 
 
 class LoadOperator(JobOperator):
-    """Loads its share of what the sensor found, in one job, and fails at the end if a table failed.
+    """Loads its part of the sensor's work in one job, and fails at the end if a table failed.
 
-    A try after a failure loads only the tables that are left; a task that had succeeded and is cleared loads all of its
-    tables again. The ledger sees to it that nothing is loaded twice.
+    A retry loads only the remaining tables; a cleared task that had succeeded loads all of its tables again. The ledger
+    ensures that no file is loaded twice.
 
     Args:
         sensor: task id of the pipeline's `GddlTablesSensor`.

@@ -17,8 +17,8 @@ class GddlUpkeepOperator(BaseOperator):
 
     Args:
         metadata: folder or `s3://` URL.
-        tier: whose tables; the run's param `tables` names some of them alone.
-        action: what is done with them.
+        tier: tier of the tables; the run's param `tables` selects some of them.
+        action: action to run on them.
         runner: name of the runner; null: the one that the metadata names.
 
     Attributes:
@@ -39,16 +39,16 @@ class GddlUpkeepOperator(BaseOperator):
         self.stop: Callable[[], None] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """A summary of the results. A retry does what is left: tables that had no fault in this run are not done again.
+        """Return a summary of the results. A retry skips tables that succeeded in this run.
 
         Raises:
             AirflowSkipException: the tier has none of the tables.
-            AirflowException: a table failed, or a passing fault.
+            AirflowException: a table failed, or a transient error.
         """
         return self._execute(context)
 
     def resumed(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Back from the triggerer: the run that it watched has ended, or it could not tell.
+        """Resume after the triggerer: the run has ended, or could not be watched.
 
         Args:
             event: see `GddlRunTrigger`.
@@ -63,6 +63,6 @@ class GddlUpkeepOperator(BaseOperator):
         return maintenance_execution.execute(self, context, begun)
 
     def on_kill(self) -> None:
-        """The task was stopped: so is its run."""
+        """Cancel the run of a stopped task."""
         if self.stop is not None:
             self.stop()

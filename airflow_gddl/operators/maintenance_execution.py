@@ -1,4 +1,4 @@
-"""What an upkeep operator does when it runs; imported only then."""
+"""Implementation of the maintenance operator; imported only when a task runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.operators.execution import TryState, begun_of
 from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.reporting.results import Reporter, explained, summary
@@ -37,35 +39,16 @@ if TYPE_CHECKING:
 TABLES_PER_JOB = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Begun:
-    """What a try remembers while it waits in the triggerer.
-
-    Attributes:
-        tables: those of the job that it waits for.
-        since: see `RemoteRunner`.
-        of_try: number of the try. Some Airflow calls a new try as if the one before it went on.
-        failed: results of earlier jobs of the try, without details.
-    """
-
-    tables: tuple[str, ...]
-    since: int
-    of_try: int
-    failed: tuple[JobResult, ...] = ()
-
-
 def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """See `GddlUpkeepOperator.execute`.
 
     Args:
-        resumed: a `Begun` in plain data: it goes on after a wait.
+        resumed: a `TryState` in plain data, when the task resumes after a deferral.
 
     Raises:
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
     """
-    begun = None if resumed is None else decode(Begun, resumed)
-    if begun is not None and begun.of_try != context["ti"].try_number:
-        begun = None
+    begun = begun_of(context, resumed)
     try:
         asked = _asked(operator, context["params"])
     except MetadataError as error:
@@ -87,16 +70,20 @@ def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
     """The tables that the run's params name; empty: all.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`: another field, or a table that the metadata does not have.
+        MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: another field, or a table that the metadata does not have.
     """
     refuse_unknown(params, ("tables",))
     asked = set(params.get("tables") or ())
     directory = configuration.snapshot(operator.metadata).directory() if asked else None
-    unknown = sorted(asked - {row.table for row in directory.rows}) if directory is not None else []
+    if directory is None:
+        return asked
+    names = TableNames(directory.rows)
+    found = {name: names.find(name) for name in asked}
+    unknown = sorted(name for name, target in found.items() if target is None)
     if unknown:
         what, remedy = f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names"
         raise MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
-    return asked
+    return {target for target in found.values() if target is not None}
 
 
 def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
@@ -109,7 +96,7 @@ def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:
 
 @dataclass(frozen=True)
 class _Execution:
-    """One try: a job for each so many of the tables that are left.
+    """One try: jobs of up to `TABLES_PER_JOB` of the remaining tables each.
 
     Attributes:
         specs: rows of the tables that the run is about.
@@ -120,7 +107,7 @@ class _Execution:
     document: PipelineDocument
     specs: Mapping[str, TableSpec]
 
-    def run(self, begun: Begun | None) -> dict[str, Any]:
+    def run(self, begun: TryState | None) -> dict[str, Any]:
         roots, key = self.document.roots, self._key(self.operator.task_id)
         file = ProgressFile(roots.lake, key, configuration.environ_of(self.document))
         progress = file.read(int(getattr(self.context["dag_run"], "clear_number", 0) or 0))
@@ -142,10 +129,10 @@ class _Execution:
             raise AirflowException(explained(list(failed.values()), len(self.specs)))
         return summary(results)
 
-    def _begun(self, tables: Sequence[str]) -> Begun:
-        return Begun(tables=tuple(tables), since=-1, of_try=self.context["ti"].try_number)
+    def _begun(self, tables: Sequence[str]) -> TryState:
+        return TryState(tables=tuple(tables), since=-1, of_try=self.context["ti"].try_number)
 
-    def _job(self, tables: Sequence[str], number: int, begun: Begun) -> tuple[JobResult, ...]:
+    def _job(self, tables: Sequence[str], number: int, begun: TryState) -> tuple[JobResult, ...]:
         operator, document = self.operator, self.document
         specs = tuple(self.specs[name] for name in tables)
         origin = (operator.dag_id, self.context["run_id"], operator.task_id)
@@ -160,7 +147,9 @@ class _Execution:
         outcome = runner.run(job, reporter)
         operator.job_log = outcome.log
         if outcome.cancelled_by is not None:
-            raise RetriableError("JOB_CANCELLED", "the job was stopped", remedy="the next try does what is left")
+            raise RetriableError(
+                "JOB_CANCELLED", "the job was stopped", remedy="the next try runs the remaining tables"
+            )
         if isinstance(runner, RemoteRunner):
             if outcome.waiting is not None:
                 self._wait(replace(begun, since=runner.since or 0), runner, outcome.waiting)
@@ -184,8 +173,8 @@ class _Execution:
         operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
         return runner
 
-    def _wait(self, begun: Begun, runner: RemoteRunner, run: WaitPolicy) -> None:
-        """Leave the run to the triggerer: no worker waits for another machine."""
+    def _wait(self, begun: TryState, runner: RemoteRunner, run: WaitPolicy) -> None:
+        """Defer to the triggerer: no worker waits for another machine."""
         operator, document = self.operator, self.document
         watch = Watch(
             runner=operator.runner or document.runner,
@@ -204,13 +193,14 @@ class _Execution:
 
 
 def _short(result: JobResult) -> JobResult:
-    """As much as a task that waits remembers of it."""
+    """The result without details, as kept while the task is deferred."""
     error = result.error and replace(result.error, message=result.error.message[:300])
     return JobResult(table=result.table, status=result.status, error=error)
 
 
 def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> dict[str, str]:
-    """Airflow's connections to the tables' sources, as the job looks for them; those of the environment stay."""
+    """Airflow's connections to the tables' sources as environment variables for the job; existing variables are
+    kept."""
     found = {}
     for name in sorted({str(spec.options.get("verify_connection") or "") for spec in specs} - {""}):
         variable = f"AIRFLOW_CONN_{name.upper()}"
@@ -218,6 +208,6 @@ def _connections(operator: GddlUpkeepOperator, specs: Sequence[TableSpec]) -> di
             continue
         try:
             found[variable] = connection(name).get_uri()
-        except Exception as error:  # noqa: BLE001 - each store of connections has its own; the job tells what is missing
+        except Exception as error:  # noqa: BLE001 - backends raise any error; the job reports it
             operator.log.warning("no connection %s: %s", name, type(error).__name__)
     return found

@@ -1,4 +1,4 @@
-"""What a task of maintenance has done in this run: a retry, and a task that waited, does what is left."""
+"""Progress of a maintenance task in this run: a retry or a resumed task continues with the remaining tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from airflow_gddl.stores import open_store
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Of one task.
+    """Progress of one task.
 
     Attributes:
         run: Airflow's run id.
-        cleared: how often a person cleared the run when it had ended; each time all is done again.
-        shares: jobs that have ended.
-        done: tables that are done and had no fault.
+        cleared: how often the finished run was cleared; each time all tables are processed again.
+        shares: number of finished jobs.
+        done: tables that succeeded.
     """
 
     run: str
@@ -31,13 +31,13 @@ class Progress:
     format: int = 1
 
     def after(self, done: Iterable[str]) -> Progress:
-        """One more job has ended."""
+        """Add a finished job."""
         return replace(self, shares=self.shares + 1, done=tuple(sorted({*self.done, *done})))
 
 
 @dataclass(frozen=True)
 class ProgressFile:
-    """Where it is kept: one small object for each task, of its last run alone.
+    """Storage of the progress: one small object for each task, of its last run only.
 
     Raises (every method):
         RetriableError: `STORAGE_BUSY`.
@@ -48,7 +48,7 @@ class ProgressFile:
     environ: Mapping[str, str]
 
     def read(self, cleared: int) -> Progress:
-        """Of this run; as at its start where nothing is known of it."""
+        """Progress of this run; empty where none is stored."""
         fresh = Progress(run=self.key.run, cleared=cleared)
         try:
             found = decode(Progress, json.loads(open_store(self.environ).read(self._path)))

@@ -1,4 +1,4 @@
-"""What a shared job made of each table, as the mapped task of the table shows it."""
+"""Outcome of a shared job for each table, shown by the table's mapped task instance."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LONGEST = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Which of a run's rounds a task instance belongs to: each clearing of a finished run begins another one.
+    """The round of a run that a task instance belongs to: each clearing of a finished run starts a new round.
 
     Attributes:
         number: how often the run was cleared, as Airflow counts.
-        cleared: whether this instance was cleared at all.
+        cleared: whether this instance was cleared.
     """
 
     number: int = 0
@@ -36,8 +36,8 @@ class TableOutcome:
     Attributes:
         why: code, reason and remedy of a failure; empty otherwise.
         changes: rows written to the change table.
-        log: of the job, of a table that failed; null where there is none.
-        of_round: that of the load.
+        log: of the job, of a failed table; null if there is none.
+        of_round: round of the load.
     """
 
     table: str
@@ -48,7 +48,7 @@ class TableOutcome:
     of_round: Round = Round()
 
     def is_new_to(self, try_number: int, own: Round) -> bool:
-        """Whether a mapped instance shows this outcome; else it was cleared or is tried again, and loads its table.
+        """Whether a mapped instance shows this outcome; otherwise it was cleared or retried, and loads its table.
 
         Args:
             try_number: of the instance.
@@ -72,7 +72,7 @@ def outcomes(before: Iterable[Mapping[str, Any]], loading: Loading, of_round: Ro
     """The outcomes of a load in plain data, sorted by table.
 
     Args:
-        before: those of the task before.
+        before: outcomes of the previous task.
         loading: done; tables of its work without a result were loaded by an earlier try.
     """
     made = {one["table"]: decode(TableOutcome, one) for one in before}
@@ -88,6 +88,6 @@ def _outcome(result: JobResult, log: str | None) -> TableOutcome:
 
 
 def _plain(outcome: TableOutcome, of_round: Round) -> dict[str, Any]:
-    """Without what is empty: an XCom of 200 tables stays small."""
+    """Without empty fields, so that an XCom of 200 tables stays small."""
     given = {name: value for name, value in plain(outcome).items() if value and name != "of_round"}
     return given if of_round == Round() else {**given, "of_round": plain(of_round)}

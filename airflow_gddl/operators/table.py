@@ -9,9 +9,9 @@ from airflow_gddl.operators.jobs import JobOperator
 
 
 class GddlTableOperator(JobOperator):
-    """Shows what the pack's shared job made of one table: it succeeds or fails with that table alone.
+    """Shows the outcome of one table in the pack's shared job: succeeds or fails with that table.
 
-    Cleared or tried again alone, it loads its table in a job of its own.
+    When cleared or retried, it loads its table in a separate job.
 
     Args:
         outcome: a `TableOutcome` in plain data.

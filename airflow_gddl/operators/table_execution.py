@@ -1,4 +1,4 @@
-"""What the mapped task of a table does when it runs; imported only then."""
+"""Implementation of a table's mapped task; imported only when a task runs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str,
     """See `GddlTableOperator`.
 
     Args:
-        resumed: a `Begun` in plain data: it goes on after a wait.
+        resumed: a `TryState` in plain data, when the task resumes after a deferral.
 
     Raises:
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
-        AirflowFailException: the table failed in the shared job, which has tried it again already.
-        AirflowException: the table failed in a job of its own, or a passing fault.
+        AirflowFailException: the table failed in the shared job, which has already retried it.
+        AirflowException: the table failed in its own job, or a transient error.
     """
     outcome = decode(TableOutcome, operator.outcome)
     if resumed is None and outcome.is_new_to(context["ti"].try_number, round_of(context, operator)):
@@ -61,7 +61,7 @@ def _shown(operator: GddlTableOperator, outcome: TableOutcome) -> dict[str, Any]
 def _again(
     operator: GddlTableOperator, context: Context, table: str, resumed: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Load the table alone."""
+    """Load only this table."""
     document, begun = document_of(operator.metadata, operator.pipeline), begun_of(context, resumed)
     work = of_table(decided(operator.sensor, context), _row(document, table))
     if begun is None:
@@ -80,7 +80,9 @@ def _row(document: PipelineDocument, table: str) -> TableSpec:
     found = next((spec for spec in document.specs if spec.table == table), None)
     if found is None:
         what = f"{document.pipeline.dag_id} no longer loads {table}"
-        raise MetadataError("TABLE_UNKNOWN", what, remedy="trigger gddl_rerun with it: another DAG may load it now")
+        raise MetadataError(
+            "TABLE_UNKNOWN", what, remedy="trigger gddl_rerun with this table: another DAG may load it now"
+        )
     return found
 
 

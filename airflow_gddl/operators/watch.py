@@ -1,4 +1,4 @@
-"""The task that looks at all tables and tells of those that are late, whether anything loads them or not."""
+"""The task that checks all tables for lateness, whether or not they are being loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator, Context
 
 
 class GddlWatchOperator(BaseOperator):
-    """Tells `[gddl] alert_notifiers` of tables that became late, and of those that are so no more: each once.
+    """Notifies `[gddl] alert_notifiers` once when a table becomes late, and once when it no longer is.
 
     Args:
         metadata: folder or `s3://` URL.
@@ -21,7 +21,7 @@ class GddlWatchOperator(BaseOperator):
         self.metadata = metadata
 
     def execute(self, context: Context) -> dict[str, int]:
-        """How many tables became late, and how many are so no more.
+        """Return how many tables became late, and how many recovered.
 
         Raises:
             AirflowException: the lake or the metadata can't be read.
@@ -36,9 +36,9 @@ class GddlWatchOperator(BaseOperator):
         if directory is None:
             raise AirflowException(f"the metadata can't be read: {serving.state.why}")
         try:
-            told = watch(context, directory, self.log, configuration.environ_of(directory))
+            sent = watch(context, directory, self.log, configuration.environ_of(directory))
         except GddlError as error:
             raise AirflowException(str(error)) from error
-        for alert in told:
+        for alert in sent:
             self.log.info("%s", alert.line)
-        return {change: sum(alert.change == change for alert in told) for change in ("began", "over")}
+        return {change: sum(alert.change == change for alert in sent) for change in ("began", "over")}

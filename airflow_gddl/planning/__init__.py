@@ -1,4 +1,4 @@
-"""What metadata will cost, before it is deployed: starts, slots, triggers and quotas; pure."""
+"""Estimates the load of the metadata before deployment: starts, slots, triggers and quotas; pure."""
 
 from airflow_gddl.planning.day import Metadata
 from airflow_gddl.planning.limits import AIRFLOW, MWAA, PlatformLimits

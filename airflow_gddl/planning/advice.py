@@ -1,4 +1,4 @@
-"""What to change, and why."""
+"""Advice of a plan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """One thing to change.
+    """One recommended change.
 
     Attributes:
         code: stable, see docs/codes.md.
-        level: `limit`: as it is, it does not fit; `advice`: it runs, but worse than it could.
+        level: `limit`: a limit is exceeded; `advice`: a possible improvement.
         message: what was found, with its numbers.
         change: the field of a row, the setting or the option to change, and to what.
         tables: some of the tables it is about; empty: all.

@@ -1,4 +1,4 @@
-"""One day of the metadata: who starts when, how long it takes, and what that does to the pools."""
+"""One simulated day: starts, durations and the load of the pools."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings
-from airflow_gddl.metadata.topology import Pipeline, pipelines
+from airflow_gddl.metadata.topology import Arrangement, Pipeline, Placed, arrange
+from airflow_gddl.metadata.topology.pipelines import NOWHERE
+from airflow_gddl.metadata.topology.placement import homes
+from airflow_gddl.metadata.topology.starts import Starts, starts_on
 from airflow_gddl.planning.expected import ExpectedDuration, benchmark_pace, recorded_seconds, with_seconds
 from airflow_gddl.planning.pools import PoolUse, pool_use
 from airflow_gddl.planning.slots import SlotRequest
-from airflow_gddl.planning.starts import Starts, starts_on
 from airflow_gddl.runtime.state.facts import TableRecord
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What is planned for.
+    """Input of a plan.
 
     Attributes:
         tables: sound rows, each table once.
         settings: what `gddl.yaml` says of the runner, as written.
-        records: what is known of former runs, by table.
-        given: seconds that a table of a tier takes, where somebody knows better; by tier.
+        records: past runs, by table.
+        given: user-supplied seconds for a table of a tier; by tier.
+        before: placement of the tables in the lake.
     """
 
     tables: tuple[TableSpec, ...]
@@ -39,10 +42,25 @@ class Metadata:
     records: Mapping[str, TableRecord] = field(default_factory=dict)
     given: Mapping[str, float] = field(default_factory=dict)
     dag_prefix: str = ""
+    before: Placed = NOWHERE
 
     @cached_property
+    def arrangement(self) -> Arrangement:
+        return arrange(self.tables, self.tiers, self.dag_prefix, self.before)
+
+    @property
     def pipelines(self) -> tuple[Pipeline, ...]:
-        return pipelines(self.tables, self.tiers, self.dag_prefix)
+        return self.arrangement.pipelines
+
+    @cached_property
+    def moves(self) -> Mapping[str, tuple[str, str]]:
+        """DAG ids before and after, of tables that another DAG loads from now on."""
+        before, after = homes(self.before.placement), homes(self.arrangement.placement)
+        return {
+            table: (f"{self.dag_prefix}{before[table]}", f"{self.dag_prefix}{name}")
+            for table, name in sorted(after.items())
+            if before.get(table, name) != name
+        }
 
     @cached_property
     def rows(self) -> Mapping[str, TableSpec]:
@@ -81,11 +99,11 @@ class Day:
 
     @cached_property
     def continuous(self) -> tuple[Pipeline, ...]:
-        """Pipelines that are taken to be at work all the time: as everywhere, each look finds news."""
+        """Pipelines that are assumed to be always busy: each poll finds new files."""
         return tuple(pipeline for pipeline in self.metadata.pipelines if pipeline.timing.kind == "continuous")
 
     def seconds_of(self, pipeline: Pipeline) -> float:
-        """Of a run in which all its tables have news."""
+        """Seconds of a run in which all its tables have new files."""
         return self.paces[pipeline.tier].run_seconds(len(pipeline.tables))
 
     def schedules_at(self, minute: int) -> Counter[str]:

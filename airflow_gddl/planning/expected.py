@@ -1,4 +1,4 @@
-"""How long a run is expected to take: what the lake's records say, else what benchmarks measured."""
+"""Expected duration of a run: from the lake's records, else from benchmarks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
 from airflow_gddl.runtime.state.facts import TableRecord
 
 LEAST_RECORDS = 5
-"""Fewer say little: the first load is longer than what follows."""
+"""Minimum number of records: a first load takes longer than later ones."""
 ENGINE_START: Mapping[EngineName, float] = {"delta_rs": 2.0, "spark": 15.0}
-"""Seconds until a job looks at its first table, on the machine that starts it."""
+"""Seconds until a local job processes its first table."""
 RUNNER_START: Mapping[str, float] = {
     "local": 0.0,
     "spark_submit": 20.0,
@@ -23,7 +23,7 @@ RUNNER_START: Mapping[str, float] = {
     "emr_serverless": 120.0,
     "databricks": 300.0,
 }
-"""Seconds until machines are there; those of the clouds are guesses."""
+"""Seconds until machines are available; those of the clouds are estimates."""
 FAST_SERVERLESS = 30.0
 """The same for Databricks' `PERFORMANCE_OPTIMIZED`."""
 SHARED_TABLE: Mapping[EngineName, float] = {"delta_rs": 0.05, "spark": 2.2}
@@ -34,12 +34,12 @@ OWN_TABLE: Mapping[EngineName, float] = {"delta_rs": 11.0, "spark": 18.0}
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedDuration:
-    """What a run of a tier takes.
+    """Duration of a tier's runs.
 
     Attributes:
         start_seconds: before its first table.
         table_seconds: of one table.
-        at_once: tables that are worked on at a time.
+        at_once: tables processed in parallel.
         basis: where `table_seconds` comes from: `records` of the lake, `benchmarks`, or `given`.
     """
 

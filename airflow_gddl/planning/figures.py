@@ -1,4 +1,4 @@
-"""What is planned beside what is borne."""
+"""Planned figures and their limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Figure:
 
     Attributes:
         name: stable, e.g. `dags`.
-        limit: null where nobody says.
+        limit: null: not known.
         text: what is counted.
         soft: above the limit things take longer, and nothing breaks.
     """

@@ -1,4 +1,4 @@
-"""What Airflow and platforms bear, as their own pages say; each number may be replaced by what an account was given."""
+"""Limits of Airflow and platforms, from their documentation; each can be replaced by an account's own quota."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 RUNS_PER_LOOP = 20
-"""Airflow's `[scheduler] max_dagruns_per_loop_to_schedule`: what a scheduler takes up at once."""
+"""Airflow's `[scheduler] max_dagruns_per_loop_to_schedule`: DAG runs that a scheduler handles in one loop."""
 TASK_CPU_SECONDS = 1.5
 """Of a task, whatever it does (measured: benchmarks/airflow_run.py)."""
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
@@ -20,14 +20,14 @@ EMR_VCPUS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformLimits:
-    """What a plan is held against.
+    """Limits for a plan.
 
     Attributes:
         name: of the class, or of the sort of Airflow.
-        dags: that its database and schedulers bear; null: nobody says.
+        dags: supported by its database and schedulers; null: not known.
         schedulers: how many there are.
         tasks: that workers run at once, all together.
-        cpus: of all workers; null: nobody says.
+        cpus: of all workers; null: not known.
         triggers: that triggerers serve at once, all together.
         emr_vcpus: quota of the account.
     """

@@ -1,4 +1,4 @@
-"""The plan: what a day of the metadata takes of Airflow, of its pools and of the platform, and what to change."""
+"""The plan: load of one day on Airflow, its pools and the platform, with advice."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import date
 
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.metadata.topology.starts import busiest_day
 from airflow_gddl.planning.advice import Advice
 from airflow_gddl.planning.day import Day, Metadata, day_of
 from airflow_gddl.planning.figures import Figure, figures_of
 from airflow_gddl.planning.limits import PlatformLimits
 from airflow_gddl.planning.pools import PoolUse
 from airflow_gddl.planning.rules import advise
-from airflow_gddl.planning.starts import busiest_day
 
 UPKEEP_DAGS = 2
 _PEAKS = 3
@@ -28,7 +28,7 @@ class TierCost:
     Attributes:
         tables: enabled ones.
         views: tables by what Airflow shows of them; see `TableSpec.airflow`.
-        run_seconds: of its longest run, when all its tables have news.
+        run_seconds: of its longest run, when all its tables have new files.
         table_seconds: of one table, and `basis` where that comes from: `records`, `benchmarks` or `given`.
     """
 
@@ -59,12 +59,13 @@ class Plan:
     Attributes:
         day: the day that is shown, `YYYY-MM-DD`.
         tables: enabled ones.
-        dags: those of tables, and the two of upkeep.
+        dags: those of tables, and the two for maintenance.
         started_by: DAGs by what starts them: `cron`, `continuous`, `assets`, `once`, `never`.
         runs: that start on the day by the clock.
         runs_per_minute: of each of its 1,440 minutes; they sum to `runs`.
         peaks: the fullest minutes, fullest first.
         views: DAG id to what Airflow shows of its tables.
+        moves: table to the DAG that loads it now and the one that will.
         fits: no limit is exceeded.
     """
 
@@ -75,6 +76,7 @@ class Plan:
     dags: int
     started_by: Mapping[str, int]
     views: Mapping[str, AirflowView]
+    moves: Mapping[str, tuple[str, str]]
     runs: int
     runs_per_minute: tuple[int, ...]
     peaks: tuple[Peak, ...]
@@ -106,6 +108,7 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: d
         dags=len(metadata.pipelines) + UPKEEP_DAGS,
         started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in metadata.pipelines).items())),
         views={pipeline.dag_id: pipeline.view for pipeline in metadata.pipelines},
+        moves=metadata.moves,
         runs=day.starts.runs,
         runs_per_minute=day.starts.per_minute,
         peaks=_peaks(day),

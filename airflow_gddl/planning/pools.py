@@ -1,4 +1,4 @@
-"""What a day does to the Airflow pools."""
+"""Load of a day on the Airflow pools."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class PoolUse:
 
     Attributes:
         demand: slots that would be held at once if there were any number.
-        busy: share of its slots' day that is taken; above 1 the day is never worked off.
+        busy: share of its slots' day that is taken; above 1, the pool can't keep up.
         longest_wait: seconds from a run's start to its slot, at most; `waits` is that run's DAG.
-        needed: slots with which nobody waits longer than `PATIENCE`; `slots` where these are enough.
+        needed: slots with which no run waits longer than `PATIENCE`; `slots` where these are enough.
     """
 
     pool: str

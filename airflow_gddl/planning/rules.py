@@ -16,7 +16,7 @@ Rule = Callable[[Day, PlatformLimits, Mapping[str, Figure]], Iterator[Advice]]
 
 
 def advise(day: Day, limits: PlatformLimits, figures: tuple[Figure, ...]) -> tuple[Advice, ...]:
-    """Whatever is to be said; limits first, else in the order of the rules."""
+    """All advice; exceeded limits first, else in the order of the rules."""
     by_name = {figure.name: figure for figure in figures}
     rules: tuple[Rule, ...] = (*AIRFLOW_RULES, *PLATFORM_RULES, *ROW_RULES)
     found = [advice for rule in rules for advice in rule(day, limits, by_name)]

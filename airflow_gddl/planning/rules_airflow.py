@@ -13,7 +13,7 @@ from airflow_gddl.planning.limits import MWAA, PlatformLimits, smallest_class
 from airflow_gddl.planning.slots import DAY_SECONDS
 
 _SCATTERED = 10
-"""Packs that may be missing tables before it is worth a word."""
+"""Tolerated number of excess packs."""
 
 
 def _dags(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
@@ -46,7 +46,7 @@ def _packs(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) ->
     full: Counter[str] = Counter()
     for pack in packs:
         full[pack.tier] += len(pack.tables)
-    # A hash trie's leaves are half to wholly full: twice the least is as good as it gets.
+    # Up to twice the minimum number of packs is acceptable.
     least = sum(2 * math.ceil(many / day.metadata.tiers[tier].tables_per_job) for tier, many in full.items())
     if len(packs) <= least + _SCATTERED:
         return
@@ -82,7 +82,7 @@ def _starts(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> 
         code="STARTS_CROWDED",
         level="advice",
         message=f"{found.planned:,.0f} runs start at {minute // 60:02d}:{minute % 60:02d}, and {crowded:,} of the"
-        f" day's minutes have more than the {found.limit:,.0f} that schedulers ({limits.schedulers}) take up at once",
+        f" day's minutes have more than the {found.limit:,.0f} that {limits.schedulers} schedulers handle in a loop",
         change=f"schedule {schedule!r} of {many:,} runs: {_spread(schedule)}",
         tables=tables,
     )
@@ -114,7 +114,7 @@ def _triggers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -
     found = figures["triggers"]
     if not found.fits:
         triggerers = math.ceil(found.planned / 1000)
-        # Where jobs run on workers, those that go on hold these, and no trigger.
+        # Where jobs run on workers, continuous jobs hold worker slots and no trigger.
         holding = day.continuous if day.metadata.runner in REMOTE else ()
         share = f", {len(holding):,} of them for `continuous` pipelines" if holding else ""
         instead = "schedule `*/5 * * * *` instead of `continuous`" if holding else "starts spread over more minutes"

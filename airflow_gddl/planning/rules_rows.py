@@ -1,4 +1,4 @@
-"""Rules about rows: times that can't be kept."""
+"""Rules about rows: unreachable freshness and overlong runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from airflow_gddl.contract import durations
 from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.metadata.topology.starts import gaps
 from airflow_gddl.planning.advice import Advice, advice
 from airflow_gddl.planning.day import Day
 from airflow_gddl.planning.figures import Figure
 from airflow_gddl.planning.limits import PlatformLimits
-from airflow_gddl.planning.starts import gaps
 
 
 def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    """Of the pipelines of a tier, the one that overruns most is told of."""
+    """Reports the pipeline of a tier that overruns most."""
     worst: dict[str, tuple[float, Pipeline]] = {}
     late: dict[str, list[str]] = {}
     for pipeline in day.metadata.pipelines:
@@ -34,7 +34,7 @@ def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure])
             code="RUN_OUTLASTS_INTERVAL",
             level="advice",
             message=f"a run of {pipeline.dag_id} takes {day.seconds_of(pipeline) / 60:,.0f} minutes where all its"
-            f" {many:,} tables have news, and the next is due before: runs are skipped",
+            f" {many:,} tables have new files, but the next one is due earlier: runs are skipped",
             change=f"schedule {day.metadata.rows[pipeline.tables[0]].schedule!r}: less often{packs},"
             f" tiers.{tier}.cores, or a larger size",
             tables=late[tier],
@@ -68,7 +68,7 @@ def _freshness(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]
 
 
 def _least_lag(day: Day, pipeline: Pipeline) -> float | None:
-    """Seconds that a table of it is behind just before a run ends; null where nobody knows when it runs."""
+    """Seconds that a table of it is behind just before a run ends; null where its start times are not known."""
     if pipeline.timing.kind in ("never", "once"):
         return math.inf
     if pipeline.timing.kind != "cron":

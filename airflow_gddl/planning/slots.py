@@ -1,4 +1,4 @@
-"""Runs through the slots of a pool over a day: who waits, and how long."""
+"""Simulates the slots of a pool over a day, and the waiting times of runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DAY_SECONDS = 86_400.0
 
 
 class SlotRequest(NamedTuple):
-    """Runs that want a slot each; of two that start together the one with the smaller `rank` goes first.
+    """Runs that need a slot each; of runs with the same start, the smaller `rank` goes first.
 
     Attributes:
         start: second of the day.
         rank: minus the priority weight.
         dag_id: of one of them.
         seconds: how long each holds its slot.
-        runs: how many are alike.
+        runs: number of identical runs.
     """
 
     start: float
@@ -33,7 +33,7 @@ class SlotRequest(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What became of a pool's runs.
+    """Result of the simulation of a pool.
 
     Attributes:
         demand: slots that would be held at once if there were any number.
@@ -61,7 +61,7 @@ def serve(asked: Sequence[SlotRequest], slots: int) -> Served:
 
 
 def _worked_off(asked: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> _Pool:
-    """The pool at the end of the day, or as soon as somebody waited longer than `patience` seconds."""
+    """The pool at the end of the day, or as soon as a run waited longer than `patience` seconds."""
     pool = _Pool(slots)
     for start, together in itertools.groupby(asked, key=operator.itemgetter(0)):
         pool.go_on(start)
@@ -84,12 +84,12 @@ class _Pool:
         self.longest, self.waits = 0.0, ""
 
     def go_on(self, until: float) -> None:
-        """Give out what becomes free before then; what does at that very moment is for those who come then, too."""
+        """Assign slots released before this time; slots released exactly then are also available to new runs."""
         while self.ends and self.ends[0][0] < until:
             self.fill(self.ends[0][0])
 
     def fill(self, now: float) -> None:
-        """Give slots that are free to who waits, the most urgent first."""
+        """Assign free slots to waiting runs, the most urgent first."""
         while self.ends and self.ends[0][0] <= now:
             self.free += heapq.heappop(self.ends)[1]
         while self.queue and self.free:
@@ -109,7 +109,7 @@ def busy_seconds(asked: Sequence[SlotRequest]) -> float:
 
 
 def demand_of(asked: Sequence[SlotRequest]) -> int:
-    """The most of these that would run at once if nobody waited. Ends go before starts of the same moment."""
+    """Maximum number of concurrent runs if none waited. Ends go before starts of the same moment."""
     moments = sorted([(run.start, run.runs) for run in asked] + [(run.start + run.seconds, -run.runs) for run in asked])
     now = most = 0
     for _, step in moments:
@@ -119,7 +119,7 @@ def demand_of(asked: Sequence[SlotRequest]) -> int:
 
 
 def slots_needed(asked: Sequence[SlotRequest], patience: float, few: int, enough: int) -> int:
-    """About the fewest slots with which nobody waits longer than `patience` seconds: a tenth more at most.
+    """Approximately the fewest slots with which no run waits longer than `patience` seconds, at most a tenth more.
 
     Args:
         few: known to be too few.

@@ -1,1 +1,1 @@
-"""What is plugged into Airflow's own processes."""
+"""Plugins for Airflow's processes."""

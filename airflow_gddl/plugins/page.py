@@ -1,4 +1,4 @@
-"""Where Airflow finds the page: what it mounts, and the entry of its menu."""
+"""Airflow plugin of the page: the mounted app and the menu entry."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FASTAPI_APPS: list[dict[str, Any]] = [{"app": PageApp(), "url_prefix": PREFIX, "
 
 
 def href() -> str:
-    """The page's address below whatever path Airflow is served under."""
+    """The page's URL path below Airflow's base URL."""
     path = urlsplit(str(conf.get("api", "base_url", fallback="") or "")).path.rstrip("/")
     return f"{path}{PREFIX}/"
 
 
 def external_views() -> list[dict[str, Any]]:
-    """The entry of Airflow's menu. 3.0 leaves it alone; what it has instead would demand the FAB provider."""
+    """The entry of Airflow's menu. Airflow 3.0 ignores it; its alternative needs the FAB provider."""
     return [{"name": "Tables", "href": href(), "destination": "nav", "url_route": "gddl-tables"}]

@@ -1,8 +1,8 @@
-"""Creates the pools that the metadata names, so that a dropped-in folder and a tier that is added later just run.
+"""Creates the pools that the metadata names, so that new folders and tiers need no setup, and stores the placement of
+tables in the lake.
 
-When one of Airflow's processes starts, and then beside the triggerer: nothing of ours runs without one, it has a
-database, and it does not fork while it works. Pools that exist are left as they are: whoever tuned one in the UI keeps
-it.
+Runs when one of Airflow's processes starts, and then periodically in the triggerer, which this package needs anyway,
+which has a database and does not fork. Existing pools are not changed, so that tuned ones keep their slots.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PoolListener:
 
 
 def keep_creating(job: object) -> None:
-    """Ends at once in a process that is no triggerer; which one it is, Airflow tells its job after it has started."""
+    """Returns in a process that is not a triggerer; Airflow sets the kind of process after its start."""
     while True:
         time.sleep(EVERY_SECONDS)
         if vars(job).get("job_type") != "TriggererJob":
@@ -45,8 +45,12 @@ def keep_creating(job: object) -> None:
 def _try() -> None:
     try:
         create_missing_pools()
-    except Exception:  # noqa: BLE001 - Airflow's process must go on whatever is wrong with our metadata
+    except Exception:  # noqa: BLE001 - metadata errors must not stop Airflow's process
         _LOG.exception("pools can't be created; `gddl pools` prints them for `airflow pools import`")
+    try:
+        keep_placements()
+    except Exception:  # noqa: BLE001 - as above
+        _LOG.exception("the placement of tables in DAGs can't be written to the lake; this is retried")
 
 
 class GddlPlugin(AirflowPlugin):
@@ -68,9 +72,7 @@ def create_missing_pools() -> list[str]:
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
     from airflow_gddl.metadata.topology import pools  # noqa: PLC0415 - imported when needed
 
-    place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
-    folders = (place, *configuration.other_places(place))
-    wanted = pools(pipeline for folder in folders for pipeline in configuration.snapshot(folder).pipelines())
+    wanted = pools(pipeline for folder in _folders() for pipeline in configuration.snapshot(folder).pipelines())
     with create_session() as session:
         existing = {pool.pool for pool in Pool.get_pools(session=session)}
         missing = sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME})
@@ -79,3 +81,22 @@ def create_missing_pools() -> list[str]:
     if missing:
         _LOG.info("created pools: %s", ", ".join(missing))
     return missing
+
+
+def keep_placements() -> None:
+    """Write the placement of each metadata folder to the lake, where it is not stored yet.
+
+    Raises:
+        GddlError: a lake does not answer; see `Storage`.
+    """
+    from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
+
+    for folder in _folders():
+        configuration.snapshot(folder).keep_placement()
+
+
+def _folders() -> tuple[str, ...]:
+    from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
+
+    place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
+    return (place, *configuration.other_places(place))

@@ -1,4 +1,4 @@
-"""Cron schedules that people read in Airflow as they wrote them.
+"""Cron timetables that Airflow displays as written in the metadata.
 
 A preset of the metadata runs at a minute of the DAG's own, so that Airflow's `@hourly`, minute 0, can't be used.
 Airflow describes a cron line whenever it makes a timetable, more than a dozen times for each DAG in each parse, which
@@ -14,7 +14,7 @@ from airflow.timetables.trigger import CronTriggerTimetable
 
 
 class GddlCronTimetable(CronTriggerTimetable):
-    """Runs as Airflow's own `CronTriggerTimetable`; shown as it was written, with Airflow's description.
+    """Like Airflow's `CronTriggerTimetable`, but displayed as written, with Airflow's description.
 
     Args:
         cron: five fields.
@@ -24,7 +24,7 @@ class GddlCronTimetable(CronTriggerTimetable):
     """
 
     def __init__(self, cron: str, *, timezone: Any, written: str = "", **more: Any) -> None:
-        # With a field for seconds, which changes nothing, Airflow leaves the description out.
+        # With a field for seconds, which has no effect, Airflow omits the description.
         super().__init__(f"{cron} 0", timezone=timezone, **more)
         self._expression = cron
         self.written = written

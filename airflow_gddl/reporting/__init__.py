@@ -1,1 +1,1 @@
-"""What a run tells: results in the log, metrics, asset events, alerts, and what is kept beside a continuous job."""
+"""What a run reports: results in the log, metrics, asset events, alerts, and the monitor of a continuous job."""

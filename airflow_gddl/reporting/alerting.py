@@ -1,4 +1,4 @@
-"""Tells people of tables through Airflow's notifiers, any provider's: after each load, and of lateness without one."""
+"""Table alerts through Airflow notifiers of any provider: after each load, and for lateness without a load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_gddl.metadata.topology.rows import TableRow, row_of
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
-from airflow_gddl.runtime.state.alerts import Alert, Moves, Told, after_telling, alerts, lateness, moves
+from airflow_gddl.runtime.state.alerts import Alert, Moves, Notified, after_notifying, alerts, lateness, moves
 from airflow_gddl.runtime.state.board import standings
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.reading import LakeState, StateReader, read_pipeline
@@ -33,24 +33,24 @@ _GAUGED = 500
 """Tables whose figures are sent at most."""
 
 
-def tell(
+def notify(
     context: Context, document: PipelineDocument, log: Logger, environ: Mapping[str, str] = os.environ
 ) -> list[Alert]:
-    """Tell of what began or is over among the pipeline's tables; what was told.
+    """Send alerts for problems that began or ended in the pipeline's tables; return those sent.
 
-    Where nobody could be told (no notifier is configured, or one fails) nothing counts as told, and the next load tries
-    again. Nothing here may fail a load: errors are logged.
+    If no notifier is configured, or one fails, nothing counts as sent and the next load retries. Errors are logged, so
+    that they never fail a load.
     """
     try:
         wanted = notifiers()
         return _tell(context, document, wanted, environ) if wanted else []
-    except Exception as error:  # noqa: BLE001 - whatever a notifier raises, the tables are loaded
+    except Exception as error:  # noqa: BLE001 - an error of a notifier must not fail the load
         log.warning("alerts could not be sent: %s", error)
         return []
 
 
 def notifiers() -> list[Any]:
-    """As `[gddl] alert_notifiers` says; else a webhook where `notify_connection` names one.
+    """Notifiers of `[gddl] alert_notifiers`; else the webhook of `notify_connection`, if set.
 
     Raises:
         MetadataError: `OPTION_INVALID`.
@@ -77,8 +77,8 @@ def _tell(
 ) -> list[Alert]:
     lake, dag_id = document.roots.lake, document.pipeline.dag_id
     known = read_pipeline(lake, (dag_id, BY_HAND), environ)
-    found = standings([row_of(spec, dag_id) for spec in document.specs], known, time.time())
-    fresh = alerts(found, known.told_by.get(dag_id, {}), configuration.number("alert_quarantine_rate"))
+    found = standings([row_of(spec, document.pipeline) for spec in document.specs], known, time.time())
+    fresh = alerts(found, known.notified_by.get(dag_id, {}), configuration.number("alert_quarantine_rate"))
     if fresh:
         _notify(context, wanted, fresh)
         _remember(document.roots, dag_id, fresh, environ)
@@ -86,10 +86,10 @@ def _tell(
 
 
 def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
-    """Tell of tables that are late or are so no more, though no load says so; what was told.
+    """Send alerts for tables that became late or recovered without a load; return those sent.
 
     Raises:
-        RetriableError: the lake can't be read; whatever a notifier raises. Nothing counts as told then.
+        RetriableError: the lake can't be read. Errors of notifiers pass through; then nothing counts as sent.
         MetadataError: `OPTION_INVALID`.
     """
     known = StateReader(directory.roots.lake, time.time, environ=environ).read()
@@ -98,11 +98,12 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
     if known.troubles and not known.read:
         raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
     homes = {row.table: row.dag_id for row in directory.rows if row.dag_id is not None}
-    moved = moves(known.told_by, homes)
+    moved = moves(known.notified_by, homes)
     _follow(directory.roots, moved, environ)
     rows = [row for row in directory.rows if row.dag_id is not None and row.freshness is not None]
-    known = _with_lost(directory.roots, rows, known, moved.told, environ)
-    fresh = lateness(standings(rows, known, time.time()), moved.told)
+    known = _with_lost(directory.roots, rows, known, moved.notified, environ)
+    known = _with_new(directory.roots, rows, known, environ)
+    fresh = lateness(standings(rows, known, time.time()), moved.notified)
     for alert in fresh[:_GAUGED]:
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
     if fresh:
@@ -114,30 +115,47 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
 
 
 def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:
-    """Bring what was told of a table to the pipeline that it has now, before the one that it had forgets it."""
+    """Move a table's sent alerts to its new pipeline before the old one drops them."""
     for dag_id, taken in sorted(moved.taken.items()):
-        _change_told(roots, dag_id, tuple(taken), partial(_with, taken), environ)
+        _change_notified(roots, dag_id, tuple(taken), partial(_with, taken), environ)
     for dag_id, gone in sorted(moved.left.items()):
-        _change_told(roots, dag_id, (), partial(_without, gone), environ)
+        _change_notified(roots, dag_id, (), partial(_without, gone), environ)
 
 
-def _with(taken: Told, told: Told) -> Told:
-    return {**taken, **told}
+def _with(taken: Notified, notified: Notified) -> Notified:
+    return {**taken, **notified}
 
 
-def _without(gone: Collection[str], told: Told) -> Told:
-    return {table: codes for table, codes in told.items() if table not in gone}
+def _without(gone: Collection[str], notified: Notified) -> Notified:
+    return {table: codes for table, codes in notified.items() if table not in gone}
 
 
 def _with_lost(
-    roots: Roots, rows: Sequence[TableRow], known: LakeState, told: Told, environ: Mapping[str, str]
+    roots: Roots, rows: Sequence[TableRow], known: LakeState, notified: Notified, environ: Mapping[str, str]
 ) -> LakeState:
-    """With what the records of runs say of tables whose state was lost: these are not to be taken for never loaded.
+    """Add the state from run records for tables whose state was lost, so that they do not count as never loaded.
 
-    Those that somebody was told of already are not looked up again and again.
+    Tables with an alert already sent are not read again.
     """
-    unknown = [row.table for row in rows if row.table not in known.records and not told.get(row.table)]
+    unknown = [row.table for row in rows if row.table not in known.records and not notified.get(row.table)]
     return replace(known, records={**known.records, **records_of(roots, unknown, time.time(), environ)})
+
+
+def _with_new(roots: Roots, rows: Sequence[TableRow], known: LakeState, environ: Mapping[str, str]) -> LakeState:
+    """Add tables seen for the first time, as of now: their first load is due from now on."""
+    now = time.time()
+    unmet = [row for row in rows if row.table not in known.records and row.table not in known.seen]
+    by_dag: dict[str, list[str]] = {}
+    for row in unmet:
+        by_dag.setdefault(str(row.dag_id), []).append(row.table)
+    for dag_id, tables in sorted(by_dag.items()):
+        pipeline = tuple(row.table for row in rows if row.dag_id == dag_id)
+        _change(roots, dag_id, pipeline, partial(_met, tables, now), environ)
+    return replace(known, seen={**known.seen, **{row.table: now for row in unmet}})
+
+
+def _met(tables: Sequence[str], now: float, before: RunsDocument) -> RunsDocument:
+    return replace(before, seen={**dict.fromkeys(tables, now), **before.seen})
 
 
 def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> None:
@@ -147,29 +165,37 @@ def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> 
 
 
 def _remember(roots: Roots, dag_id: str, fresh: Sequence[Alert], environ: Mapping[str, str]) -> None:
-    """Keep what was told beside the state of the pipeline's runs; where that was lost, beside what its records say."""
+    """Store the sent alerts in the state of the pipeline's runs; rebuild a lost state from the run records."""
     tables = tuple(dict.fromkeys(alert.table for alert in fresh))
-    _change_told(roots, dag_id, tables, lambda told: after_telling(told, fresh), environ)
+    _change_notified(roots, dag_id, tables, lambda notified: after_notifying(notified, fresh), environ)
 
 
-def _change_told(
-    roots: Roots, dag_id: str, tables: tuple[str, ...], change: Callable[[Told], Told],
+def _change_notified(
+    roots: Roots, dag_id: str, tables: tuple[str, ...], change: Callable[[Notified], Notified],
     environ: Mapping[str, str],
 ) -> None:  # fmt: skip
     """
     Args:
-        tables: of which the records are read where the pipeline's state was lost.
+        tables: tables whose records are read if the pipeline's state was lost.
     """
+
+    _change(roots, dag_id, tables, lambda one: replace(one, notified=change(one.notified)), environ)
+
+
+def _change(
+    roots: Roots, dag_id: str, tables: tuple[str, ...], change: Callable[[RunsDocument], RunsDocument],
+    environ: Mapping[str, str],
+) -> None:  # fmt: skip
+    """As `_change_notified`, for all of the object."""
 
     def lost() -> RunsDocument:
         return RunsDocument(tables=records_of(roots, tables, time.time(), environ))
 
-    path = place(roots.lake, dag_id, "runs")
-    update_runs(open_store(environ), path, lambda one: replace(one, told=change(one.told)), lost)
+    update_runs(open_store(environ), place(roots.lake, dag_id, "runs"), change, lost)
 
 
 def text_of(fresh: Sequence[Alert]) -> str:
-    """A line an alert, what began first; many are cut."""
+    """One line for each alert, new problems first, truncated."""
     lines = [one.line for one in sorted(fresh, key=lambda one: (one.change != "began", one.table, one.code))]
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     return "\n".join([*lines[:_SHOWN], *more])

@@ -1,7 +1,7 @@
-"""Asset events: what Airflow is told of tables that changed.
+"""Asset events: what Airflow receives about tables that changed.
 
-Airflow sends a task's events only when the task succeeds. A pack in which one table keeps failing must not be silent
-about the others, so events wait among the hints until some task of the pipeline succeeds: a load, or the next sensor.
+Airflow sends a task's events only when the task succeeds. A pack with one failing table must still report the others,
+so events are stored with the hints until a task of the pipeline succeeds: a load, or the next sensor.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add_events(context: Context, dag_id: str, pending: Mapping[str, Mapping[str,
 
 
 def announce(context: Context, metadata: str, dag_id: str) -> None:
-    """Send all events of the pipeline that wait.
+    """Send all pending events of the pipeline.
 
     Raises:
         RetriableError: `STORAGE_BUSY`.

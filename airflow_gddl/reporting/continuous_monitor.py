@@ -1,4 +1,4 @@
-"""What keeps a continuous pipeline's job on Airflow's side, in the worker and in the triggerer alike."""
+"""Monitor of a continuous pipeline's job on the Airflow side, in the worker and in the triggerer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.reporting.alerting import tell
+from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.results import Logger, Reporter
 from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
 from airflow_gddl.runtime.landing.hint_book import HintBook
@@ -24,13 +24,13 @@ from airflow_gddl.stores import open_store
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoredPipeline:
-    """Whose job it is.
+    """Owner of the job.
 
     Attributes:
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
         run, task: Airflow's ids.
-        job: run id of the job elsewhere; empty where it runs beside its task.
+        job: run id of the remote job; empty for a local job.
     """
 
     metadata: str
@@ -70,18 +70,18 @@ def desired_state_of(
 
 
 def current_desired_state(kept: MonitoredPipeline) -> DesiredState | None:
-    """As the metadata has it; without tables when it has no such pipeline any more, or one that is not continuous."""
+    """The desired state by the metadata; without tables when the pipeline is gone, retired or no longer continuous."""
     snapshot = configuration.snapshot(kept.metadata)
     if snapshot.generation is None:
         return None
     document = snapshot.pipeline(kept.pipeline)
-    if document is None or document.pipeline.timing.kind != "continuous":
+    if document is None or document.pipeline.timing.kind != "continuous" or document.pipeline.is_retired:
         return DesiredState(tables=())
-    return DesiredState(tables=document.specs, tiers=document.tiers)
+    return desired_state(document)
 
 
 def alert_of(kept: MonitoredPipeline, context: Context, log: Logger, environ: Mapping[str, str]) -> Callable[[], None]:
-    """Tells people of the pipeline's tables, as the metadata has them when it is called; nothing is raised."""
+    """Send alerts for the pipeline's tables by the current metadata; never raises."""
 
     def alert() -> None:
         try:
@@ -90,14 +90,18 @@ def alert_of(kept: MonitoredPipeline, context: Context, log: Logger, environ: Ma
             log.warning("alerts could not be sent: %s", error)
             return
         if document is not None:
-            tell(context, document, log, environ)
+            notify(context, document, log, environ)
 
     return alert
 
 
+def desired_state(document: PipelineDocument) -> DesiredState:
+    return DesiredState(tables=document.specs, tiers=document.tiers, catalogs=document.catalogs)
+
+
 @dataclass
 class RemoteJobMonitor:
-    """Beside a job elsewhere: hands it new rows, fetches its results from the lake, tells people of its tables.
+    """Monitors a remote job: passes new rows to it, reads its results from the lake, sends alerts.
 
     Attributes:
         context: for the notifiers.
@@ -111,8 +115,8 @@ class RemoteJobMonitor:
     _open: tuple[ContinuousJobMonitor, ResultReader] | None = None
 
     def tick(self) -> None:
-        """To be called now and then. A store that is silent, or metadata that has no such pipeline, is asked again at
-        the next call: the run is watched whatever becomes of this."""
+        """Call periodically. If the store does not respond, or the metadata lacks the pipeline, the next call retries;
+        the run is watched in any case."""
         try:
             self._open = self._open or self._opened()
             if self._open is not None:
@@ -124,7 +128,7 @@ class RemoteJobMonitor:
             self.log.warning("the state of %s could not be kept: %s", self.kept.pipeline, error)
 
     def _opened(self) -> tuple[ContinuousJobMonitor, ResultReader] | None:
-        """Null where this machine has no such pipeline; then new rows wait for the next job."""
+        """Null if this machine lacks the pipeline; then new rows wait for the next job."""
         kept = self.kept
         document = configuration.snapshot(kept.metadata).pipeline(kept.pipeline)
         if document is None:

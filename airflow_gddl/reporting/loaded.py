@@ -1,4 +1,4 @@
-"""What a task has loaded of each table: the sum of its jobs' results, for lineage."""
+"""Totals of a task's loads for each table over its jobs, for lineage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LoadedTables:
     Attributes:
         specs: the pipeline's rows by table.
         environ: where connections to sources are looked up.
-        sums: by table; of tables that a job has brought rows or deletes of.
+        sums: totals by table, of tables with rows or deletes.
     """
 
     roots: Roots
@@ -27,7 +27,7 @@ class LoadedTables:
     sums: dict[str, JobResult] = field(default_factory=dict)
 
     def take(self, result: JobResult) -> None:
-        """Add a result; those of failed tables, of idle ones and of actions that load nothing change nothing."""
+        """Add a result; results of failed or idle tables and of other actions are ignored."""
         if result.status != "succeeded" or result.action not in LOADS or result.table not in self.specs:
             return
         before = self.sums.get(result.table)
@@ -35,7 +35,7 @@ class LoadedTables:
 
 
 def _sum(before: JobResult, after: JobResult) -> JobResult:
-    """`after` with the counts of both, and the mode of the first that was more than an increment."""
+    """`after` with the sum of both counts, and the mode of the first full load or refresh."""
     return replace(
         after,
         mode=after.mode if before.mode == "incremental" else before.mode,

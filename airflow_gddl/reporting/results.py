@@ -1,4 +1,4 @@
-"""What a load says: a line a table in the log, metrics, and a summary that fits an XCom."""
+"""Reports of a load: one log line for each table, metrics, and a summary that fits an XCom."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.reporting.asset_events import extra_of
-from airflow_gddl.reporting.heartbeat import Heartbeat
 from airflow_gddl.reporting.loaded import LoadedTables
 from airflow_gddl.runtime.runners.base import ProgressEvent
+from airflow_gddl.runtime.runners.heartbeat import Heartbeat
 from airflow_gddl.version_compat import gauge
 
 SHOWN = 20
 _COUNTED = 500
-"""Tables of a run whose figures are sent."""
+"""Tables of a run whose metrics are sent."""
 
 
 class Logger(Protocol):
-    """What of a logger is used."""
+    """The logger methods that are used."""
 
     def info(self, message: str, /, *values: object) -> object: ...
 
@@ -33,12 +33,12 @@ class Logger(Protocol):
 
 
 class Reporter:
-    """A `ProgressListener` that logs and measures.
+    """A `ProgressListener` that logs and emits metrics.
 
     Args:
         specs: rows by table, for their freshness.
         clock: seconds, monotonic.
-        loaded: gets every result; null: nobody asks what was loaded.
+        loaded: receives every result; null: not collected.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Reporter:
         self._heartbeat.moved(event)
 
     def tick(self) -> None:
-        """Called several times a second while a job runs: logs where its tables are when nothing else was logged."""
+        """Log the progress of the tables if nothing else was logged; called several times a second while a job runs."""
         if (line := self._heartbeat.line()) is not None:
             self._log.info("%s", line)
 
@@ -79,7 +79,7 @@ class Reporter:
         return extra_of(result)
 
     def _count(self, result: JobResult) -> None:
-        """Figures of the run, for as many tables as a metrics store bears."""
+        """Emit metrics of the run, for a limited number of tables."""
         spec = self._specs.get(result.table)
         if spec is None or (result.table not in self._counted and len(self._counted) >= _COUNTED):
             return
@@ -103,14 +103,14 @@ class Reporter:
 
 
 def explained(failed: Sequence[JobResult], total: int) -> str:
-    """Why a load failed: tables with code and remedy, those of one reason together; the first few reasons in full."""
+    """Error text of a failed load: tables with code and remedy, grouped by reason; the first few reasons in full."""
     by_reason: dict[str, list[str]] = {}
     for result in failed:
         by_reason.setdefault(reason(result), []).append(result.table)
-    told = list(by_reason.items())
-    lines = [f"{len(failed)} of {total} tables failed; the others are done, and a retry takes only these:"]
-    lines += [f"- {', '.join(tables)}: {why}" for why, tables in told[:SHOWN]]
-    if left := [table for _, tables in told[SHOWN:] for table in tables]:
+    reasons = list(by_reason.items())
+    lines = [f"{len(failed)} of {total} tables failed; the others succeeded, and a retry loads only these:"]
+    lines += [f"- {', '.join(tables)}: {why}" for why, tables in reasons[:SHOWN]]
+    if left := [table for _, tables in reasons[SHOWN:] for table in tables]:
         lines.append(f"- also {', '.join(left)}")
     return "\n".join(lines)
 
@@ -127,11 +127,10 @@ def summary(results: Sequence[JobResult]) -> dict[str, Any]:
 
 
 def _files(warning: RunWarning) -> str:
-    """Names of the files that a warning is about; samples of other warnings may be keys, which no log is to hold."""
-    if not warning.code.startswith("FILE") or not warning.sample:
+    if not warning.files:
         return ""
-    more = warning.count - len(warning.sample)
-    return f": {', '.join(map(str, warning.sample))}{f' and {more} more' if more > 0 else ''}"
+    more = warning.count - len(warning.files)
+    return f": {', '.join(warning.files)}{f' and {more} more' if more > 0 else ''}"
 
 
 def reason(result: JobResult) -> str:

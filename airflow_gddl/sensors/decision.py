@@ -1,4 +1,4 @@
-"""What the sensor makes of its trigger's event; imported only when there is one."""
+"""Handles the event of the sensor's trigger; imported only when there is one."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] 
         announce(context, sensor.metadata, sensor.pipeline)
     context["ti"].xcom_push(key="return_value", value=plain(work))
     if not work.initial:
-        # Spares the start of a task that would only skip itself. Not the other: a run is as red as its last task.
+        # Avoids starting a task that would only skip itself. Not for the last task, which determines the run's state.
         first = [task.task_id for task in sensor.get_direct_relatives() if getattr(task, "stage", None) == "initial"]
         raise DownstreamTasksSkipped(tasks=first)
 
 
 def look_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
-    """A look from the worker.
+    """Poll from the worker.
 
     Raises:
-        AirflowException, AirflowFailException: it can't be made.
+        AirflowException, AirflowFailException: the poll failed.
     """
     try:
         again, asked = context["ti"].try_number > 1, from_params(context["params"])

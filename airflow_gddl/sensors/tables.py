@@ -1,4 +1,4 @@
-"""The first task of a pipeline: which of its tables have work?"""
+"""The first task of a pipeline: finds the tables that have work."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _TRIGGER = "airflow_gddl.triggers.tables.GddlTablesTrigger"
 
 
 class GddlTablesSensor(BaseSensorOperator):
-    """Looks once at the landing folders of a pipeline's tables; its answer is a `Work` in plain data.
+    """Polls the landing folders of a pipeline's tables once; its result is a `PipelineWork` in plain data.
 
-    Skipped when no table has work. It holds no worker while it looks or waits: it runs in the triggerer, from the start
-    where Airflow hands a trigger the run's params. The class imports little, since every parse and every task of a DAG
-    imports it.
+    Skipped when no table has work. It occupies no worker while it polls or waits: it runs in the triggerer, from the
+    start where Airflow hands a trigger the run's params. The class imports little, since every parse and every task of
+    a DAG imports it.
 
     Args:
         metadata: folder or `s3://` URL.
@@ -48,7 +48,7 @@ class GddlTablesSensor(BaseSensorOperator):
         )
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
-        """Only where a task can't start in the triggerer.
+        """Used only where a task can't start in the triggerer.
 
         Raises:
             TaskDeferred: always.
@@ -59,13 +59,13 @@ class GddlTablesSensor(BaseSensorOperator):
         self.defer(trigger=trigger, method_name="looked", timeout=self.execution_timeout)
 
     def looked(self, context: Context, event: Mapping[str, Any] | str) -> None:
-        """Back from the triggerer.
+        """Resume after the triggerer.
 
         Args:
-            event: see `GddlTablesTrigger`; a text when the trigger ended the task itself, as in `DAG.test`.
+            event: see `GddlTablesTrigger`; a string when the trigger ended the task itself, as in `DAG.test`.
 
         Raises:
-            DownstreamTasksSkipped: the task succeeded, and there is nothing for initial_load.
+            DownstreamTasksSkipped: the task succeeded, and initial_load has no work.
             AirflowSkipException, AirflowException, AirflowFailException.
         """
         from airflow_gddl.sensors import decision as answer  # noqa: PLC0415 - imported when needed

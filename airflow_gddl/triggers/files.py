@@ -1,4 +1,4 @@
-"""New files in landing folders as events, for `AssetWatcher`: DAGs of others that start when files land."""
+"""Events for new files in landing folders, for an `AssetWatcher`: starts other DAGs when files land."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from airflow_gddl.stores import open_store
 
 
 class GddlFilesTrigger(BaseEventTrigger):
-    """An event for each time that files came, went or changed in the landing folders of some tables.
+    """Fires an event whenever files in the landing folders of some tables are added, removed or changed.
 
-    What is there when it starts is no news. The payload names the tables: `{"tables": ["shop.orders"]}`.
+    Files that exist at the start fire no event. The payload names the tables: `{"tables": ["shop.orders"]}`.
 
     Args:
         landing: root of the landing folders, local or `s3://`.
         tables: `schema.name` each.
-        poll_seconds: time between two looks.
+        poll_seconds: time between two polls.
         aws_conn_id: connection that reaches S3; empty: the configured one, else environment or role.
     """
 
@@ -37,7 +37,7 @@ class GddlFilesTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Never ends by itself; a store that is silent for a while is asked again."""
+        """Runs until cancelled; retries while the store does not respond."""
         before = await self._look()
         while True:
             await asyncio.sleep(self.poll_seconds)

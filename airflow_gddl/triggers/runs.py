@@ -1,4 +1,4 @@
-"""Watches a run elsewhere from the triggerer, and cancels it when its task is stopped."""
+"""Watches a remote run from the triggerer, and cancels it when its task is stopped."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
 KEPT_EVERY = 10.0
-"""Seconds between two looks after the tables of a continuous job; at its run it is looked ever less often."""
+"""Seconds between two polls of the tables of a continuous job; its run is polled at growing intervals."""
 LOGGED_EVERY = 30.0
 """Seconds between two lines of progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """Which run, and how to reach it; no secret is in it, since Airflow keeps it in its database.
+    """The run to watch and its location; contains no secrets, since Airflow stores it in its database.
 
     Attributes:
         runner: name of the runner.
-        settings: what the metadata says of it.
-        lake: where what was submitted is remembered.
-        task: whose run it is.
+        settings: its settings in the metadata.
+        lake: root of the lake that stores the submissions.
+        task: owner of the run.
         aws_conn_id: connection that reaches the lake; empty: the configured one, if any.
-        begun: what the task wants to be told again when it goes on. `DAG.test` drops what Airflow itself would keep.
-        kept: whose job that goes on it is, for what is to be done beside it; null: an ordinary job.
+        begun: state of the task that is returned when it resumes, since `DAG.test` drops the trigger's kwargs.
+        kept: owner of a continuous job, for its monitor; null: an ordinary job.
     """
 
     runner: str
@@ -59,11 +59,10 @@ class Watch:
 
 
 class GddlRunTrigger(BaseTrigger):
-    """Looks at a run, ever less often, until it has ended; one that the platform broke is started again.
+    """Polls a run at growing intervals until it has ended; restarts a run that failed because of the platform.
 
-    The event's payload has `begun`, and `state`, or `error` when the run can't be looked at for a reason that won't
-    pass: the task looks for itself and fails as it must. All that it needs is in its argument: it goes on in any
-    triggerer, and where there is no metadata.
+    The event's payload has `begun`, and `state`, or `error` after a permanent error: then the task polls the run itself
+    and fails. All that it needs is in its argument, so that it can resume in any triggerer, without metadata.
 
     Args:
         watch: a `Watch` in plain data.
@@ -84,13 +83,13 @@ class GddlRunTrigger(BaseTrigger):
         except GddlError as error:
             yield TriggerEvent({"begun": self._watch.begun, "error": str(error)})
         except asyncio.CancelledError:
-            # Where Airflow does not tell why it cancels: a triggerer that ends leaves the task as it is.
+            # Where Airflow does not report why it cancels: a triggerer that shuts down leaves the task unchanged.
             if not TELLS_TRIGGERS_OF_KILLS and not await is_still_deferred(self.task_instance):
                 await self.on_kill()
             raise
 
     async def on_kill(self) -> None:
-        """Its task was marked or cleared by a person: the run is cancelled, and the next try starts another one."""
+        """Cancel the run after a user marked or cleared its task; the next try starts a new run."""
         try:
             await sync_to_async(self._cancel, thread_sensitive=False)()
         except GddlError as error:
@@ -104,20 +103,20 @@ class GddlRunTrigger(BaseTrigger):
         # Calls block; the triggerer's loop serves other triggers meanwhile. `sync_to_async`, not `to_thread`: from its
         # threads Airflow's connections can be asked for in every version.
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
-        first, told = configuration.number("run_poll_seconds"), False
+        first, announced = configuration.number("run_poll_seconds"), False
         keeper = self._keeper()
         for pause in PollInterval.of_runs(first).pauses():
             status = await sync_to_async(self._look, thread_sensitive=False)(platform)
             if status is not None and status.has_ended:
                 return status.state
-            if status is not None and status.state == "running" and not told:
-                told = True
+            if status is not None and status.state == "running" and not announced:
+                announced = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
             await self._rest(pause, keeper)
         raise AssertionError("pauses have no end")
 
     async def _rest(self, seconds: float, keeper: RemoteJobMonitor | None) -> None:
-        """Until the next look; a continuous job is kept meanwhile."""
+        """Wait until the next poll; a continuous job is monitored in the meantime."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0:
             if keeper is not None:
@@ -127,7 +126,7 @@ class GddlRunTrigger(BaseTrigger):
             await asyncio.sleep(max(0.0, min(left, until_line, left if keeper is None else KEPT_EVERY)))
 
     async def _log_progress(self) -> None:
-        """A line at least so often, so that the task's log is not silent while its run takes hours."""
+        """Log a line periodically during a long run."""
         now = time.monotonic()
         if now - self._logged < LOGGED_EVERY:
             return
@@ -137,7 +136,7 @@ class GddlRunTrigger(BaseTrigger):
         self.log.info("run %s is watched since %.0f s%s", run, now - self._began, done)
 
     def _tables_done(self) -> str:
-        """How many tables have a result; empty where that can't be read now, and of a continuous job."""
+        """Number of tables with a result; empty if unreadable, and for a continuous job."""
         watch = self._watch
         if watch.kept is not None:
             return ""
@@ -147,20 +146,20 @@ class GddlRunTrigger(BaseTrigger):
             submission = attempts[watch.run.number]
             answers = sum(1 for _ in store.list(answers_folder(watch.lake, submission.run_id)))
         except (GddlError, KeyError) as error:
-            self.log.warning("how far run %s is can't be read: %s", watch.run.handle.run, error)
+            self.log.warning("the progress of run %s can't be read: %s", watch.run.handle.run, error)
             return ""
         return f", {answers} of {len(submission.tables)} tables done"
 
     def _look(self, platform: Platform) -> RunStatus | None:
-        """Null when the platform is silent: the run goes on without being watched."""
+        """Null when the platform does not respond: the run continues unwatched."""
         handle = self._watch.run.handle
         try:
             status = polled(platform, handle)
         except RetriableError as error:
-            self.log.warning("run %s could not be looked at: %s", handle.run, error)
+            self.log.warning("run %s could not be polled: %s", handle.run, error)
             return None
         if status.restartable:
-            self.log.info("run %s is started again: %s", handle.run, status.message)
+            self.log.info("run %s is restarted: %s", handle.run, status.message)
         return status
 
     def _keeper(self) -> RemoteJobMonitor | None:
@@ -176,7 +175,7 @@ class GddlRunTrigger(BaseTrigger):
         return configuration.environ_for(self._watch.lake, aws_conn_id=self._watch.aws_conn_id)
 
     def _tell_links(self, platform: Platform) -> None:
-        """In the log, not as links of the task: signed URLs don't hold for long."""
+        """Logged instead of task links, since signed URLs expire soon."""
         for name, url in platform.links(self._watch.run.handle).items():
             self.log.info("%s: %s", name, url)
 
@@ -187,7 +186,7 @@ class GddlRunTrigger(BaseTrigger):
         if watch.kept is None:
             cancel(self._platform(), attempts, watch.run)
             return
-        # It finishes the batch that it is at; should it not hear, the next try cancels it.
+        # The run finishes its current batch; if it misses the stop request, the next try cancels it.
         attempts.stop(watch.run.number)
         store.write(stop_path(standing_folder(watch.lake, watch.kept.pipeline), watch.kept.job), b"")
 

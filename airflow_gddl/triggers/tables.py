@@ -1,4 +1,4 @@
-"""Waits in the triggerer until tables of a pipeline have work, or finds that none has."""
+"""Polls in the triggerer until tables of a pipeline have work, or finds that none has."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
 
 LOOK_ON_WORKER = {"look": "on_worker"}
-"""Payload when this machine has no metadata of the pipeline: the task looks for itself."""
+"""Payload when this machine has no metadata of the pipeline: the task polls itself."""
 _FAILURES_BORNE = 3
 
 
 def look_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | None:
-    """A look at the pipeline as the metadata has it now; None when it has no such pipeline. Blocks.
+    """Poll the pipeline with the current metadata; None when there is no such pipeline. Blocks.
 
     Raises:
         RetriableError, FatalError: as `Store`; `CACHE_UNUSABLE`, `REQUEST_INVALID`, `AWS_CONNECTION_INVALID`.
@@ -42,7 +42,7 @@ def utc_now() -> str:
 
 
 class GddlTablesTrigger(BaseTrigger):
-    """Looks once; with `forever` again and again.
+    """Polls once, or with `forever` repeatedly.
 
     The event's payload is a `PipelineWork` in plain data. When nothing has work, the task ends here, skipped, without a
     worker.
@@ -53,8 +53,8 @@ class GddlTablesTrigger(BaseTrigger):
         asked: the run's params as JSON, or a template that gives it.
         run_id: the run's id, or a template that gives it.
         try_number: of the sensor, or a template that gives it.
-        forever: look until there is work.
-        poll_seconds: time between two looks.
+        forever: poll until there is work.
+        poll_seconds: time between two polls.
         patience_seconds: how long to wait for tables of `depends_on` when there is nothing else to do.
     """
 
@@ -80,7 +80,7 @@ class GddlTablesTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, whatever happens: errors are for the task to raise, where retries are counted."""
+        """Always yields one event: the task raises errors, so that retries are counted."""
         try:
             yield await self._answer()
         except GddlError as error:
@@ -107,7 +107,7 @@ class GddlTablesTrigger(BaseTrigger):
             question = replace(question, now=utc_now(), since=since)
 
     def _look(self, question: Question) -> PipelineWork | None:
-        """A look that bears a store which is silent for a moment."""
+        """A poll that retries while the store does not respond."""
         for tried in range(1, _FAILURES_BORNE):
             try:
                 return look_once(self.metadata, self.pipeline, question)

@@ -1,1 +1,1 @@
-"""What waits in the landing folders, what was taken, and what a run is therefore to do. No Airflow, no Spark."""
+"""Pending files of the landing folders, the hints of past loads, and the work of a run. No Airflow, no Spark."""

@@ -1,4 +1,4 @@
-"""The standing order of a pipeline's job that goes on, kept as the metadata is; see `contract.standing`."""
+"""Desired state of a pipeline's continuous job, kept equal to the metadata; see `contract.desired_state`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class DesiredStateKeeper:
-    """Writes the order when it changes. One writer at a time, as a pipeline has one run at a time.
+    """Writes the desired state when it changes. One writer at a time, since a pipeline has one run at a time.
 
     Attributes:
         name: of the pipeline.
-        fetch: the order as the metadata gives it now; null: it can't be read, or has no such tables any more, so that
-            what was ordered holds. May raise any GddlError, which is logged.
+        fetch: the desired state by the current metadata; null: the metadata can't be read, or lacks the tables, so that
+            the last written state holds. May raise any GddlError, which is logged.
         now: seconds, monotonic.
     """
 
@@ -44,7 +44,7 @@ class DesiredStateKeeper:
 
     @property
     def tables(self) -> frozenset[str] | None:
-        """Those of the order as this writer wrote it last; null: it wrote none."""
+        """Tables of the last written state; null: none was written."""
         return None if self._written is None else frozenset(spec.table for spec in self._written.tables)
 
     def put(self, order: DesiredState) -> None:
@@ -56,7 +56,7 @@ class DesiredStateKeeper:
         self._written, self._next = order, self.now() + FRESH_SECONDS
 
     def refresh(self) -> None:
-        """Fetch, and write what differs; now and then only, however often it is called, and never with an error."""
+        """Fetch, and write changes; rate-limited, and never raises."""
         if self.now() < self._next:
             return
         self._next = self.now() + FRESH_SECONDS
@@ -65,10 +65,10 @@ class DesiredStateKeeper:
             if order is not None and order != self._written:
                 self.put(order)
         except GddlError as error:
-            _LOG.warning("the standing order of %s could not be renewed: %s", self.name, error)
+            _LOG.warning("the desired state of %s could not be updated: %s", self.name, error)
 
     def stop(self, run_id: str) -> None:
-        """Have the job of that id finish what it is at, and end.
+        """Ask the job of that id to finish its current batch and end.
 
         Raises:
             GddlError: as `Store`.
@@ -76,7 +76,7 @@ class DesiredStateKeeper:
         open_store(self.environ).write(stop_path(self.folder, run_id), b"")
 
     def remove(self) -> None:
-        """All of it: there will be no other job of this name. What can't be removed stays, and is logged."""
+        """Remove all objects: there will be no other job of this name. Failures are logged."""
         try:
             store = open_store(self.environ)
             store.delete(*(found.path for found in store.list(self.folder)))
@@ -84,7 +84,7 @@ class DesiredStateKeeper:
             _LOG.warning("%s could not be removed: %s", self.folder, error)
 
     def forget(self, run_id: str) -> None:
-        """The job has ended: nobody looks for the word to stop any more.
+        """Remove the stop request of a job that has ended.
 
         Raises:
             GddlError: as `Store`.

@@ -1,4 +1,4 @@
-"""What an object store says of new files, in messages of a queue; pure.
+"""Notifications of an object store about new files, as queue messages; pure.
 
 Sources: Amazon S3 user guide, "Event message structure" and "Using EventBridge"; Amazon SNS, "Parsing message formats".
 """
@@ -6,21 +6,21 @@ Sources: Amazon S3 user guide, "Event message structure" and "Using EventBridge"
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote_plus
 
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import LandingFolder, join
 
 
 class NotAnEventError(ValueError):
-    """A message that no object store sent."""
+    """The message is not an object store notification."""
 
 
 def objects_of(body: str) -> tuple[str, ...]:
-    """`s3://bucket/key` of each object that came, changed or went; none for S3's own test message.
+    """`s3://bucket/key` of each object that was created, changed or removed; none for S3's test message.
 
-    Takes S3's records, the same wrapped by SNS, and EventBridge's form.
+    Accepts S3 records, S3 records wrapped by SNS, and EventBridge events.
 
     Raises:
         NotAnEventError
@@ -45,12 +45,27 @@ def _objects(message: Any) -> Iterator[str]:
 
 def _url(bucket: str, key: str) -> str:
     if not (isinstance(bucket, str) and bucket and isinstance(key, str) and key):
-        raise ValueError("bucket and key are empty or no texts")
+        raise ValueError("bucket or key is empty or not a string")
     return f"s3://{bucket}/{key}"
 
 
-def tables_of(objects: Iterable[str], landing: str) -> set[str]:
-    """`schema.name` of the landing folders that hold these objects; those outside of any are left out."""
-    root = join(landing, "")
-    parts = [url.removeprefix(root).split("/", 2) for url in objects if url.startswith(root)]
-    return {f"{schema}.{name}" for schema, name, _ in (found for found in parts if len(found) == 3)}
+def places_with_news(objects: Iterable[str], landing: str) -> set[str]:
+    """Locations of new objects: `schema.name` of the folder below the common landing root; otherwise, or for deeper
+    folders, the URL of the object's folder, which the reader maps to a source's root.
+    """
+    root, places = join(landing, ""), set()
+    for url in objects:
+        below = url.removeprefix(root).split("/") if url.startswith(root) else []
+        if len(below) > 2:
+            places.add(f"{below[0]}.{below[1]}")
+        if len(below) != 3:
+            places.add(url.rpartition("/")[0])
+    return places
+
+
+def has_news(folder: LandingFolder, landing: str, places: Collection[str]) -> bool:
+    """Whether one of these locations, see `places_with_news`, is in a table's folder."""
+    if folder.root == landing:
+        return folder.table in places
+    below = join(folder.path, "")
+    return folder.path in places or any(place.startswith(below) for place in places)

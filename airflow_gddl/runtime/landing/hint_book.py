@@ -1,4 +1,4 @@
-"""The hints of a pipeline while one of its tasks works: changed in memory, written often enough."""
+"""Hints of a pipeline during a task: changed in memory, written periodically."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import Hints, TableHint
+from airflow_gddl.runtime.landing.hints import Hints, StageEnd, TableHint
 from airflow_gddl.stores import open_store
 
 WRITE_EVERY = 1.0
 
 
 class HintBook:
-    """One writer's view. What is lost when it dies is found out again by the job, at the cost of a look.
+    """View of a single writer. If it crashes, the job finds lost hints again by listing.
 
     Args:
         clock: seconds, monotonic.
-        environ: tells how S3 is reached.
+        environ: says how S3 is reached.
 
     Raises (every method):
         RetriableError: `STORAGE_BUSY`.
@@ -39,34 +39,43 @@ class HintBook:
         self._written, self._dirty = clock(), False
 
     def is_done(self, table: str, mark: str, run: str) -> bool:
-        """Whether this run has loaded these very files already."""
+        """Whether this run has already loaded the same files."""
         hint = self._hints.tables.get(table)
         return hint is not None and hint.run == run and hint.mark == mark
 
-    def is_finished(self, stage: str, run: str) -> bool:
-        return self._hints.finished.get(stage) == run
+    def is_cleared(self, stage: str, run: str, max_tries: int) -> bool:
+        """Whether this run had finished the stage and its task was cleared.
+
+        A retry of a finished stage is not a clearing: Airflow lost the worker between the load and its report.
+
+        Args:
+            max_tries: of the task instance, see `StageEnd`.
+        """
+        end = self._hints.end_of(stage, run)
+        return self._hints.finished.get(stage) == run and (end is None or max_tries > end.max_tries)
 
     def reopen(self, stage: str, tables: Iterable[str]) -> None:
-        """Forget that a run did these tables, so that it does them again."""
+        """Drop the mark that a run loaded these tables, so that it loads them again."""
         open_ = {name: replace(self._hints.tables[name], run="") for name in tables if name in self._hints.tables}
         finished = {name: run for name, run in self._hints.finished.items() if name != stage}
-        self._hints = replace(self._hints, tables={**self._hints.tables, **open_}, finished=finished)
+        ends = {name: end for name, end in self._hints.ends.items() if name != stage}
+        self._hints = replace(self._hints, tables={**self._hints.tables, **open_}, finished=finished, ends=ends)
         self.write()
 
     def take(self, table: str, hint: TableHint) -> None:
-        """Remember a loaded table; an event that still waits is kept when this time there is none.
+        """Record a loaded table; a pending event is kept if this load has none.
 
-        What a later look found is never forgotten for what an earlier one did: a task of an older run was cleared.
+        A cleared task of an older run never overwrites what a later poll found.
         """
         self._change(lambda known: _with_taken(known, table, hint))
 
     def announce(self, table: str, extra: Mapping[str, Any] | None) -> None:
-        """An event of a table that changed though no file of it was taken."""
+        """Add an event for a table that changed although none of its files was loaded."""
         if extra is not None:
             self._change(lambda known: _with_event(known, table, extra))
 
     def fail(self, table: str, run: str) -> None:
-        """Remember a table that could not be loaded."""
+        """Record a table that failed to load."""
         self._change(lambda known: known.not_taken(table, run))
 
     def _change(self, change: Callable[[Hints], Hints]) -> None:
@@ -74,16 +83,24 @@ class HintBook:
         if self._clock() - self._written >= WRITE_EVERY:
             self.write()
 
-    def finish(self, stage: str, run: str) -> dict[str, Mapping[str, Any]]:
-        """The stage is done with all its tables; the events to be sent, by table."""
-        pending = self._hints.pending
-        self._hints = self._hints.announced().after(stage, run)
-        self.write()
-        return pending
+    def finish(self, stage: str, run: str, max_tries: int = 0) -> dict[str, Mapping[str, Any]]:
+        """Mark the stage as finished; return the events to send, by table.
 
-    def pass_by(self, stage: str, run: str) -> None:
-        """The stage had nothing to do; its task is skipped, so that no event can be sent with it."""
-        self._hints = self._hints.after(stage, run)
+        A retry of a finished stage sends the events of the try before it again: Airflow takes them from a task that
+        succeeds.
+
+        Args:
+            max_tries: see `StageEnd`.
+        """
+        before = self._hints.end_of(stage, run)
+        events = {**(before.events if before is not None else {}), **self._hints.pending}
+        self._hints = self._hints.announced().after(stage, run, StageEnd(max_tries=max_tries, events=events))
+        self.write()
+        return events
+
+    def pass_by(self, stage: str, run: str, max_tries: int = 0) -> None:
+        """Mark a stage without work as finished; its task is skipped, so that it can send no event."""
+        self._hints = self._hints.after(stage, run, StageEnd(max_tries=max_tries))
         self.write()
 
     def write(self) -> None:
@@ -91,14 +108,14 @@ class HintBook:
         self._written, self._dirty = self._clock(), False
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write pending changes."""
         if self._dirty:
             self.write()
 
 
 class SharedHintBook(HintBook):
     """The hints for a task that loads one table while others of its run load theirs: every change is written at once,
-    on top of what the others wrote.
+    merged with the changes of the others.
 
     Raises (every method):
         RetriableError: `LANDING_UNREACHABLE`, or `STATE_CONTENDED`.
@@ -108,7 +125,7 @@ class SharedHintBook(HintBook):
         self._hints = hints.update(self._store, self._lake, self._dag_id, change)
 
     def finish_table(self, table: str) -> dict[str, Mapping[str, Any]]:
-        """The table's event that is to be sent, by table; it no longer waits."""
+        """Take the table's pending event, by table."""
         hint = self._hints.tables.get(table)
         if hint is None or hint.announce is None:
             return {}

@@ -1,4 +1,4 @@
-"""One load task: which tables, in which jobs, and what became of them. No Airflow."""
+"""One load task: its tables, jobs and results. No Airflow."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "
 
 @dataclass(frozen=True, kw_only=True)
 class LoadRequest:
-    """A task's share of a run.
+    """A task's part of a run.
 
     Attributes:
         run: Airflow's run id.
         job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
         wait_seconds: how long a job waits for a table that another run holds.
-        begun: tables that this try began with before it waited for a run elsewhere; null at its start.
+        begun: tables that this try started with before it was deferred; null at its start.
+        max_tries: of the task instance, see `StageEnd`.
     """
 
     document: PipelineDocument
@@ -41,10 +42,11 @@ class LoadRequest:
     job_id: str
     wait_seconds: float
     begun: tuple[str, ...] | None = None
+    max_tries: int = 0
 
     @property
     def by_person(self) -> bool:
-        """Whether a person asked for it, and so everything is listed, however large the folders."""
+        """Whether a user started the run, so that all folders are listed in full, whatever their size."""
         return is_by_person(self.run) or self.work.asked.is_some
 
     @property
@@ -66,15 +68,15 @@ class ProgressListener(Protocol):
 
 @dataclass
 class Loading:
-    """Runs an order's jobs and keeps the hints and the tables' state.
+    """Runs the jobs of a load request; keeps the hints and the tables' state.
 
     Attributes:
         task: Airflow's id of the task.
-        environ: tells how S3 is reached.
-        results: of every table that ended, in that order.
+        environ: says how S3 is reached.
+        results: of every finished table, in order of completion.
         log: of the last job; null when there was none or it kept none.
         stopped: whether a job was asked to stop.
-        waiting: a run elsewhere that goes on, whose results are not here yet; null when there is none.
+        waiting: a remote run that has not ended; null when there is none.
     """
 
     order: LoadRequest
@@ -96,15 +98,15 @@ class Loading:
         self._state = StateRecorder(document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ)
 
     def todo(self) -> tuple[TableSpec, ...]:
-        """The order's tables but for those that this run has done; all, when it was finished and is cleared.
+        """Tables of the request that this run has not loaded yet; all, when a finished run was cleared.
 
-        Of a try that goes on after it waited: the tables that it began with, whatever became of them.
+        For a resumed try: the tables that it started with.
         """
         marks = self.order.marks
         if self.order.begun is not None:
             begun = set(self.order.begun)
             return tuple(spec for spec in self.order.document.specs if spec.table in begun and spec.table in marks)
-        if self.book.is_finished(self.order.stage, self.order.run):
+        if self.book.is_cleared(self.order.stage, self.order.run, self.order.max_tries):
             self.book.reopen(self.order.stage, marks)
         return tuple(
             spec
@@ -113,7 +115,7 @@ class Loading:
         )
 
     def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
-        """Load tables, one after those that it depends on and only if they were loaded.
+        """Load tables, each after its dependencies and only if these were loaded.
 
         Raises:
             GddlError: a job could not be started.
@@ -132,7 +134,21 @@ class Loading:
                     break
         finally:
             self.book.flush()
-            self._state.flush()
+            self._note_end()
+
+    def tick(self) -> None:
+        """Called while a job runs on this machine."""
+        self._state.renew()
+
+    def _note_end(self) -> None:
+        if self.waiting is None:
+            self._state.end()
+            return
+        # A remote job reports nothing while it runs; its task's timeout limits it.
+        left = {spec.table for spec in self.order.document.specs if spec.table in self._marks}
+        left -= {result.table for result in self.results}
+        self._state.begin(sorted(left), self.order.document.pipeline.run_timeout)
+        self._state.flush()
 
     @property
     def _airflow(self) -> tuple[str, str]:
@@ -149,7 +165,7 @@ class Loading:
         self.results.append(result)
         self.listener.on_result(result)
         action = self.order.work.asked.action
-        if action != "verify":  # which tells nothing of what was loaded
+        if action != "verify":  # which has no load result
             self._kept.append(self._state.take(result, self._airflow, whole=action == "run"))
         if action != "run":
             self.book.announce(result.table, self.listener.event_of(result) if action == "replay" else None)
@@ -168,6 +184,7 @@ class Loading:
         asked = self.order.work.asked
         options = JobOptions(
             action=_ACTIONS[asked.action],
+            codes=asked.codes,
             full_refresh=asked.full_refresh and self.order.stage == "initial",
             full_listing=self.order.by_person,
             wait_seconds=self.order.wait_seconds,
@@ -180,12 +197,14 @@ class Loading:
             tables=in_order(specs),
             tiers=self.order.document.tiers,
             options=options,
+            catalogs=self.order.document.catalogs,
         )
         self._kept = []
+        self._state.begin(spec.table for spec in specs)
         outcome = runner.run(job, self)
         self.log = outcome.log
         if is_page(outcome.log):
-            # Only now is it known where the job is to be looked at.
+            # The URL of the job is known only now.
             for result in self._kept:
                 self._state.take(result, (*self._airflow, outcome.log), whole=asked.action == "run")
         self.stopped = outcome.cancelled_by is not None
@@ -193,7 +212,7 @@ class Loading:
 
 
 def is_page(log: str | None) -> TypeGuard[str]:
-    """Whether the log is a page that a browser opens; others are files, found by the run's id."""
+    """Whether the log is a web page; other logs are files, found by the run's id."""
     return log is not None and log.startswith(("https://", "http://"))
 
 
@@ -202,7 +221,7 @@ def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:
     waiting = {spec.table: spec for spec in specs}
     while waiting:
         ready = [spec for spec in waiting.values() if not any(name in waiting for name in spec.depends_on)]
-        # The catalog refuses circles; should there be one all the same, nobody waits for it for ever.
+        # The catalog refuses cycles; a cycle that gets here anyway must not block the load.
         ready = ready or list(waiting.values())
         for spec in ready:
             del waiting[spec.table]

@@ -1,4 +1,4 @@
-"""What is done beside a continuous job: results are taken as they come, the standing order is kept. No Airflow."""
+"""Monitoring of a continuous job: records results as they arrive and keeps the desired state. No Airflow."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class ContinuousJobMonitor:
-    """A `Listener` for one job; what it remembers does not grow with the job's age. A silent store stops nothing:
-    what could not be written is written later.
+    """A `Listener` for one job, with bounded memory. If the store does not respond, writes are retried later.
 
     Attributes:
         run, task: Airflow's ids.
-        book: gets a hint of every table, so that tables of other pipelines that depend on it know that it is loaded.
+        book: receives a hint for every table, so that dependent tables of other pipelines see that it is loaded.
         alert: called once a minute, after the state was written.
         last: each table's newest result.
     """
@@ -66,7 +65,7 @@ class ContinuousJobMonitor:
             self.listener.on_result(result)
 
     def tick(self) -> None:
-        """To be called now and then."""
+        """Call periodically."""
         self.standing.refresh()
         now = self.now()
         if now - self._flushed >= FLUSH_SECONDS:
@@ -77,7 +76,7 @@ class ContinuousJobMonitor:
             self.alert()
 
     def flush(self) -> None:
-        """Write what was taken."""
+        """Write the collected results."""
         self.state.flush()
         try:
             for table in sorted(self._failed):
@@ -92,7 +91,7 @@ class ContinuousJobMonitor:
 
     @property
     def failing(self) -> list[JobResult]:
-        """Tables whose newest turn failed; those whose rows went since are nobody's concern."""
+        """Tables whose newest turn failed, without those removed from the metadata since."""
         kept = self.standing.tables
         failed = [result for result in self.last.values() if result.status == "failed"]
         return [result for result in failed if kept is None or result.table in kept]

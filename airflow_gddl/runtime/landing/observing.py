@@ -1,19 +1,19 @@
-"""Look and decide: the one place where a pipeline's landing folders and hints are read together."""
+"""Poll and decide: reads a pipeline's landing folders and hints together."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import MetadataError, RetriableError
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing import hints, watermarks
-from airflow_gddl.runtime.landing.polling import Poll, Scope, Tally, look_from
+from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joined, look_in
 from airflow_gddl.runtime.landing.queue_polling import Following
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.watermarks import Watermarks, watermark_of
@@ -27,18 +27,18 @@ from airflow_gddl.stores import Storage, open_store
 _LOG = logging.getLogger(__name__)
 Source = Storage | Following
 _BACKFILL = "backfill__"
-"""How Airflow begins the ids of a backfill's runs."""
+"""Prefix of the run ids of Airflow's backfills."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a look is made for.
+    """Request of a poll.
 
     Attributes:
         run: Airflow's run id.
         now: ISO 8601 UTC with microseconds.
-        since: table to the first look of this run that held it back.
-        again: whether the run's sensor has run before: tables of a run that a person cleared are done again.
+        since: table to the first poll of this run that deferred it to its dependencies.
+        again: whether the run's sensor has run before: the tables of a cleared run are loaded again.
     """
 
     run: str
@@ -57,15 +57,15 @@ def observe(
     """List, read the hints, decide. Blocks on the store.
 
     Args:
-        environ: tells how S3 is reached.
-        following: tells which folders to list; null: all of them.
+        environ: says how S3 is reached.
+        following: selects the folders to list; null: all.
 
     Raises:
         RetriableError, FatalError: as `Storage`.
-        MetadataError: `REQUEST_INVALID`.
+        MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
     """
     if question.run.startswith(_BACKFILL):
-        what = "a backfill loads nothing: what is loaded is told by the ledger, never by a run's date"
+        what = "a backfill loads nothing: what is loaded is decided by the ledger, never by a run's date"
         remedy = "trigger the DAG with from and to, or with tables"
         raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
     lake = open_store(environ)
@@ -73,26 +73,25 @@ def observe(
     if following is not None and question.asked.window is None:
         source = following
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
-    tables = (*document.pipeline.tables, *others)
     seen = ListingSnapshot(
         looked_at=question.now,
-        looks=_looks(document, tables, question, source, lake),
+        looks=_by_table(_looks(document, folders_of(document), question, source, lake)),
         hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
         others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
-    work = decide(document, question.asked, question.run, seen)
-    if not question.asked.is_some:  # a look that was asked for some tables tells nothing of the others
+    work = decide(document, question.asked.resolved(document.specs), question.run, seen)
+    if not question.asked.is_some:  # a poll of selected tables has no result for the others
         _keep(lake, document, seen, work)
     return work
 
 
 def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[str, str]) -> frozenset[str]:
-    """Tables that the run loaded, or failed to load, before a later one worked on the pipeline; none of the latest run.
+    """Tables that an older run loaded, or failed to load; empty for the latest run.
 
-    As far back as the state of the tables remembers their runs.
+    Limited to the runs that the tables' state keeps.
     """
     records = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).records
     facts = [(name, fact) for name, record in records.items() for fact in record.facts if fact.airflow]
@@ -106,7 +105,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
 
 
 def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
-    """Remember what was seen, for people: no run may fail because this could not be written."""
+    """Store the poll for the status page: a failed write must not fail the run."""
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
     sighting = looks.PollRecord(
         looked=seconds_of(seen.looked_at) or 0.0,
@@ -118,41 +117,70 @@ def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work
     try:
         looks.keep(lake, document.roots, document.pipeline.dag_id, sighting)
     except RetriableError as error:
-        _LOG.warning("the look at %s could not be kept: %s", document.pipeline.dag_id, error)
+        _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
+
+
+def folders_of(document: PipelineDocument) -> dict[str, LandingFolder]:
+    """Where the pipeline's tables land, and those that other pipelines load and its own depend on.
+
+    By table, or by `<table>/<source>` where a table has several sources.
+    """
+    others = (other.spec for other in document.dependencies if other.dag_id is not None and other.spec is not None)
+    return {
+        "/".join((spec.table, *part.shards)): LandingFolder.of(document.roots, part)
+        for spec in (*document.specs, *others)
+        for part in ([spec.of_shard(shard) for shard in spec.shards] or [spec])
+    }
+
+
+def _by_table(polls: Mapping[str, Poll]) -> dict[str, Poll]:
+    """Polls of `folders_of`, those of a table's sources as one."""
+    found: dict[str, list[Poll]] = {}
+    for place, poll in sorted(polls.items()):
+        found.setdefault(_table_of(place), []).append(poll)
+    return {table: joined(of_table) for table, of_table in found.items()}
+
+
+def _table_of(place: str) -> str:
+    return place.partition("/")[0]
 
 
 def _looks(
-    document: PipelineDocument, tables: Collection[str], question: Question, source: Source, lake: Storage
+    document: PipelineDocument,
+    folders: Mapping[str, LandingFolder],
+    question: Question,
+    source: Source,
+    lake: Storage,
 ) -> dict[str, Poll]:
     roots, dag_id = document.roots, document.pipeline.dag_id
     if isinstance(source, Following):
-        return source.looks(roots, dag_id, tables)
+        return source.looks(roots, dag_id, folders)
     window, now = question.asked.window, datetime.fromisoformat(question.now)
     known = watermarks.read(lake, roots.lake, dag_id)
     in_full = window is not None or question.again or is_by_person(question.run)
-    used = {} if in_full else watermarks.held(known, tables, now)
-    tallies = look_from(source, roots.landing, tables, Scope(window, used))
-    _keep_watermarks(document, known, tallies, question.now, lake)
-    return {table: tally.look() for table, tally in tallies.items()}
+    used = {} if in_full else watermarks.held(known, folders, now)
+    listed = look_in(source, folders, Scope(window, used))
+    _keep_watermarks(document, known, listed, question.now, lake)
+    return {table: files.look() for table, files in listed.items()}
 
 
 def _keep_watermarks(
-    document: PipelineDocument, known: Watermarks, tallies: Mapping[str, Tally], now: str, lake: Storage
+    document: PipelineDocument, known: Watermarks, listed: Mapping[str, ListedFiles], now: str, lake: Storage
 ) -> None:
-    """Remember how far the tables are known that were listed in full; without it, the next poll lists them so again."""
+    """Store the watermarks of the tables that were listed in full; without them, the next poll lists in full again."""
     specs = {spec.table: spec for spec in document.specs}
     specs |= {other.table: other.spec for other in document.dependencies if other.spec is not None}
     found = dict(known.tables)
-    for table, tally in tallies.items():
-        if tally.known is None and not tally.refused:
-            back = timedelta(seconds=seconds(str(specs[table].options.get("lookback") or "7d")))
-            made = watermark_of(tally.digests, back, now)
+    for table, files in listed.items():
+        if files.known is None and not files.refused:
+            back = timedelta(seconds=seconds(str(specs[_table_of(table)].options.get("lookback") or "7d")))
+            made = watermark_of(files.digests, back, now)
             found = {name: mark for name, mark in found.items() if name != table} | ({table: made} if made else {})
     if found != known.tables:
         try:
             watermarks.write(lake, document.roots.lake, document.pipeline.dag_id, Watermarks(tables=found))
         except RetriableError as error:
-            _LOG.warning("the watermarks of %s could not be kept: %s", document.pipeline.dag_id, error)
+            _LOG.warning("the watermarks of %s could not be stored: %s", document.pipeline.dag_id, error)
 
 
 def has_replica(lake: Storage, document: PipelineDocument, spec: TableSpec) -> bool:

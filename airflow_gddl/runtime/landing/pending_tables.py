@@ -1,7 +1,8 @@
-"""Tables with news, written down in the lake for all pipelines, since whoever empties the queue takes everybody's.
+"""Locations of new files (`events.places_with_news`), stored in the lake for all pipelines: whichever pipeline drains
+the queue receives the messages of all.
 
-Each drain of the queue leaves one small object below `_gddl/airflow/news`, named by its time; a pipeline reads those it
-has not read. They are written before the queue's messages are deleted.
+Each drain of the queue leaves one small object below `_gddl/airflow/news`, named by its time; a pipeline reads those
+that it has not read. They are written before the queue's messages are deleted.
 """
 
 from __future__ import annotations
@@ -15,40 +16,40 @@ from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.stores import Storage
 
 OVERLAP = timedelta(minutes=10)
-"""How far clocks of different machines may be apart."""
+"""Assumed clock skew between machines."""
 
 
 def folder(lake: str) -> str:
     return join(lake, STATE, "airflow", "news")
 
 
-def publish(store: Storage, lake: str, tables: Collection[str], now: datetime) -> None:
+def publish(store: Storage, lake: str, places: Collection[str], now: datetime) -> None:
     """
     Raises:
         RetriableError: `STORAGE_BUSY`.
     """
     name = f"{_stamp(now)}-{uuid.uuid4().hex[:8]}.json"
-    store.write(join(folder(lake), name), json.dumps(sorted(tables)).encode())
+    store.write(join(folder(lake), name), json.dumps(sorted(places)).encode())
 
 
 def names_since(store: Storage, lake: str, moment: datetime) -> list[str]:
-    """Names of what was written from this moment on, and somewhat before it."""
+    """Names of the objects written since this moment, minus the clock skew."""
     return sorted(found.name for found in store.list(folder(lake), _stamp(moment - OVERLAP)))
 
 
-def tables_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
-    """What they say; one that was removed meanwhile says nothing."""
-    tables: set[str] = set()
+def places_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
+    """Their content; objects removed in the meantime are skipped."""
+    places: set[str] = set()
     for name in names:
         try:
-            tables.update(json.loads(store.read(join(folder(lake), name))))
+            places.update(json.loads(store.read(join(folder(lake), name))))
         except FileNotFoundError:
             continue
-    return tables
+    return places
 
 
 def remove_before(store: Storage, lake: str, moment: datetime) -> None:
-    """Those that every pipeline has read or makes up for by a full listing."""
+    """Remove objects that every pipeline has read, or covers by a full listing."""
     last = _stamp(moment - OVERLAP)
     store.delete(*(found.path for found in store.list(folder(lake)) if found.name < last))
 

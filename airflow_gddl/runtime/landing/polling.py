@@ -1,16 +1,16 @@
-"""One look at the landing folders of a pipeline's tables."""
+"""One poll of the landing folders of a pipeline's tables."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import is_temporary
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.runtime.landing.watermarks import Watermark
 from airflow_gddl.stores import Storage, StoredObject
 
@@ -32,13 +32,14 @@ class PollWindow:
 
 @dataclass(frozen=True)
 class Poll:
-    """What lies in a table's landing folder.
+    """Content of a table's landing folder.
 
     Attributes:
         files: data files; hidden and unfinished ones don't count.
-        digest: differs whenever a file came, went or changed; empty without files.
+        digest: changes when a file is added, removed or changed; empty without files.
         in_window: whether one of them was last modified within the window that was asked for.
-        refused: the folder may not be listed: work, so that the job says so of this table while the others go on.
+        refused: access was denied: counts as work, so that the job reports it for this table while the others are
+            loaded.
     """
 
     files: int = 0
@@ -50,13 +51,25 @@ class Poll:
 _REFUSED = Poll(files=1, digest="refused", in_window=True, refused=True)
 
 
+def joined(polls: Sequence[Poll]) -> Poll:
+    """What lies in several folders of one table; of one folder its own poll."""
+    if len(polls) == 1:
+        return polls[0]
+    return Poll(
+        files=sum(poll.files for poll in polls),
+        digest="-".join(poll.digest for poll in polls) if any(poll.digest for poll in polls) else "",
+        in_window=any(poll.in_window for poll in polls),
+        refused=any(poll.refused for poll in polls),
+    )
+
+
 @dataclass(frozen=True)
 class Scope:
     """How much is listed.
 
     Attributes:
-        window: of last modification; a listing for it is always full.
-        watermarks: by table; the others are listed in full.
+        window: range of modification times; listed in full.
+        watermarks: by table; tables without one are listed in full.
     """
 
     window: PollWindow | None = None
@@ -65,39 +78,56 @@ class Scope:
 
 def look(store: Storage, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
     """`look_from` in full."""
-    return {table: tally.look() for table, tally in look_from(store, landing, tables, Scope(window)).items()}
+    return {table: files.look() for table, files in look_from(store, landing, tables, Scope(window)).items()}
 
 
-def look_from(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, Tally]:
-    """A look for each of the tables (`schema.name`).
+def look_from(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, ListedFiles]:
+    """`look_in` the folders of tables with one landing root and default names."""
+    return look_in(store, {table: LandingFolder(landing, table) for table in tables}, scope)
 
-    Where it is cheaper, one listing of a schema's folder serves all its tables; when that turns out to hold far more
-    than theirs, the rest of them are listed one by one.
+
+def look_in(store: Storage, folders: Mapping[str, LandingFolder], scope: Scope) -> dict[str, ListedFiles]:
+    """Poll each of the tables (`schema.name`, or any other name) in its landing folder.
+
+    Where it is cheaper, one listing of a schema's folder serves all its tables; if the folder holds far more files, the
+    remaining tables are listed one by one.
 
     Raises:
         RetriableError, FatalError: as `Storage`; `STORAGE_DENIED` when none of the folders may be listed.
     """
+    by_root: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for table, folder in folders.items():
+        by_root[folder.root][folder.table].append(table)
+    listed: dict[str, ListedFiles] = {}
+    for root, tables in sorted(by_root.items()):
+        marks = {name: mark for name, of in tables.items() if (mark := scope.watermarks.get(of[0])) is not None}
+        found = _root(store, root, tables, Scope(scope.window, marks))
+        listed |= {table: files for name, files in found.items() for table in tables[name]}
+    if listed and all(files.refused for files in listed.values()):
+        remedy, where = "grant the role the right to list and read it", ", ".join(sorted(by_root))
+        raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=where, remedy=remedy)
+    return listed
+
+
+def _root(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, ListedFiles]:
     wanted: defaultdict[str, list[str]] = defaultdict(list)
     for table in tables:
         schema, _, name = table.partition(".")
         wanted[schema].append(name)
-    tallies: dict[str, Tally] = {}
+    listed: dict[str, ListedFiles] = {}
     for schema, names in sorted(wanted.items()):
         known = {name: mark for name in names if (mark := scope.watermarks.get(f"{schema}.{name}")) is not None}
         found = _schema(store, landing, schema, names, Scope(scope.window, known))
-        tallies |= {f"{schema}.{name}": tally for name, tally in found.items()}
-    if tallies and all(tally.refused for tally in tallies.values()):
-        remedy = "grant the role the right to list and read it"
-        raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=landing, remedy=remedy)
-    return tallies
+        listed |= {f"{schema}.{name}": files for name, files in found.items()}
+    return listed
 
 
 @dataclass
-class Tally:
-    """What was listed of a table.
+class ListedFiles:
+    """Listed files of a table.
 
     Attributes:
-        known: stands for the files that were not listed; null: all were.
+        known: covers the files that were not listed; null: all were listed.
         digests: of the files that were listed, by name. Their sum doesn't depend on how much was listed.
     """
 
@@ -123,24 +153,24 @@ class Tally:
         return Poll(files, digest, self.in_window)
 
 
-def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: Scope) -> dict[str, Tally]:
+def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: Scope) -> dict[str, ListedFiles]:
     folder = join(landing, schema)
-    tallies = {name: Tally(scope.window, scope.watermarks.get(name)) for name in sorted(names)}
-    rest = list(tallies)
-    whole = {name: tally for name, tally in tallies.items() if tally.known is None}
+    listed = {name: ListedFiles(scope.window, scope.watermarks.get(name)) for name in sorted(names)}
+    rest = list(listed)
+    whole = {name: files for name, files in listed.items() if files.known is None}
     if store.listing_spans_folders(folder) and len(whole) > 1:
-        with _refusal_borne():  # the right to list may be given folder by folder
+        with _refusal_borne():  # list permission may be granted folder by folder
             left = _span(store, folder, whole)
-            rest = [name for name in tallies if name in left or name not in whole]
+            rest = [name for name in listed if name in left or name not in whole]
     for name in rest:
         known = scope.watermarks.get(name)
-        tallies[name] = Tally(scope.window, known, refused=True)
+        listed[name] = ListedFiles(scope.window, known, refused=True)
         with _refusal_borne():
             after = known.after if known is not None else ""
             for found in store.list(join(folder, name), after, within=landing):
-                tallies[name].take(found, found.name)
-            tallies[name].refused = False
-    return tallies
+                listed[name].take(found, found.name)
+            listed[name].refused = False
+    return listed
 
 
 @contextlib.contextmanager
@@ -152,21 +182,21 @@ def _refusal_borne() -> Iterator[None]:
             raise
 
 
-def _span(store: Storage, folder: str, tallies: dict[str, Tally]) -> list[str]:
-    """List the folder until it has cost a page for each table; the names that it was not done with by then."""
-    ends = sorted(f"{name}/" for name in tallies)
-    budget = _PAGE * len(tallies)
+def _span(store: Storage, folder: str, listed: dict[str, ListedFiles]) -> list[str]:
+    """List the folder for at most one page for each table; return the tables not reached."""
+    ends = sorted(f"{name}/" for name in listed)
+    budget = _PAGE * len(listed)
     for seen, found in enumerate(store.list(folder, ends[0])):
         name, _, rest = found.name.partition("/")
         if f"{name}/" > ends[-1]:
             break
         if seen >= budget:
-            return [other for other in tallies if f"{other}/" >= f"{name}/"]
-        if rest and name in tallies:
-            tallies[name].take(found, rest)
+            return [other for other in listed if f"{other}/" >= f"{name}/"]
+        if rest and name in listed:
+            listed[name].take(found, rest)
     return []
 
 
 def _is_data(name: str) -> bool:
-    """Whether it may be data: which dialect's, the job knows, and a file that is nobody's costs one run."""
+    """Whether the file may be data; the job knows the dialect, and an unrelated file costs one run."""
     return bool(name) and not name.endswith("/") and not is_temporary(name)

@@ -1,4 +1,4 @@
-"""Queues that tell of new files."""
+"""Queues that report new files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Message:
 
 
 class Queue(Protocol):
-    """A message comes at least once, in no order, and comes again unless it is deleted.
+    """Delivers messages at least once, unordered, and again until they are deleted.
 
     Raises (every method):
         RetriableError: `QUEUE_UNREACHABLE`.
     """
 
     def receive(self) -> tuple[Message, ...]:
-        """Some of what waits; none when nothing does."""
+        """Some of the waiting messages; empty when there are none."""
         ...
 
     def delete(self, messages: Collection[Message]) -> None: ...
@@ -40,19 +40,19 @@ class SqsQueue:
 
     Args:
         url: of the queue.
-        environ: tells credentials and region (`AWS_…`); what it lacks boto3 finds as it always does.
+        environ: credentials and region (`AWS_…`); boto3's defaults apply to missing values.
     """
 
     def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
         self._url, self._environ = url, environ
 
     def receive(self) -> tuple[Message, ...]:
-        """See `Queue`; a second's wait asks all of SQS's servers instead of some."""
+        """See `Queue`; a wait of one second is long polling, which queries all SQS servers."""
         answer = self._ask("receive_message", MaxNumberOfMessages=_AT_ONCE, WaitTimeSeconds=1)
         return tuple(Message(found["Body"], found["ReceiptHandle"]) for found in answer.get("Messages", ()))
 
     def delete(self, messages: Collection[Message]) -> None:
-        """See `Queue`; one that is not deleted comes again, which does no harm."""
+        """See `Queue`; a message that is not deleted is delivered again, which is harmless."""
         waiting = list(messages)
         for start in range(0, len(waiting), _AT_ONCE):
             entries = [
@@ -85,17 +85,17 @@ class SqsQueue:
 
 @functools.lru_cache(maxsize=8)
 def _client(key: str | None, secret: str | None, token: str | None, region: str | None) -> Any:
-    """One for these credentials in a process."""
+    """One client for each set of credentials in a process."""
     import boto3  # noqa: PLC0415 - only where a queue is configured
     from botocore.config import Config  # noqa: PLC0415 - imported when needed
 
     limits = Config(connect_timeout=5, read_timeout=15, retries={"max_attempts": 3, "mode": "standard"})
-    # Of a session of its own: boto3's default one is not safe in threads, which the triggerer uses.
+    # A separate session: boto3's default session is not thread-safe, and the triggerer uses threads.
     session = boto3.session.Session(key, secret, token)
     return session.client("sqs", region_name=region, config=limits)
 
 
 def _region(url: str) -> str | None:
-    """As the queue's own URL says (`https://sqs.eu-west-1.amazonaws.com/…`); null: as the environment says."""
+    """Region in the queue's URL (`https://sqs.eu-west-1.amazonaws.com/…`); null: from the environment."""
     host = url.partition("://")[2].partition("/")[0].split(".")
     return host[1] if len(host) > 3 and host[0] == "sqs" and "amazonaws" in host else None

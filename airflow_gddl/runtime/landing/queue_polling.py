@@ -1,4 +1,4 @@
-"""Looks at landing folders by what a queue tells, rather than by listing them all."""
+"""Polls landing folders by queue messages instead of listing all of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.layout import STATE, LandingFolder, join
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing import pending_tables as news
-from airflow_gddl.runtime.landing.events import NotAnEventError, objects_of, tables_of
-from airflow_gddl.runtime.landing.polling import Poll, look
+from airflow_gddl.runtime.landing.events import NotAnEventError, has_news, objects_of, places_with_news
+from airflow_gddl.runtime.landing.polling import Poll, Scope, look_in
 from airflow_gddl.runtime.landing.queue import Message, Queue
 from airflow_gddl.stores import Storage, open_store
 
@@ -27,12 +27,12 @@ _DRAIN_SECONDS = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class QueuePollState:
-    """What a pipeline last saw of its tables.
+    """Last poll of a pipeline's tables.
 
     Attributes:
         listed_at: ISO 8601 UTC, before the last listing of all tables.
-        looked_at: ISO 8601 UTC, before the last look.
-        read: names of news that were read, as far as they may be met again.
+        looked_at: ISO 8601 UTC, before the last poll.
+        read: names of `pending_tables` objects already read, as long as they may be listed again.
     """
 
     listed_at: str
@@ -44,12 +44,12 @@ class QueuePollState:
 
 @dataclass(frozen=True, kw_only=True)
 class Following:
-    """Where news come from.
+    """Source of notifications.
 
     Attributes:
-        full_listing_seconds: all tables are listed after this time, whatever the queue said: events may be lost.
-        environ: tells how S3 is reached.
-        sleep: seconds; lets others who empty the queue just now write down what they got.
+        full_listing_seconds: all tables are listed after this time, since events may be lost.
+        environ: says how S3 is reached.
+        sleep: takes seconds; waits for other pipelines that are draining the queue to store their messages.
     """
 
     queue: Queue
@@ -58,13 +58,16 @@ class Following:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
 
-    def looks(self, roots: Roots, dag_id: str, tables: Iterable[str]) -> dict[str, Poll]:
-        """A look for each table, most of them remembered. A queue that can't be read costs a listing, nothing else.
+    def looks(self, roots: Roots, dag_id: str, folders: Mapping[str, LandingFolder]) -> dict[str, Poll]:
+        """Poll each table, most of them from memory. If the queue can't be read, all tables are listed.
+
+        Args:
+            folders: by table, where it lands.
 
         Raises:
             RetriableError: `STORAGE_BUSY`.
         """
-        wanted, lake, now = sorted(set(tables)), self._store(), self.clock()
+        wanted, lake, now = sorted(folders), self._store(), self.clock()
         drained = self._drain(roots)
         known = _read(lake, _place(roots.lake, dag_id))
         fresh_until = now - timedelta(seconds=self.full_listing_seconds)
@@ -75,11 +78,15 @@ class Following:
         if known is None or full:
             known = QueuePollState(listed_at=stamp, looked_at=stamp)
             news.remove_before(lake, roots.lake, fresh_until)
-            told = set(wanted)
+            changed = set(folders)
         else:
-            told = news.tables_in(lake, roots.lake, set(names) - set(known.read))
-        stale = [table for table in wanted if table in told or table not in known.looks]
-        looks = {**known.looks, **look(self._store(), roots.landing, stale)}
+            places = news.places_in(lake, roots.lake, set(names) - set(known.read))
+            changed = {table for table, folder in folders.items() if has_news(folder, roots.landing, places)}
+        stale = {table: folders[table] for table in wanted if table in changed or table not in known.looks}
+        looks = {
+            **known.looks,
+            **{table: tally.look() for table, tally in look_in(self._store(), stale, Scope()).items()},
+        }
         kept = {table: looks[table] for table in wanted}
         now_known = replace(known, looked_at=stamp, read=tuple(names), looks=kept)
         lake.write(_place(roots.lake, dag_id), to_json(now_known).encode())
@@ -89,12 +96,12 @@ class Following:
         return open_store(self.environ)
 
     def _drain(self, roots: Roots) -> bool:
-        """Whether all that waited in the queue is written down, by this one or by others."""
+        """Whether all queued messages are stored, by this pipeline or by others."""
         end = time.monotonic() + _DRAIN_SECONDS
         try:
             while self._take(roots):
                 if time.monotonic() > end:
-                    _LOG.warning("more waits in the queue than %.0f s can take: listing all", _DRAIN_SECONDS)
+                    _LOG.warning("the queue could not be drained within %.0f s: listing all tables", _DRAIN_SECONDS)
                     return False
         except RetriableError as error:
             _LOG.warning("listing all tables, since the queue of events can't be read: %s", error)
@@ -103,7 +110,7 @@ class Following:
         return True
 
     def _take(self, roots: Roots) -> bool:
-        """What the queue gives within a second, written down and then deleted; false when it was nothing."""
+        """Receive messages for up to a second, store and then delete them; false when there were none."""
         messages: list[Message] = []
         end = time.monotonic() + _PUBLISH_SECONDS
         while time.monotonic() < end:
@@ -112,19 +119,20 @@ class Following:
             if not some:
                 break
         good = {message: objects for message in messages if (objects := _objects(message)) is not None}
-        tables = tables_of((url for objects in good.values() for url in objects), roots.landing)
-        if tables:
-            news.publish(self._store(), roots.lake, tables, self.clock())
+        places = places_with_news((url for objects in good.values() for url in objects), roots.landing)
+        if places:
+            news.publish(self._store(), roots.lake, places, self.clock())
         self.queue.delete(good)
         return bool(good)
 
 
 def _objects(message: Message) -> tuple[str, ...] | None:
-    """Null for what is no event: left in the queue, whose own policy moves it to where dead letters go."""
+    """Null for a message that is not an event: it stays in the queue, whose redrive policy moves it to the dead-letter
+    queue."""
     try:
         return objects_of(message.body)
     except NotAnEventError as error:
-        _LOG.warning("a message of the queue is no event: %s", error)
+        _LOG.warning("a queue message is not an event: %s", error)
         return None
 
 
@@ -133,7 +141,7 @@ def _place(lake: str, dag_id: str) -> str:
 
 
 def _read(store: Storage, path: str) -> QueuePollState | None:
-    """Null when nothing is remembered, or when it is damaged."""
+    """Null when nothing is stored, or when it is damaged."""
     try:
         return decode(QueuePollState, json.loads(store.read(path)))
     except FileNotFoundError:

@@ -1,20 +1,21 @@
-"""What a person asks of a run: the trigger form's fields."""
+"""A user's request for a run: the fields of the trigger form."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.table_names import NamedTable, TableNames
 from airflow_gddl.runtime.landing.polling import PollWindow
 
 What = Literal["run", "verify", "replay"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
-FIELDS = ("tables", "full_refresh", "all", "action", "from", "to")
+FIELDS = ("tables", "full_refresh", "all", "action", "codes", "from", "to")
 """Of the trigger form, and of `conf`."""
 
 
@@ -23,12 +24,13 @@ class RunRequestForm:
     """Fields of the form; all at their defaults: an ordinary run.
 
     Attributes:
-        tables: only these, whether they have news or not; empty: all of the pipeline.
+        tables: only these, with or without new files; empty: all of the pipeline.
         full_refresh: rebuild them from their files.
         start, end: only those with landing files last modified from `start` on and before `end` (ISO 8601, UTC when
-            there is no zone), whether they were taken or not, each listed in full. Null: open.
-        action: `verify` compares replicas with their changes, `replay` tries the quarantine again; neither loads.
-        all: all tables of the pipeline are meant, which a full refresh without tables must say.
+            there is no zone), loaded before or not, each listed in full. Null: open.
+        action: `verify` compares replicas with their changes, `replay` processes quarantined rows again; neither loads.
+        codes: `replay` processes only rows quarantined with these codes; empty: all.
+        all: confirms a full refresh of all tables of the pipeline.
     """
 
     tables: tuple[str, ...] = ()
@@ -36,6 +38,7 @@ class RunRequestForm:
     start: str | None = None
     end: str | None = None
     action: What = "run"
+    codes: tuple[str, ...] = ()
     all: bool = False
 
     @property
@@ -56,6 +59,17 @@ class RunRequestForm:
             raise _wrong(f"from {self.start!r} is not before to {self.end!r}", "set to later than from")
         return window
 
+    def resolved(self, tables: Iterable[NamedTable]) -> RunRequestForm:
+        """The same with targets instead of the given names; unknown names stay.
+
+        Raises:
+            MetadataError: `TABLE_AMBIGUOUS`.
+        """
+        if not self.tables:
+            return self
+        known = TableNames(tables)
+        return replace(self, tables=tuple(dict.fromkeys(known.find(name) or name for name in self.tables)))
+
     def names(self, all_tables: Collection[str]) -> set[str]:
         """
         Raises:
@@ -72,7 +86,7 @@ class RunRequestForm:
 
 
 def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
-    """A run's params, as a mapping or its JSON; a misspelt one is refused, for it would do nothing.
+    """Parse a run's params, a mapping or its JSON; unknown fields are refused.
 
     Raises:
         MetadataError: `REQUEST_INVALID`.
@@ -86,6 +100,7 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
             start=given.get("from") or None,
             end=given.get("to") or None,
             action=given.get("action") or "run",
+            codes=_codes(given.get("codes")),
             all=given.get("all") is True,
         )
     except (ValueError, TypeError, AttributeError) as error:
@@ -94,8 +109,17 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
     if asked.action not in get_args(What):
         raise _wrong(f"no action is called {asked.action!r}", f"choose one of {', '.join(get_args(What))}")
     if asked.action != "run" and asked.full_refresh:
-        raise _wrong(f"a full refresh is no part of {asked.action}", "ask for one of the two")
+        raise _wrong(f"full_refresh can't be combined with {asked.action}", "request one of the two")
+    if asked.codes and asked.action != "replay":
+        raise _wrong(f"codes can't be combined with {asked.action}", "set action to replay, or leave them out")
     return asked
+
+
+def _codes(given: object) -> tuple[str, ...]:
+    listed = [given] if isinstance(given, str) else given or []
+    if not isinstance(listed, list) or not all(isinstance(code, str) for code in listed):
+        raise _wrong(f"codes is {given!r}", "list codes of rows in quarantine, e.g. [OP_UNKNOWN]")
+    return tuple(listed)
 
 
 def refuse_unknown(given: Collection[str], fields: Sequence[str]) -> None:
@@ -125,5 +149,5 @@ def _wrong(what: str, remedy: str) -> MetadataError:
 
 
 def is_by_person(run_id: str) -> bool:
-    """Whether Airflow did not start the run of itself; its own run ids begin with what started them."""
+    """Whether a user or API call started the run; run ids of Airflow's scheduler start with the run type."""
     return not run_id.startswith(_BY_AIRFLOW)

@@ -1,8 +1,8 @@
-"""How much of a large landing folder is known, so that a poll lists only what can be new.
+"""Watermarks of large landing folders, so that a poll lists only files that can be new.
 
-A watermark stands for all files up to a name. Names of change files that tell their time sort by it, so that new files
-come after the watermark, but for those that are later than `lookback`: a full listing, once a day and whenever a person
-starts a run, finds them. A job lists by the same rule. Folders with other names, or with few files, have no watermark.
+A watermark stands for all files up to a name. Names of change files that state their time sort by it, so that new files
+come after the watermark, except those later than `lookback`: a full listing, once a day and for each manual run, finds
+them. A job lists by the same rule. Folders with other names, or with few files, have no watermark.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ LOOKBACK = timedelta(days=7)
 
 @dataclass(frozen=True, kw_only=True)
 class Watermark:
-    """Of one table.
+    """Watermark of one table.
 
     Attributes:
-        after: name of the last file that it stands for, below the table's folder.
+        after: name of the last file that it covers, below the table's folder.
         files, total: number and sum of the digests of the files up to it.
         swept: when the folder was listed in full, ISO 8601.
     """
@@ -42,13 +42,13 @@ class Watermark:
     swept: str
 
     def holds(self, now: datetime) -> bool:
-        """Whether the next full listing is not due; a time in the future, after a clock was set back, is due."""
+        """Whether the next full listing is not yet due; a time in the future (the clock was set back) counts as due."""
         return timedelta(0) <= now - datetime.fromisoformat(self.swept) < SWEPT_EVERY
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watermarks:
-    """Of the tables of a pipeline, by name."""
+    """Watermarks of a pipeline's tables, by name."""
 
     tables: Mapping[str, Watermark] = field(default_factory=dict)
     format: int = 1
@@ -59,7 +59,7 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
 
     Args:
         digests: of all files, by name.
-        lookback: how far behind the newest change file others may still come.
+        lookback: how far behind the newest change file later files may arrive.
     """
     if len(digests) <= LISTED_IN_PART:
         return None
@@ -77,7 +77,7 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
 
 
 def read(store: Storage, lake: str, dag_id: str) -> Watermarks:
-    """Empty when nothing is remembered, or when it is damaged.
+    """Empty when nothing is stored, or when it is damaged.
 
     Raises:
         RetriableError: `LANDING_UNREACHABLE`.
@@ -101,7 +101,7 @@ def write(store: Storage, lake: str, dag_id: str, watermarks: Watermarks) -> Non
 
 
 def held(watermarks: Watermarks, tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
-    """Those by which the tables are listed now."""
+    """Watermarks that limit the current listing."""
     return {name: found for name in tables if (found := watermarks.tables.get(name)) is not None and found.holds(now)}
 
 

@@ -1,4 +1,4 @@
-"""Which tables of a pipeline have work, and in which task; pure."""
+"""Decides which tables of a pipeline have work, and in which task; pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineWork:
-    """What a run is to do: the sensor's answer, small enough for an XCom.
+    """Work of a run: the sensor's result, small enough for an XCom.
 
     Attributes:
         looked_at: ISO 8601 UTC, before the listing.
         initial: table to mark, for the task that loads tables that have no replica, and full refreshes.
         increments: table to mark, for the task that brings the others up to date.
-        held: table to the tables that it waits for.
+        held: table to the dependencies that it waits for.
         unmet: table to tables that it depends on and that nothing loads; it does not wait for them.
         pending: whether asset events of an earlier run are still to be sent.
         metadata_at: when the newest file of the metadata that it was decided by was last modified, seconds since the
@@ -46,15 +46,15 @@ class PipelineWork:
 
 @dataclass(frozen=True, kw_only=True)
 class ListingSnapshot:
-    """All that the decision is made of.
+    """Input of the decision.
 
     Attributes:
         looks: of the pipeline's tables, and of those of other pipelines that they depend on.
         hints: of the pipeline.
         others: hints of the pipelines that load those.
-        since: table to the first look that held it back, ISO 8601 UTC.
-        exists: whether a table has a replica; asked only of tables that the hints don't know.
-        of_older_run: tables that this run worked on before a later one did; it was cleared, so they are done again.
+        since: table to the first poll that made it wait, ISO 8601 UTC.
+        exists: whether a table has a replica; called only for tables without a hint.
+        of_older_run: tables of this older, cleared run; they are loaded again.
     """
 
     looked_at: str
@@ -67,7 +67,7 @@ class ListingSnapshot:
 
 
 def mark(spec: TableSpec, seen: Poll) -> str:
-    """Changes with the table's files and with its row: a new row is for the job to judge, even without new files."""
+    """Changes with the table's files and with its row: the job must check a changed row, even without new files."""
     return f"{seen.digest}.{row_digest(spec)}"
 
 
@@ -77,7 +77,7 @@ def row_digest(spec: TableSpec) -> str:
 
 @dataclass(frozen=True)
 class RowComparison:
-    """The rows that a run's sensor decided by, against those of the machine that is to load.
+    """Differences between the rows that the sensor used and those of the loading machine.
 
     Attributes:
         other: tables whose row is another one, sorted. `gone`: those without a row here, sorted.
@@ -103,7 +103,7 @@ def compare_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> RowCompariso
 
 
 def by_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> PipelineWork:
-    """The work with marks of these rows, which are newer than those that it was decided by; without what has no row."""
+    """The work with marks of these newer rows; tables without a row are dropped."""
     here = {spec.table: row_digest(spec) for spec in specs}
 
     def marks(decided: Mapping[str, str]) -> dict[str, str]:
@@ -113,7 +113,7 @@ def by_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> PipelineWork:
 
 
 def of_table(work: PipelineWork, spec: TableSpec) -> PipelineWork:
-    """The work of one of its tables alone; one that was held back has a mark that no listing gives, so that the next
+    """The work of one of its tables; a table that was waiting gets a mark that no listing produces, so that the next
     run lists its folder again.
     """
     if spec.table in work.initial:
@@ -123,11 +123,11 @@ def of_table(work: PipelineWork, spec: TableSpec) -> PipelineWork:
 
 
 def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: ListingSnapshot) -> PipelineWork:
-    """What the run with this id is to do.
+    """Decide the work of the run with this id.
 
-    A table has work when its files or its row are not those that were last taken, or when it is asked for. A run that
-    was finished and is cleared, or an older one, does again what it did. Of a large folder the job lists a part, unless
-    a person started the run: then it is asked, for it may have left out what was seen here.
+    A table has work when its files or its row differ from the last load, or when it is requested. A finished run that
+    is cleared, or an older one, repeats its tables. The job lists only part of a large folder unless a user started the
+    run; then all tables are passed, since an earlier job may have skipped files that were seen here.
     """
     finished = seen.hints.finished.get("increments") == run
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
@@ -176,7 +176,7 @@ def _unmet(document: PipelineDocument, spec: TableSpec) -> tuple[str, ...]:
 
 
 def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: ListingSnapshot) -> Iterator[str]:
-    """Tables of other pipelines that must be loaded first and aren't, as of this table's first look."""
+    """Tables of other pipelines that must be loaded first and aren't, as of the first poll of this table."""
     since = seen.since.get(spec.table, seen.looked_at)
     for other in document.dependencies:
         if other.table in spec.depends_on and other.dag_id is not None and not _is_loaded(other, since, seen):
@@ -194,8 +194,8 @@ def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
 def _initial(ready: Mapping[str, TableSpec], asked: RunRequestForm, seen: ListingSnapshot) -> set[str]:
     """Tables for the first task.
 
-    One that depends on a table of the second goes there too, after it; so does one whose first load has failed before:
-    the second task does not start after the first one failed, and a broken table must not keep the others waiting.
+    One that depends on a table of the second goes there too, after it; so does one whose first load failed before: the
+    second task does not start after the first one fails, and a failing table must not block the others.
     """
     if asked.full_refresh or asked.action != "run":
         return set(ready) if asked.full_refresh else set()

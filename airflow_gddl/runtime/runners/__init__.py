@@ -1,1 +1,1 @@
-"""Where a job runs: each runner takes a JobSpec and gives one JobResult a table."""
+"""Runners: each takes a JobSpec and returns one JobResult for each table."""

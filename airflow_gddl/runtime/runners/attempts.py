@@ -1,9 +1,9 @@
-"""What was submitted for a task, remembered in the lake: a lost worker's run is found again, and never started twice.
+"""Submissions of a task, stored in the lake: the run of a lost worker is found again, and never started twice.
 
 Each attempt of a task is up to four small objects, put if absent and never changed: its order before the platform is
 asked, its handle after, `stop` when it was asked to stop, `end` when all of its results were taken. The number of the
-next attempt goes up only past an end, and it is part of the token that the platform gets. Two workers that believe the
-task theirs meet at the same number, and so at the same run.
+next attempt goes up only past an end, and it is part of the token that the platform gets. Two workers that both own the
+task use the same number, and so the same run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Part = Literal["order", "handle", "stop", "end"]
 
 @dataclass(frozen=True, kw_only=True)
 class TaskKey:
-    """Whose attempts they are: a task of an Airflow run, or a command. Tries of a task share one key."""
+    """Owner of the attempts: a task of an Airflow run, or a command. All tries of a task share one key."""
 
     pipeline: str
     run: str
@@ -38,7 +38,7 @@ class TaskKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What an attempt is to run.
+    """Job of an attempt.
 
     Attributes:
         run_id: of the JobSpec.
@@ -52,7 +52,7 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One submission and how far it came.
+    """One submission and its progress.
 
     Attributes:
         handle: null when it is not known whether the platform was reached.
@@ -89,7 +89,7 @@ class Attempts:
         return [self._attempt(number, known) for number, known in sorted(numbers.items())]
 
     def begin(self, number: int, submission: Submission) -> Attempt:
-        """The attempt of that number: this submission's, or another worker's that was there first."""
+        """Claim the attempt of that number; if another worker was first, return its attempt."""
         self._put(number, "order", plain(submission))
         return self._attempt(number, {"order"})
 
@@ -97,11 +97,11 @@ class Attempts:
         self._put(attempt.number, "handle", plain(handle))
 
     def stop(self, number: int) -> None:
-        """Remember that the run is to be cancelled, before it is."""
+        """Store that the run is to be cancelled, before cancelling it."""
         self._put(number, "stop", {})
 
     def end(self, attempt: Attempt) -> None:
-        """Its results were taken; whoever wants more begins another one."""
+        """Mark the results as taken; more work needs a new attempt."""
         self._put(attempt.number, "end", {})
 
     def _attempt(self, number: int, known: set[str]) -> Attempt:
@@ -135,16 +135,16 @@ class Attempts:
         return join(self._folder, f"{number:06d}-{part}.json")
 
 
-_REMEDY = "see whether a run of it is still going, then remove the folder"
+_REMEDY = "check that none of its runs is still active, then remove the folder"
 
 
 def submissions_folder(lake: str, pipeline: str) -> str:
-    """Where attempts of a pipeline's tasks are, a folder a task."""
+    """Folder of a pipeline's attempts, with one folder for each task."""
     return join(lake, STATE, "submissions", pipeline.replace("/", "_"))
 
 
 def last_ended(attempts: Sequence[Attempt]) -> int:
-    """Number of the last attempt that ended; 0 when none did."""
+    """Number of the last finished attempt; 0 when there is none."""
     return max((attempt.number for attempt in attempts if attempt.ended), default=0)
 
 

@@ -1,4 +1,4 @@
-"""What boto3 raises, as errors of this project."""
+"""Translates boto3 errors into errors of this project."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def translated(service: str) -> Iterator[None]:
         remedy = f"correct runners.{section} in gddl.yaml, and the credentials"
         raise FatalError("PLATFORM_REFUSED", f"{service}: {error}", remedy=remedy) from error
     except BotoCoreError as error:
-        raise RetriableError("PLATFORM_UNREACHABLE", f"{service}: {error}", remedy="it is tried again") from error
+        raise RetriableError("PLATFORM_UNREACHABLE", f"{service}: {error}", remedy="the call is retried") from error
 
 
 def code_of(error: ClientError) -> str:
@@ -55,9 +55,9 @@ def code_of(error: ClientError) -> str:
 def _refusal(error: ClientError, service: str) -> GddlError:
     what = f"{service}: {error}"[:500]
     if code_of(error).startswith(_PASSING):
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="it is tried again")
+        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
     guide = service.lower().replace(" ", "-")
-    remedy = f"see its words, and the rights that docs/platforms/{guide}.md lists"
+    remedy = f"see the message above and the permissions that docs/platforms/{guide}.md lists"
     if code_of(error) in _CREDENTIALS:
         remedy = "renew the credentials of aws_conn_id, or of the environment; a role renews them by itself"
     return FatalError("PLATFORM_REFUSED", what, remedy=remedy)

@@ -1,29 +1,31 @@
-"""What every runner offers, whatever machine it starts."""
+"""Interface of all runners."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runtime.runners.platform import Handle
 
-Step = Literal["discover", "read", "append", "merge", "history", "commit", "done"]
+STARTING_SPARK = "starting Spark"
+"""The step of a table that waits for the Java process of the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressEvent:
-    """Where one table of a running job is.
+    """Progress of one table in a running job.
 
     Attributes:
-        batch: number of the batch at work, counted from 1 in this run; 0 before the first.
+        step: as the job names it: `discover`, `starting Spark`, `plan`, `append`, `merge`, … `done`.
+        batch: number of the current batch, from 1 in this run; 0 before the first.
         batches: batches of this run; null while unknown.
         rows: rows read so far in this run.
     """
 
     table: str
-    step: Step
+    step: str
     batch: int = 0
     batches: int | None = None
     rows: int = 0
@@ -31,10 +33,10 @@ class ProgressEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitPolicy:
-    """A run elsewhere that goes on.
+    """A remote run that has not ended.
 
     Attributes:
-        number: of the attempt it is, see `runners.attempts`.
+        number: of its attempt, see `runners.attempts`.
     """
 
     number: int
@@ -46,12 +48,13 @@ class JobOutcome:
     """A finished job.
 
     Attributes:
-        results: one a table of the spec, in the order they ended; tables the job never answered for come last, failed.
+        results: one a table of the spec, in the order they ended; tables without a result from the job come last, as
+            failed.
         exit_status: the job's own, 0 to 255; 128 plus the signal's number when a signal ended it.
-        cancelled_by: number of the signal that told it to stop; null when it was left alone.
+        cancelled_by: number of the signal that stopped it; null when it was not stopped.
         log: where the job's log was written, or the page of its run; null when the runner keeps none.
-        waiting: a run that goes on elsewhere, for the caller to wait for: results are not complete, and the same call
-            made again later goes on with it. Null when the job has ended.
+        waiting: a remote run for the caller to wait for: results are incomplete, and the same call made later resumes
+            it. Null when the job has ended.
     """
 
     results: tuple[JobResult, ...]
@@ -62,7 +65,7 @@ class JobOutcome:
 
 
 class Listener(Protocol):
-    """Told of a job while it runs, in the caller's thread."""
+    """Callbacks during a job, in the caller's thread."""
 
     def on_progress(self, event: ProgressEvent) -> None: ...
 
@@ -73,7 +76,7 @@ class Runner(Protocol):
     """Runs a job to its end."""
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
-        """Every table of the spec has a result in the outcome, and the listener was told of each.
+        """Every table of the spec has a result in the outcome, and the listener was called with each.
 
         Raises:
             GddlError: nothing was started, and why.

@@ -1,4 +1,4 @@
-"""Saved jobs of a platform as they should be against jobs as they are: what `gddl deploy` would change."""
+"""Compares the wanted definitions of a platform's saved jobs with the existing ones, for `gddl deploy`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class FieldChange:
 
 @dataclass(frozen=True, kw_only=True)
 class JobChange(Generic[W]):
-    """What becomes of one job.
+    """Planned change of one job.
 
     Attributes:
         wanted: its definition afterwards.
         exists: whether there is one of that name.
         job_id: the platform's id of it, where names are not ids.
-        fields: what differs; empty where nothing is to be done, or all is new.
+        fields: differences; empty for an unchanged or a new job.
     """
 
     name: str
@@ -43,10 +43,10 @@ class JobChange(Generic[W]):
 
 
 def differences(wanted: Any, actual: Any, whole: frozenset[str], path: str = "") -> Iterator[FieldChange]:
-    """Fields that `wanted` sets and `actual` has otherwise. Of anything else, what we don't set is the platform's.
+    """Fields of `wanted` that differ in `actual`. Fields that `wanted` does not set belong to the platform.
 
     Args:
-        whole: names of fields that are ours alone: an entry that is there and not wanted is to go.
+        whole: names of fields that `wanted` defines completely: other entries are removed.
     """
     ours = path.rpartition(".")[2] in whole
     if isinstance(wanted, Mapping) and isinstance(actual, Mapping) and not ours:

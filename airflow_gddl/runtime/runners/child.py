@@ -1,4 +1,4 @@
-"""A child process in a process group of its own, read line by line and ended for certain."""
+"""A child process in its own process group, read line by line and always terminated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _POLL_SECONDS = 0.2
 
 
 def nothing() -> None:
-    """A `tick` for who has nothing to do meanwhile."""
+    """A `tick` that does nothing."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line the child wrote, without its newline."""
+    """A line of the child's output, without its newline."""
 
     stream: Stream
     text: str
@@ -34,9 +34,9 @@ class Line:
 class Child:
     """One run of a command.
 
-    SIGINT, SIGTERM and SIGHUP that reach this process meanwhile are passed to the child, which then has `grace_seconds`
-    to end; after that, or at a second signal, its whole process group is killed. Whatever the child leaves running is
-    killed too once it has ended, so that no Spark outlives the command.
+    SIGINT, SIGTERM and SIGHUP that reach this process during the run are passed to the child, which then has
+    `grace_seconds` to end; after that, or at a second signal, its whole process group is killed. Whatever the child
+    leaves running is killed too once it has ended, so that no Spark outlives the command.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Child:
         """Null until `lines` is exhausted; 128 plus the signal's number when a signal ended the child."""
 
     def lines(self) -> Iterator[Line]:
-        """Start the command and give every line of both streams, in the caller's thread, until it is gone.
+        """Start the command and yield every line of both streams, in the caller's thread, until it ends.
 
         Leaving the iteration early ends the child as SIGTERM would.
 
@@ -122,7 +122,7 @@ class Child:
                 yield line
 
     def _watch(self, process: subprocess.Popen[str]) -> None:
-        """A cancelled child that stays, or a dead one whose own children hold the pipes, has a time limit."""
+        """Time limit for a cancelled child that keeps running, or an ended one whose children hold the pipes."""
         if self._deadline is None and process.poll() is not None:
             self._deadline = time.monotonic() + self._grace
         if self._deadline is not None and time.monotonic() > self._deadline:
@@ -164,5 +164,5 @@ class Child:
             self._kill_group(self._process)
             return
         self._deadline = time.monotonic() + self._grace
-        # To the child alone: Spark's JVM in the group must live while the job ends what it's doing.
+        # Signal only the child: Spark's JVM in the group must stay alive until the job has finished its batch.
         self._process.send_signal(number)

@@ -1,4 +1,4 @@
-"""How a platform is reached: who holds the credentials. No credential is ever part of the metadata."""
+"""Credentials for platforms. Metadata never contains credentials."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class DatabricksAccess:
-    """A workspace, and who asks.
+    """A workspace and the credentials for it.
 
     Attributes:
         host: its URL; empty: as the SDK finds it (`DATABRICKS_HOST`, `~/.databrickscfg`).
@@ -35,7 +35,8 @@ class Connections(Protocol):
 
 
 class FromEnvironment:
-    """Whatever the SDKs find by themselves: environment variables, profiles, the machine's role. Names play no part."""
+    """Default credentials of the SDKs: environment variables, profiles, the machine's role. Connection names are
+    ignored."""
 
     def databricks(self, name: str) -> DatabricksAccess:  # noqa: ARG002 - names belong to Airflow
         return DatabricksAccess()

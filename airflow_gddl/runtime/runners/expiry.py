@@ -1,4 +1,4 @@
-"""Old submissions removed: they matter while their task can be tried again, and would grow with every run."""
+"""Removes old submissions: they are needed only while their task can be retried."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from airflow_gddl.stores import Storage, StoredObject
 
 DAY = 86400.0
 KEPT_SECONDS = 30 * DAY
-"""Longer than any run may take, and than anybody tries a task again."""
+"""Longer than any run may take and than a task is retried."""
 MOST = 200
-"""Tasks that one call forgets at most; the next one goes on."""
+"""Maximum number of tasks removed by one call; the next one continues."""
 _MARK = "forgotten.json"
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forgetting:
-    """Of one pipeline.
+    """Submissions of one pipeline.
 
     Attributes:
         now: seconds since the epoch.
@@ -34,14 +34,14 @@ class Forgetting:
     now: float
 
     def once_a_day(self) -> int:
-        """Remove what is older than `KEPT_SECONDS`, unless somebody did so today; how many tasks that were.
+        """Remove submissions older than `KEPT_SECONDS`, once a day; return the number of tasks.
 
-        Nothing depends on it: a store that fails is told of in the log, and tried again tomorrow.
+        Errors of the store are logged, and removal is retried the next day.
         """
         try:
             if self.now - self._last() < DAY:
                 return 0
-            # First, so that of the tasks that end together one lists.
+            # Written first, so that only one of several tasks that end together lists.
             self.store.write(self._mark, str(int(self.now)).encode())
             old = self._old()
             for paths in old:
@@ -78,7 +78,7 @@ class Forgetting:
         return [sorted(item.path for item in tasks[digest]) for digest in old[:MOST]]
 
     def _forget(self, records: list[str]) -> None:
-        """A task's jobs, then its records, the orders last: who is lost between leaves what tells of the rest."""
+        """Remove a task's jobs, then its records, specs last: after a crash in between, the rest is still found."""
         orders = [path for path in records if path.endswith("-order.json")]
         for order in orders:
             self._forget_job(order)

@@ -1,4 +1,4 @@
-"""Is there a Java that Spark can run on? Asked before a job is started, since Spark's own answer is hard to read."""
+"""Checks for a Java that Spark can run on before a job starts, since Spark's own error is hard to read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_java(environ: Mapping[str, str]) -> Path:
         raise FatalError("JAVA_MISSING", f"{java} does not start: {error}", remedy=_REMEDY) from error
     version = _VERSION.search(answer.stderr + answer.stdout)
     if answer.returncode or version is None:
-        # macOS puts a `java` on PATH that only says that there is none.
+        # macOS puts a stub `java` on PATH that only reports that no Java is installed.
         said = " ".join((answer.stderr or answer.stdout).split())[:200]
         raise FatalError("JAVA_MISSING", f"{java} is not a working Java: {said}", remedy=_REMEDY)
     if int(version[1]) < OLDEST:

@@ -1,4 +1,4 @@
-"""A job as a child process of this one: its order in a file, its results read from its standard output."""
+"""A job as a child process: its JobSpec is passed in a file, its results are read from its standard output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRACE_SECONDS = 30.0
 _PROGRESS = "GDDL-PROGRESS "
 _APPLICATION = "GDDL-APPLICATION "
 _REFUSED = 2
-"""Exit status of a job that took its order for no order at all, and said why in its last line."""
+"""Exit status of a job that rejected its JobSpec; its last line gives the reason."""
 _CODED = re.compile(r"^\[([A-Z][A-Z_]+)\] ")
 _LACKING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
@@ -33,13 +33,13 @@ _LACKING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 class JobProcess:
     """Starts `command --spec FILE --progress --parent PID` and reads its results from its standard output.
 
-    The job ends by itself when this process is killed without a chance to end it.
+    The job ends by itself when this process is killed.
 
     Attributes:
         command: the job's program and first arguments.
         environ: the child's environment.
         grace_seconds: how long a job that was asked to stop may take before it is killed.
-        page: where people look at the job, `{application}` standing for Spark's id of it; null: its log.
+        page: URL of the job for users, with Spark's application id for `{application}`; null: its log.
         tick: called in the caller's thread while the job runs, several times a second.
     """
 
@@ -50,7 +50,8 @@ class JobProcess:
     tick: Callable[[], None] = nothing
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
-        """See `Runner.run`. A table the job didn't answer for fails with `JOB_DIED`, or `JOB_CANCELLED` after a signal.
+        """See `Runner.run`. A table without a result from the job fails with `JOB_DIED`, or `JOB_CANCELLED` after a
+        signal.
 
         Of a continuous job, the listener gets every turn of a table, and the outcome has the last one of each.
 
@@ -58,7 +59,7 @@ class JobProcess:
             FatalError: `JOB_NOT_STARTED`, `LAKE_NOT_WRITABLE`, or as `check_roots`.
             RetriableError: as `check_roots`.
         """
-        check_roots(spec.roots, self.environ)
+        check_roots(spec, self.environ)
         with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
             order = Path(folder, "spec.json")
             order.write_text(to_json(spec), encoding="utf-8")
@@ -121,7 +122,7 @@ def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
         raise FatalError("JOB_NOT_STARTED", f"the job's process did not start: {error}") from error
     status = child.exit_status if child.exit_status is not None else 1
     if reader.is_continuous and status == 0:
-        return  # asked to stop before it came to them: nothing is known of them, nothing is wrong
+        return  # stopped before these tables started: no result, no error
     for table in spec.tables:
         if table.table not in reader.results:
             reader.add(_unanswered(table.table, spec.run_id, _why(child, status, reader.log)))
@@ -146,7 +147,7 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
         ended = (
             f"killed by {_signal_name(status - 128)} (out of memory?)" if status == 137 else _signal_name(status - 128)
         )
-    said = f"; its last words:\n{log.tail}" if log.tail else "; it wrote no log"
+    said = f"; last lines of its log:\n{log.tail}" if log.tail else "; it wrote no log"
     return ErrorInfo(code="JOB_DIED", message=f"the job ended with {ended} before this table was done{said}")
 
 
@@ -155,7 +156,7 @@ def _signal_name(number: int) -> str:
 
 
 def _parse_progress(text: str) -> ProgressEvent | None:
-    """Null when the line only looks like an event; it then belongs to the log."""
+    """Null when the line is not a valid event; it then belongs to the log."""
     try:
         return decode(ProgressEvent, json.loads(text.removeprefix(_PROGRESS)))
     except (ValueError, GddlError):

@@ -1,4 +1,4 @@
-"""The log of an embedded job: beside the lake's state, on S3 once the job has ended."""
+"""The log of an embedded job: stored in the lake, on S3 once the job has ended."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import open_store
 
 KEPT_DAYS = 30
-"""Days for which a log is kept."""
+"""Retention of a log in days."""
 KEPT_AT_LEAST, KEPT_AT_MOST = 10, 200
-"""The newest logs of a group are kept however old they are; older ones go however young they are."""
+"""Minimum and maximum number of logs kept for a group, regardless of their age."""
 _TAIL_LINES = 10
 _LOG = logging.getLogger(__name__)
 
@@ -40,24 +40,24 @@ def open_log(spec: JobSpec) -> JobLog:
 
 
 def keep(log: Path, spec: JobSpec, environ: Mapping[str, str]) -> str:
-    """Where a finished log is to be found: put below `<lake>/_gddl/logs` of a lake on S3, else where it was written.
+    """Location of a finished log: below `<lake>/_gddl/logs` of a lake on S3, else where it was written.
 
-    A log that can't be put there stays on this machine; the job's outcome matters more.
+    A log that can't be uploaded stays on this machine; the job's outcome is unaffected.
     """
     if not is_s3(spec.roots.lake):
         return str(log)
     place = log_folder(spec.roots.lake, spec.log_group)
     try:
         _put(place, log, environ)
-    except Exception as error:  # noqa: BLE001 - whatever the store raises, the job is done
-        _LOG.warning("the job's log stays at %s: %s", log, str(error).partition("\n")[0])
+    except Exception as error:  # noqa: BLE001 - an error of the store must not change the job's outcome
+        _LOG.warning("the job's log could not be uploaded and stays at %s: %s", log, str(error).partition("\n")[0])
         return str(log)
     shutil.rmtree(log.parent, ignore_errors=True)
     return join(place, log.name)
 
 
 def expired(logs: Mapping[str, float], now: float) -> list[str]:
-    """Names of logs that are not kept any longer.
+    """Names of expired logs.
 
     Args:
         logs: of one group: when each was last modified, by name. Run ids begin with their time, so names sort by it.
@@ -81,7 +81,7 @@ def _put(folder: str, log: Path, environ: Mapping[str, str]) -> None:
 
 
 class JobLog:
-    """Takes lines; remembers the last few. Logs of its folder that are not kept any longer are removed."""
+    """Writes lines and keeps the last few in memory. Removes expired logs of its folder."""
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self.path = folder / f"{run_id}.log"
@@ -93,7 +93,7 @@ class JobLog:
 
     def write(self, line: str) -> None:
         if not self.path.exists():
-            # A continuous job outlives its log, when many others came after it: what it says now is looked for.
+            # A continuous job may outlive its log file; then the file is created again.
             self._file.close()
             self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._file.write(line + "\n")

@@ -1,4 +1,4 @@
-"""The embedded job: a child process of this one, with Spark in it."""
+"""The embedded job: a child process that runs Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LocalRunner:
 
     Attributes:
         command: the job's program and first arguments.
-        environ: the child's environment; its JAVA_HOME and PATH say which Java.
+        environ: the child's environment; its JAVA_HOME and PATH select the Java.
         grace_seconds: how long a job that was asked to stop may take before it is killed.
         tick: see `JobProcess`.
     """

@@ -19,6 +19,6 @@ def settings_of(runner: str, cls: type[T], own: Mapping[str, Any]) -> T:
     try:
         return decode(cls, dict(own))
     except FatalError as error:
-        where = f"gddl.yaml, runners.{runner}, {error.where}"
-        remedy = "`gddl validate` names file and line; docs/metadata.md has every field"
+        where = f"gddl.yaml, runners.{runner}{error.where.removeprefix(cls.__name__)}"
+        remedy = f"correct `runners: {{{runner}: …}}`; docs/metadata.md has every field"
         raise MetadataError("RUNNER_SETTINGS_INVALID", error.what, where=where, remedy=remedy) from error

@@ -1,4 +1,4 @@
-"""How often to look at a run: soon at first, then less and less, and never all at once."""
+"""Poll intervals for a run: short at first, then growing, with jitter."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class PollInterval:
-    """Seconds between looks.
+    """Seconds between polls.
 
     Attributes:
-        first: of the first pause.
-        longest: of every later one, at most.
-        growth: a pause by the one before it.
-        spread: share of a pause by which it may be longer or shorter, so that many watchers don't ask in step.
-        chance: gives numbers from 0 to 1.
+        first: length of the first interval.
+        longest: maximum interval.
+        growth: factor from one interval to the next.
+        spread: jitter, as a share of the interval, so that many watchers do not poll at the same time.
+        chance: returns random numbers from 0 to 1.
     """
 
     first: float = 5.0

@@ -1,4 +1,4 @@
-"""What a place that runs jobs elsewhere offers, and the words spoken with it."""
+"""Interface of a platform that runs jobs, and its values."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Literal, Protocol
 from airflow_gddl.contract.spec import TierSpec
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "lost"]
-"""`lost`: the platform does not know the run any more; like the three before it an end."""
+"""`lost`: the platform no longer knows the run; final, like the three before it."""
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled", "lost"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """A job to be started.
+    """A job to start.
 
     Attributes:
         run_id: the JobSpec's.
         spec: path or URL of the JobSpec, for `gddl-job --spec`.
         size: name of the tier of its tables.
-        tier: what that means.
-        token: of two orders with one token the platform starts one run; at most 64 letters, digits and `-`.
+        tier: its settings.
+        token: idempotency token: the platform starts one run for each token; at most 64 letters, digits and `-`.
     """
 
     run_id: str
@@ -39,7 +39,7 @@ class Handle:
     Attributes:
         run: the platform's id of it.
         group: id of what it belongs to (a job, an application); empty where ids of runs stand alone.
-        page: URL of its page for people; empty when there is none.
+        page: URL of its web page; empty when there is none.
     """
 
     run: str
@@ -49,11 +49,11 @@ class Handle:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatus:
-    """How a run stands.
+    """Status of a run.
 
     Attributes:
-        message: the platform's own words; empty when it says nothing.
-        restartable: it failed for no fault of the job, and `restart` would start it again.
+        message: the platform's message; empty when there is none.
+        restartable: the platform failed, not the job, and `restart` would start the run again.
     """
 
     state: State
@@ -66,11 +66,11 @@ class RunStatus:
 
 
 class Platform(Protocol):
-    """Starts runs, looks at them, stops them. Every call blocks.
+    """Starts, polls and stops runs. Every call blocks.
 
     Raises (every method):
-        RetriableError: `PLATFORM_UNREACHABLE`: no answer, throttled for long, or a fault of its own.
-        FatalError: `PLATFORM_REFUSED`: it understood, and will not; or what it lacks, by a code of its own.
+        RetriableError: `PLATFORM_UNREACHABLE`: no response, throttled for long, or a server error.
+        FatalError: `PLATFORM_REFUSED`: the platform rejected the request; or a more specific code.
     """
 
     def submit(self, order: RunRequest) -> Handle:
@@ -80,13 +80,13 @@ class Platform(Protocol):
     def poll(self, handle: Handle) -> RunStatus: ...
 
     def cancel(self, handle: Handle) -> None:
-        """Ask that the run be stopped; that of one that has ended is no error."""
+        """Request that the run be stopped; not an error for a finished run."""
         ...
 
     def links(self, handle: Handle) -> Mapping[str, str]:
-        """Further pages of a running or ended run for people, by name; none where there are none, or not just now."""
+        """Further web pages of a run, by name; empty where none are available."""
         ...
 
     def restart(self, handle: Handle) -> None:
-        """Start again a run that is `restartable`, under the same handle; nothing happens when another has done so."""
+        """Restart a `restartable` run under the same handle; does nothing if it was already restarted."""
         ...

@@ -1,4 +1,4 @@
-"""Runners by the name that `gddl.yaml` gives. A platform's libraries are imported only when it is asked for."""
+"""Runners by their name in `gddl.yaml`. A platform's libraries are imported only when it is used."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUNNERS = ("local", "spark_submit", *_PLATFORMS)
 
 @dataclass(frozen=True, kw_only=True)
 class SubmissionContext:
-    """For whom a job runs elsewhere.
+    """Owner and options of a remote job.
 
     Attributes:
         patient, since: see `RemoteRunner`.
@@ -47,14 +47,14 @@ class SubmissionContext:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerSettings:
-    """What runners are made of.
+    """Inputs for creating a runner.
 
     Attributes:
         command: program and first arguments of the embedded job.
         environ: environment of the caller.
-        own: what `gddl.yaml` says under `runners` for this one.
+        own: settings under `runners` in `gddl.yaml` for this runner.
         submission: null where jobs run on this machine only.
-        tick: called now and then while a job of this machine runs, in the caller's thread.
+        tick: called periodically while a job runs on this machine, in the caller's thread.
     """
 
     command: tuple[str, ...]
@@ -80,7 +80,7 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     if name not in _PLATFORMS:
         raise _unknown(name)
     if submission is None:
-        raise LookupError(f"runner {name} needs to know for whom it runs")
+        raise LookupError(f"runner {name} needs a submission context")
     _check_roots(name, settings.own, submission.roots)
     store = open_store(settings.environ)
     return RemoteRunner(
@@ -94,8 +94,8 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
 
 
 def _check_roots(name: str, own: Mapping[str, Any], roots: Roots) -> None:
-    """Again, since a task may name another runner than `gddl.yaml`."""
-    for problem in check_remote(name, own, roots):
+    """Checked again, since a task may name another runner than `gddl.yaml`."""
+    for problem in check_remote(name, own, {("landing",): roots.landing, ("lake",): roots.lake}):
         what = f"{problem.field} {problem.value!r}: {problem.message}"
         raise MetadataError(problem.code, what, where="gddl.yaml", remedy=problem.remedy)
 

@@ -1,7 +1,7 @@
-"""A job on another machine: its order through the lake, its results out of the lake, its run on a platform.
+"""A job on another machine: its JobSpec and results are stored in the lake, its run is on a platform.
 
-The order of steps is what makes it safe to lose this process at any instant: spec, attempt, submission, handle. Who
-comes next finds the attempt, asks with its token and is given the same run.
+The order of steps makes it safe to lose this process at any time: spec, attempt, submission, handle. The next process
+finds the attempt, submits with its token and receives the same run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from airflow_gddl.stores import Storage
 
 _OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", "SPEC_UNREADABLE", *sorted(CODES))
 _REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")
-"""What a job says that ends before its first table."""
+"""Log line of a job that ends before its first table."""
 
 
 @dataclass(kw_only=True)
@@ -39,10 +39,10 @@ class RemoteRunner:
     """A `Runner` whose jobs are runs of a platform.
 
     Attributes:
-        open: the platform; asked when there is something to run.
-        attempts: of the task that this runner works for.
-        patient: wait for runs to end; else an outcome whose `waiting` is set tells that one goes on, and a later call
-            for the same tables takes it up.
+        open: opens the platform; called when there is a job to run.
+        attempts: attempts of the task.
+        patient: wait for runs to end; otherwise the outcome's `waiting` names the active run, and a later call for the
+            same tables resumes it.
         since: attempts after this number belong to this try of the task, their results too; null: those after the last
             one that ended.
         sleep: takes seconds.
@@ -64,14 +64,14 @@ class RemoteRunner:
         return self.open()
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
-        """See `Runner.run`. Tables that a run left without a result fail with `REMOTE_RUN_FAILED`,
-        `REMOTE_RUN_CANCELLED` or `REMOTE_RUN_LOST`, with the platform's words and the run's page.
+        """See `Runner.run`. Tables without a result fail with `REMOTE_RUN_FAILED`,
+        `REMOTE_RUN_CANCELLED` or `REMOTE_RUN_LOST`, with the platform's message and the run's page.
 
-        Of a continuous job, the outcome has each table's last turn. Tables without one are none where it ended as it
-        should; where it did not, the exit status tells, whatever the tables' turns were.
+        Of a continuous job, the outcome has each table's last turn. After a regular end, tables without a turn are
+        omitted; after any other end, the exit status decides.
 
         Raises:
-            GddlError: as `Platform` and `Attempts`; nothing is forgotten by it.
+            GddlError: as `Platform` and `Attempts`; stored attempts are kept.
         """
         results: list[JobResult] = []
         page, died = "", False
@@ -89,7 +89,7 @@ class RemoteRunner:
         return JobOutcome(results=tuple(results), exit_status=int(failed), log=page or None)
 
     def _go(self, passage: _Passage) -> tuple[WaitPolicy | None, int | None]:
-        """What is left to wait for, and the signal that told this process to stop."""
+        """Wait for the remaining run, and record the signal that stopped this process."""
         if not self.patient or threading.current_thread() is not threading.main_thread():
             return passage.go(), None
         try:
@@ -100,9 +100,9 @@ class RemoteRunner:
             return None, stopped.number
 
     def settle(self) -> None:
-        """The results were taken for good: what is asked from now on needs a new run.
+        """Mark the results as taken: later requests need a new run.
 
-        Once a day what was submitted long ago is forgotten.
+        Once a day, old submissions are removed.
         """
         for attempt in self.own():
             if not attempt.ended:
@@ -132,7 +132,7 @@ class RemoteRunner:
         return [attempt for attempt in attempts if attempt.number > self.since]
 
     def submitted(self, attempt: Attempt, part: JobSpec) -> WaitPolicy:
-        """The attempt's run; started now unless that is known to have happened."""
+        """The attempt's run; submitted unless its handle is known."""
         handle = attempt.handle
         if handle is None:
             submission = attempt.submission
@@ -150,7 +150,7 @@ class RemoteRunner:
 
 
 def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
-    """Stop a run for good: the next try does not take its end for a failure of the tables.
+    """Stop a run permanently: the next try does not count its end as a failure of the tables.
 
     Raises:
         GddlError: as `Platform` and `Attempts`.
@@ -160,7 +160,7 @@ def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
 
 
 def polled(platform: Platform, handle: Handle, *, restart: bool = True) -> RunStatus:
-    """How a run stands; one that the platform broke is started again, and has ended only where that is refused.
+    """Status of a run; a run that failed because of the platform is restarted, and ends only if that is refused.
 
     Raises:
         GddlError: as `Platform`.
@@ -176,10 +176,10 @@ def polled(platform: Platform, handle: Handle, *, restart: bool = True) -> RunSt
 
 @dataclass
 class _Passage:
-    """The tables of one tier: through what was submitted for them before, then through a run of their own.
+    """Runs the tables of one tier: first with existing submissions, then with a new run.
 
     Attributes:
-        died: a run of a continuous job ended though neither its time was over nor it was told to.
+        died: a run of a continuous job ended before its time limit and without a stop request.
     """
 
     runner: RemoteRunner
@@ -193,7 +193,7 @@ class _Passage:
         self.left: dict[str, TableSpec] = {table.table: table for table in self.spec.tables}
 
     def go(self) -> WaitPolicy | None:
-        """Until every table has a result; a run to wait for, where the runner does not wait itself."""
+        """Run until every table has a result; return the run to wait for if the runner is not patient."""
         followed = 0
         while True:
             known = [attempt for attempt in self.runner.own() if attempt.number > followed]
@@ -206,7 +206,7 @@ class _Passage:
             followed = attempt.number
 
     def give_up(self, number: int) -> None:
-        """The run was cancelled: what it did not answer for is told as such."""
+        """Report tables without a result as cancelled."""
         what = f"the run was stopped by {signal.Signals(number).name}; the next run resumes where it stopped"
         info = ErrorInfo(code="JOB_CANCELLED", message=what)
         for table in list(self.left):
@@ -214,7 +214,7 @@ class _Passage:
 
     def _begun(self, number: int) -> Attempt:
         tables = tuple(self.left.values())
-        # A name of its own: two jobs of one task never share answers.
+        # A unique name: two jobs of one task never share results.
         job = replace(self.spec, run_id=f"{self.spec.run_id}-{number}", tables=tables)
         path = order_path(job.roots.lake, job.run_id)
         self.runner.store.create(path, to_json(job).encode())
@@ -230,9 +230,9 @@ class _Passage:
             return run
         given = {result.table: result for result in answers.new()}
         if self.spec.options.key:
-            # It has done its duty, and names what is to be forgotten.
+            # No longer needed once the stop request is removed.
             self.runner.store.delete(order_path(self.spec.roots.lake, attempt.submission.run_id))
-        # A run that was asked to stop failed nobody: what it left over, another run takes.
+        # A stopped run fails no table: another run loads the remaining tables.
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
         is_continuous = self.spec.options.continuous is not None
         if not attempt.stopped and not (is_continuous and run_status.state == "succeeded"):
@@ -240,11 +240,11 @@ class _Passage:
             self._report(_unanswered(table, attempt, run_status, run.handle) for table in names)
             self.died = is_continuous
         if is_continuous:
-            self.left.clear()  # it has ended: the next run of its DAG, or the next try, begins another one with all
+            self.left.clear()  # it has ended: the next run or try starts a new job with all tables
         return None
 
     def _watch(self, run: WaitPolicy, attempt: Attempt, answers: ResultReader) -> RunStatus:
-        """How the run stands at its end, or when it is left to others to wait."""
+        """Final status of the run, or its status when the caller waits instead."""
         platform = self.runner.platform
         if attempt.stopped:
             platform.cancel(run.handle)
@@ -260,7 +260,7 @@ class _Passage:
         try:
             self.runner.sleep(pause)
         except BaseException:
-            # Whoever is asked to stop waiting stops the run: nobody is left to hear of it.
+            # A process that stops waiting on request also stops the run, since no other process collects its results.
             self.runner.stop()
             raise
 
@@ -272,7 +272,7 @@ class _Passage:
 
 
 def _by_tier(spec: JobSpec) -> Iterator[JobSpec]:
-    """A platform's machines are made for one tier, so that each has its own run."""
+    """Machines are sized for one tier, so each tier has its own run."""
     sizes: dict[str, list[TableSpec]] = {}
     for table in spec.tables:
         sizes.setdefault(table.size, []).append(table)
@@ -284,9 +284,9 @@ def _unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Han
     if run_status.state == "cancelled":
         code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
     elif run_status.state == "lost":
-        code, what = "REMOTE_RUN_LOST", "the platform does not know the run any more"
+        code, what = "REMOTE_RUN_LOST", "the platform no longer knows the run"
     elif (refusal := _REFUSAL.search(run_status.message)) is not None:
-        code, what = refusal[1], "the job refused its order; nothing was written"
+        code, what = refusal[1], "the job rejected its JobSpec; nothing was written"
     else:
         code, what = "REMOTE_RUN_FAILED", f"the run {run_status.state} without a result for this table"
     said = f": {run_status.message}" if run_status.message else ""

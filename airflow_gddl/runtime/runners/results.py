@@ -1,4 +1,4 @@
-"""The results that a job elsewhere has put down, one object a table."""
+"""Results that a remote job has written, one object for each table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_gddl.stores import Storage
 
 
 class ResultReader:
-    """Of one job; each is given once, unless it was replaced meanwhile.
+    """Results of one job; each is returned once, unless it was replaced.
 
     Raises (every method):
         RetriableError: `STORAGE_BUSY`.
@@ -24,7 +24,7 @@ class ResultReader:
         self._seen: set[tuple[str, str]] = set()
 
     def new(self) -> Iterator[JobResult]:
-        """Those that were put down since the last look; what is no JobResult is passed over."""
+        """Results written since the last poll; objects that are not a JobResult are skipped."""
         for found in sorted(self._store.list(self._folder), key=lambda found: found.name):
             if (found.name, found.etag) in self._seen or not found.name.endswith(".json"):
                 continue

@@ -28,7 +28,7 @@ class SparkSubmitRunner:
     """Starts the job as the local runner does; the job then starts spark-submit itself, when a table has work.
 
     Attributes:
-        settings: what `gddl.yaml` says of this runner.
+        settings: of this runner in `gddl.yaml`.
         command: the driver's program and first arguments.
         environ: the driver's environment, spark-submit's too.
         grace_seconds: how long a job that was asked to stop may take before it is killed.
@@ -78,7 +78,7 @@ class SparkSubmitRunner:
 
 
 def _of_home(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """So that the driver's Python is that of the Spark there."""
+    """Makes the driver use the Python modules of that Spark."""
     if not (home / "bin" / "spark-submit").is_file():
         remedy = "name the folder of an unpacked Spark, or leave spark_home out to take the one installed with pip"
         raise FatalError("SPARK_HOME_INVALID", f"{home} holds no bin/spark-submit", where="gddl.yaml", remedy=remedy)
@@ -89,7 +89,7 @@ def _of_home(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_master(master: str) -> None:
-    """Whether one of a standalone cluster's masters answers: Spark itself would try for a minute, and say it badly.
+    """Check that a master of a standalone cluster responds: Spark itself retries for a minute with an unclear error.
 
     Raises:
         RetriableError: `MASTER_UNREACHABLE`.

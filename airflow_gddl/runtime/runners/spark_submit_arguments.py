@@ -1,4 +1,4 @@
-"""A job's place on a cluster in the words of spark-submit; pure."""
+"""Builds the arguments of spark-submit for a job; pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENVIRONMENT = "environment"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What a job asks of a cluster. `overhead`: bytes of an executor beyond its heap; null: Spark's own choice."""
+    """Resources of a job on a cluster. `overhead`: bytes of an executor beyond its heap; null: Spark's own choice."""
 
     cores: int
     memory: str
@@ -27,7 +27,7 @@ class Size:
 
 
 def size_of(spec: JobSpec, settings: SparkSubmitSettings) -> Size:
-    """The most that the tiers of the job's tables ask for."""
+    """Maximum over the tiers of the job's tables."""
     tiers = [spec.tiers[name] for name in sorted({table.size for table in spec.tables}) if name in spec.tiers]
     sizes = [_of_tier(tier, settings) for tier in tiers or [TierSpec()]]
     overheads = [size.overhead for size in sizes if size.overhead is not None]
@@ -51,12 +51,12 @@ def _of_tier(tier: TierSpec, settings: SparkSubmitSettings) -> Size:
     )
     if own.memory_overhead is not None:
         return replace(size, overhead=size_bytes(own.memory_overhead))
-    # Tables of this engine are worked on by Python processes, one a core, beside the heap.
+    # Tables of this engine are processed by Python processes, one for each core, outside the heap.
     return replace(size, overhead=cores * size_bytes(tier.delta_rs_memory)) if tier.engine == "delta_rs" else size
 
 
 def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str]) -> list[str]:
-    """Arguments of spark-submit, but for what it is to run.
+    """Arguments of spark-submit, without the application.
 
     Args:
         code: archives of Python modules for the executors.
@@ -81,7 +81,7 @@ def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str])
 def _conf_of(size: Size, master: str) -> dict[str, str | int | bool]:
     conf: dict[str, str | int | bool] = {"spark.ui.showConsoleProgress": False}
     if master.startswith("spark://"):
-        # A standalone cluster gives as many executors as these cores make.
+        # A standalone cluster derives the number of executors from the cores.
         return {**conf, "spark.cores.max": size.cores * size.workers}
     conf["spark.executor.instances"] = size.workers
     if size.overhead is not None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal as one exception, so that whoever started processes can end them."""
+"""Ctrl-C, SIGTERM and a closed terminal as one exception, so that started processes can be ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """Told to stop. `number`: of the signal. Nothing that catches errors may catch it."""
+    """Raised on a stop signal with that `number`. A BaseException, so that error handlers do not catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -21,14 +21,14 @@ class Stopped(BaseException):
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Within it the signals raise `Stopped`. Main thread only."""
+    """Context in which the signals raise `Stopped`. Main thread only."""
     with _handling(_stop):
         yield
 
 
 @contextlib.contextmanager
 def unstoppable() -> Iterator[None]:
-    """Within it the signals have no effect. Main thread only."""
+    """Context in which the signals are ignored. Main thread only."""
     with _handling(signal.SIG_IGN):
         yield
 

@@ -1,4 +1,4 @@
-"""The metadata, compiled and checked once: what DAG files and workers read instead of YAML."""
+"""The metadata, compiled and checked once: read by DAG files and workers instead of YAML."""
 
 from airflow_gddl.runtime.snapshot.documents import Dependency, Directory, PipelineDocument, State
 from airflow_gddl.runtime.snapshot.settings import SnapshotSettings

@@ -1,4 +1,4 @@
-"""A call that may hang, given up after a while."""
+"""A call with a time limit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 def bounded(call: Callable[[], T], seconds: float, where: str) -> T:
     """The call's answer or error.
 
-    A thread that hangs is left behind; it is a daemon, so it does not keep the process.
+    A hanging thread is abandoned; it is a daemon, so it does not block the exit of the process.
 
     Raises:
-        RetriableError: `METADATA_UNREACHABLE` after so many seconds.
+        RetriableError: `METADATA_UNREACHABLE` after `seconds`.
     """
     answers: list[T] = []
     errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Generations of compiled metadata in a local folder; the newest one is named by a file that is replaced at once."""
+"""Generations of compiled metadata in a local folder; an atomically replaced file names the current one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +22,27 @@ from airflow_gddl.runtime.snapshot.documents import (
     Compiled,
     Directory,
     PipelineDocument,
+    PlacementDocument,
     State,
     index_entry,
     pipeline_of,
 )
 
 _STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
-_TABLES = "tables.json"
+_TABLES, _PLACEMENT = "tables.json", "placement.json"
 _KEPT = 3
+_ROW = tuple(field.name for field in fields(TableRow))
 
 
 @dataclass(frozen=True)
 class Cache:
-    """The cache of one metadata folder; `metadata` is its place, for `places`."""
+    """The cache of one metadata folder; `metadata` is its location, for `places`."""
 
     folder: Path
     metadata: str
 
     def read_state(self) -> tuple[State | None, Path | None]:
-        """The state, and the generation that serves; None for what is not there or is damaged."""
+        """The state and the current generation; None if missing or damaged."""
         try:
             data = json.loads((self.folder / _STATE).read_bytes())
             name = data.pop("generation")
@@ -58,7 +60,7 @@ class Cache:
         _replace(self.folder / _STATE, data)
 
     def add(self, compiled: Compiled) -> Path:
-        """Write a generation, complete once this returns; nobody reads it before the state names it."""
+        """Write a complete generation; it is not read before the state names it."""
         generation = Path(tempfile.mkdtemp(prefix="gen-", dir=self.folder))
         (generation / "pipelines").mkdir()
         for document in compiled.documents:
@@ -71,14 +73,16 @@ class Cache:
                 "roots": plain(compiled.directory.roots),
                 "rows": rows,
                 "aws_conn_id": compiled.directory.aws_conn_id,
+                "problems": compiled.directory.problems,
             },
         )
+        _write(generation / _PLACEMENT, plain(compiled.placed))
         entries = [plain(index_entry(document.pipeline)) for document in compiled.documents]
         _write(generation / _INDEX, {"pipelines": entries})
         return generation
 
     def restore(self, files: Mapping[str, str]) -> Path:
-        """A generation of files as they were written elsewhere, by their names in it."""
+        """Restore a generation from files by name."""
         self.folder.mkdir(parents=True, exist_ok=True)
         generation = Path(tempfile.mkdtemp(prefix="gen-", dir=self.folder))
         (generation / "pipelines").mkdir()
@@ -87,7 +91,7 @@ class Cache:
         return generation
 
     def clean(self, serving: Path) -> None:
-        """Remove old generations; the last few stay for those who are reading them."""
+        """Remove old generations; the last few stay for current readers."""
         found = sorted(self.folder.glob("gen-*"), key=lambda path: path.stat().st_mtime, reverse=True)
         for old in found[_KEPT:]:
             if old != serving:
@@ -107,7 +111,7 @@ class Cache:
 
 
 def places(folder: Path) -> list[str]:
-    """Metadata folders that this machine has compiled and that could be read when they were last, sorted.
+    """Metadata folders that this machine has compiled, and that were readable the last time, sorted.
 
     Args:
         folder: holds a cache for each of them.
@@ -124,7 +128,7 @@ def places(folder: Path) -> list[str]:
 def read_index(generation: Path) -> list[dict[str, Any]]:
     """
     Raises:
-        OSError, ValueError, KeyError, TypeError: it is gone or damaged.
+        OSError, ValueError, KeyError, TypeError: it is missing or damaged.
     """
     entries: list[dict[str, Any]] = json.loads((generation / _INDEX).read_bytes())["pipelines"]
     return entries
@@ -153,11 +157,29 @@ def read_entry(generation: Path, dag_id: str) -> Pipeline | None:
 def read_directory(generation: Path) -> Directory:
     """
     Raises:
-        OSError, GddlError, ValueError, KeyError, TypeError: it is gone or damaged.
+        OSError, GddlError, ValueError, KeyError, TypeError: it is missing or damaged.
     """
     data = json.loads((generation / _TABLES).read_bytes())
-    rows = tuple(TableRow(*row) for row in data["rows"])
-    return Directory(roots=decode(Roots, data["roots"]), rows=rows, aws_conn_id=data["aws_conn_id"])
+    rows = tuple(_row(values) for values in data["rows"])
+    return Directory(
+        roots=decode(Roots, data["roots"]),
+        rows=rows,
+        aws_conn_id=data["aws_conn_id"],
+        problems=tuple(data["problems"]),
+    )
+
+
+def _row(values: list[Any]) -> TableRow:
+    """The last value is a list of texts, empty but for broken rows."""
+    return TableRow(**dict(zip(_ROW, [*values[:-1], tuple(values[-1])], strict=True)))
+
+
+def read_placement(generation: Path) -> PlacementDocument:
+    """
+    Raises:
+        OSError, GddlError, ValueError: it is missing or damaged.
+    """
+    return decode(PlacementDocument, json.loads((generation / _PLACEMENT).read_bytes()))
 
 
 def read_problems(generation: Path) -> tuple[str, ...]:
@@ -165,7 +187,7 @@ def read_problems(generation: Path) -> tuple[str, ...]:
 
 
 def read_unbuilt(generation: Path) -> tuple[str, ...]:
-    """What `write_unbuilt` noted; empty when nothing was."""
+    """Pipelines noted by `write_unbuilt`; empty when there are none."""
     try:
         return tuple(json.loads((generation / _UNBUILT).read_bytes())["unbuilt"])
     except FileNotFoundError:
@@ -173,13 +195,13 @@ def read_unbuilt(generation: Path) -> tuple[str, ...]:
 
 
 def write_unbuilt(generation: Path, lines: tuple[str, ...]) -> None:
-    """Note pipelines that can't be made DAGs; nothing is written when that is known already."""
+    """Store pipelines whose DAG can't be built; nothing is written when that is already stored."""
     if lines != read_unbuilt(generation):
         _replace(generation / _UNBUILT, {"unbuilt": lines})
 
 
 def read_specs(generation: Path) -> Iterator[TableSpec]:
-    """Every row of a generation; what is damaged is left out."""
+    """Every row of a generation, without damaged documents."""
     for path in sorted((generation / "pipelines").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, GddlError):
             yield from decode(PipelineDocument, json.loads(path.read_bytes())).specs
@@ -196,7 +218,7 @@ def _document(generation: Path, dag_id: str) -> Any:
 
 
 def _place(generation: Path, dag_id: str) -> Path:
-    # DAG ids of ours hold nothing that means something in a path; others have no document.
+    # Our DAG ids contain no path separators; other DAG ids have no document.
     return generation / "pipelines" / f"{dag_id.replace('/', '-')}.json"
 
 

@@ -1,4 +1,4 @@
-"""Copies of the compiled metadata in the lake: the last good one outlives a container that is replaced while the
+"""Copies of the compiled metadata in the lake: the last good one survives a container that is replaced while the
 metadata can't be read."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(pipelines/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")
 
 @dataclass(frozen=True)
 class MetadataCopy:
-    """A generation as it was kept.
+    """A stored generation.
 
     Attributes:
         built_at: ISO 8601 UTC.
@@ -41,7 +41,7 @@ class Copies:
     Args:
         root: of the lake; local or `s3://`.
         metadata: folder or URL that was compiled.
-        environ: tells how S3 is reached.
+        environ: S3 settings.
 
     Raises (every method):
         GddlError: as `Store`.
@@ -53,12 +53,12 @@ class Copies:
 
     @property
     def folder(self) -> str:
-        # Of this version of the package alone: another one may not understand it.
+        # Only for this package version: another version may not read it.
         whose = f"{self.metadata}\n{__version__} {FORMAT}"
         return join(self.root, STATE, "airflow", "metadata", hashlib.sha256(whose.encode()).hexdigest()[:16])
 
     def keep(self, signature: str, built_at: str, generation: Path) -> None:
-        """Write the generation, unless a copy of the same metadata is there; older copies go."""
+        """Write the generation, unless a copy of the same metadata exists; older copies are removed."""
         store, name = self._store, f"{signature}.json.gz"
         found = sorted(store.list(self.folder), key=lambda item: item.modified, reverse=True)
         if any(item.name == name for item in found):
@@ -73,7 +73,7 @@ class Copies:
         """Null when there is none.
 
         Raises:
-            RetriableError: `METADATA_UNREACHABLE`: what is there is damaged.
+            RetriableError: `METADATA_UNREACHABLE`: the copy is damaged.
         """
         found = sorted(self._store.list(self.folder), key=lambda item: item.modified)
         if not found:
@@ -83,7 +83,7 @@ class Copies:
             files = {str(name): str(text) for name, text in data["files"].items() if _NAME.fullmatch(name)}
             return MetadataCopy(str(data["built_at"]), files)
         except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-            remedy = "make the metadata readable; the copy is written anew then"
+            remedy = "make the metadata readable; the copy is then rewritten"
             raise RetriableError(
                 "METADATA_UNREACHABLE", f"the copy is damaged: {error}", where=self.folder, remedy=remedy
             ) from error

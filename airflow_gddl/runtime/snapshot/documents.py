@@ -1,4 +1,4 @@
-"""What a snapshot's files hold."""
+"""Documents in a snapshot's files."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
-from airflow_gddl.metadata.topology import Pipeline, Timing
+from airflow_gddl.metadata.topology import Pipeline, Placement, Timing
 from airflow_gddl.metadata.topology.rows import TableRow
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dependency:
-    """What is known of a table that others depend on.
+    """A table that others depend on.
 
     Attributes:
         dag_id: the pipeline that loads it; null when none does.
-        why_not: why none does (`disabled`, `refused`); null when one does.
+        why_not: reason that no pipeline does (`disabled`, `refused`); null when one does.
         spec: its row; null when none loads it.
     """
 
@@ -31,11 +32,11 @@ class Dependency:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineDocument:
-    """All that a worker needs of one pipeline, whatever else the metadata holds.
+    """All that a worker needs for one pipeline.
 
     Attributes:
-        tiers: those that its tables use.
-        runner_settings: what `gddl.yaml` says under `runners` for this runner.
+        tiers, catalogs: those that its tables use.
+        runner_settings: settings under `runners` in `gddl.yaml` for this runner.
         dependencies: tables of other pipelines that its tables depend on, sorted.
         aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
         metadata_at: when the newest file of the metadata was last modified, seconds since the epoch.
@@ -50,14 +51,40 @@ class PipelineDocument:
     dependencies: tuple[Dependency, ...] = ()
     aws_conn_id: str | None = None
     metadata_at: float = 0.0
+    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Directory:
-    """Every table of the metadata in a short row, disabled ones too, sorted by name."""
+    """A short row for every table of the metadata, including disabled and invalid ones, sorted by name.
+
+    Attributes:
+        problems: problems of the metadata outside the rows, one line each, truncated.
+    """
 
     roots: Roots
     rows: tuple[TableRow, ...]
+    aws_conn_id: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementDocument:
+    """Assignment of tables to DAGs, and the version of the placement in the lake that it is based on.
+
+    Attributes:
+        path: of the object in the lake.
+        tag: of that object when read; null: there was none.
+        is_kept: whether the stored placement is equal.
+        roots: the lake is among them.
+        aws_conn_id: as in `PipelineDocument`.
+    """
+
+    path: str
+    placement: Placement
+    tag: str | None
+    is_kept: bool
+    roots: Roots
     aws_conn_id: str | None = None
 
 
@@ -69,21 +96,26 @@ class Compiled:
     directory: Directory
     problems: tuple[str, ...]
     carried: tuple[str, ...]
+    placed: PlacementDocument
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """How the snapshot that serves came to be.
+    """Origin of the current snapshot.
 
     Attributes:
-        signature: of the metadata that it was made of.
+        signature: of the metadata that it was compiled from.
         built_at: ISO 8601 UTC.
-        checked_at: seconds since the epoch of the last look at a remote folder; 0 for local ones.
-        stale_since: ISO 8601 UTC since when newer metadata can't be read; null when what serves is what is there.
-        why: what stops it from being read; empty otherwise.
+        checked_at: seconds since the epoch of the last check of a remote folder; 0 for local ones.
+        stale_since: ISO 8601 UTC since when newer metadata can't be read; null when the snapshot is current.
+        why: reason that it can't be read; empty otherwise.
         tried: signature of the metadata that could not be read.
         carried: tables kept from the snapshot before, because a file that may hold them can't be read.
-        newest: when the newest file that it was made of was last modified, seconds since the epoch.
+        newest: modification time of its newest file, seconds since the epoch.
+        placement: path of the placement that was used; empty: none.
+        placement_tag: of that object; empty: there was none.
+        placement_at: seconds since the epoch of its last check, where it is remote.
+        aws_conn_id: Airflow connection that reaches it; null: the configured one, if any.
     """
 
     signature: str
@@ -94,15 +126,19 @@ class State:
     why: str = ""
     tried: str = ""
     carried: tuple[str, ...] = ()
+    placement: str = ""
+    placement_tag: str = ""
+    placement_at: float = 0.0
+    aws_conn_id: str | None = None
 
 
 def index_entry(pipeline: Pipeline) -> Pipeline:
-    """What the DAG factory needs of it: all but the tables of a pack."""
+    """Index entry for the DAG factory: without the tables of a pack."""
     return replace(pipeline, tables=()) if pipeline.kind == "pack" else pipeline
 
 
 def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
-    """An index entry; unchecked, since this package wrote it and a damaged file is rebuilt."""
+    """Parse an index entry; not validated, since this package wrote it and a damaged file is rebuilt."""
     timing = entry["timing"]
     return Pipeline(
         **{

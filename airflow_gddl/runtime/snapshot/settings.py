@@ -1,4 +1,4 @@
-"""What a snapshot depends on."""
+"""Settings of a snapshot."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotSettings:
-    """Where the metadata is, and how it is watched.
+    """Location of the metadata, and how it is watched.
 
     Attributes:
         metadata: an absolute local path or an `s3://` URL.
         cache: a local folder, shared by any number of metadata folders and processes.
-        environ: names that start with `GDDL_` override settings; `AWS_…` tell how S3 is reached.
+        environ: names that start with `GDDL_` override settings; `AWS_…` configure S3.
         clock: seconds since the epoch.
-        refresh_seconds: a remote folder is listed no more often.
-        time_limit: seconds that reading may take.
-        settle_seconds: a file younger than that may still be being written; while there is a good snapshot, it waits.
-        copy: lake in which the last good copy is kept, too; empty: in the cache alone.
-        copy_environ: tells how that lake is reached.
+        refresh_seconds: minimum interval between listings of a remote folder.
+        time_limit: time limit for reading, in seconds.
+        settle_seconds: a younger file may be incomplete; with a good snapshot, rebuilding waits.
+        copy: lake that also stores the last good copy; empty: only the cache does.
+        copy_environ: environment for that lake.
+        lake_environ: returns the environment for the metadata's lake, by its path and the Airflow connection that the
+            metadata names; null: `environ`.
     """
 
     metadata: str
@@ -33,6 +35,11 @@ class SnapshotSettings:
     settle_seconds: float = 1.0
     copy: str = ""
     copy_environ: Mapping[str, str] = field(default_factory=dict)
+    lake_environ: Callable[[str, str], Mapping[str, str]] | None = None
+
+    def reaching(self, path: str, aws_conn_id: str | None) -> Mapping[str, str]:
+        """Environment for a path in the lake."""
+        return self.environ if self.lake_environ is None else self.lake_environ(path, aws_conn_id or "")
 
     def now(self) -> str:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""Has the metadata changed? Told without reading it."""
+"""Detects metadata changes without reading the files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PREFIX, _PLACE = "GDDL_", "GDDL_METADATA"
 
 @dataclass(frozen=True)
 class Signature:
-    """`text` differs whenever what a load would give may differ; `newest`: newest modification, seconds."""
+    """`text` changes whenever the result of a load may change; `newest`: newest modification time, seconds."""
 
     text: str
     newest: float
@@ -34,7 +34,7 @@ def sign(metadata: str, environ: Mapping[str, str]) -> Signature:
     """Names, sizes and times of the folder's files, this package's version, and the environment's overrides.
 
     Raises:
-        RetriableError: `METADATA_UNREACHABLE`: the folder is not there or does not answer.
+        RetriableError: `METADATA_UNREACHABLE`: the folder is missing or does not respond.
     """
     digest, newest = hashlib.sha256(), 0.0
     for line in (f"{__version__} {CONTRACT_VERSION} {FORMAT}", *_overrides(environ)):

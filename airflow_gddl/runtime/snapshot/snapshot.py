@@ -1,4 +1,4 @@
-"""The snapshot that serves now, and what can be asked of it."""
+"""The current snapshot and its queries."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.runtime.snapshot import cache
 from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument, State, pipeline_of
 from airflow_gddl.runtime.snapshot.keeper import Keeper
+from airflow_gddl.runtime.snapshot.placements import Serving, keep
 from airflow_gddl.runtime.snapshot.settings import SnapshotSettings
 
 T = TypeVar("T")
@@ -22,10 +23,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class MetadataSnapshot:
-    """What serves. `generation` null: nothing does, because the metadata could never be read; `state` says why.
+    """The current snapshot. `generation` null: the metadata could never be read; `state` gives the reason.
 
     Attributes:
-        cache_trouble: why the configured cache folder does not serve, and another one does; empty when it does.
+        cache_trouble: why the configured cache folder is not used; empty when it is.
     """
 
     settings: SnapshotSettings
@@ -53,7 +54,7 @@ class MetadataSnapshot:
         return cls(other, state, generation, str(trouble))
 
     def renewed(self) -> Self:
-        """The metadata as it is at this moment: listed though that was done just now, and no file waits to settle.
+        """The metadata at this moment: listed again, without waiting for files to settle.
 
         Raises:
             FatalError: `CACHE_UNUSABLE`.
@@ -61,12 +62,31 @@ class MetadataSnapshot:
         return self.current(replace(self.settings, refresh_seconds=0.0, settle_seconds=0.0))
 
     def pipelines(self) -> tuple[Pipeline, ...]:
-        """All, sorted by DAG id; those that are packs without their tables."""
+        """Pipelines that load tables, sorted by DAG id; packs without their tables."""
+        return tuple(pipeline for pipeline in self.served() if not pipeline.is_retired)
+
+    def served(self) -> tuple[Pipeline, ...]:
+        """`pipelines`, followed by the retired ones."""
         nothing: list[dict[str, Any]] = []
         return tuple(pipeline_of(entry) for entry in self._read(cache.read_index, nothing))
 
+    def keep_placement(self) -> bool:
+        """Write the placement of tables to the lake unless it is already stored; False: another process was faster.
+
+        Raises:
+            GddlError: the lake does not answer; see `Storage`.
+        """
+        document = self._read(cache.read_placement, None)
+        directory = self.directory()
+        if document is None or directory is None:
+            return True
+        homes = {row.table: row.dag_id for row in directory.rows if row.dag_id is not None}
+        serving = Serving({pipeline.dag_id: pipeline for pipeline in self.pipelines()}, homes)
+        environ = self.settings.reaching(document.path, document.aws_conn_id)
+        return keep(document, serving, self.settings.clock(), environ)
+
     def pipeline(self, dag_id: str) -> PipelineDocument | None:
-        """One pipeline and its tables; None when there is no such one, not even in metadata read once more."""
+        """One pipeline with its tables; None when it does not exist, even in reloaded metadata."""
         found = self._document(self, dag_id)
         return found if found is not None else self._document(self.renewed(), dag_id)
 
@@ -79,19 +99,19 @@ class MetadataSnapshot:
         return found if found is not None else self._entry(self.renewed(), dag_id)
 
     def directory(self) -> Directory | None:
-        """Every table in a short row; None when nothing serves."""
+        """A short row for every table; None without a snapshot."""
         return self._read(cache.read_directory, None)
 
     def problems(self) -> tuple[str, ...]:
-        """A line for each wrong row, ready to be shown."""
+        """One line for each invalid row, for display."""
         return self._read(cache.read_problems, ())
 
     def unbuilt(self) -> tuple[str, ...]:
-        """A line for each pipeline that could not be made a DAG."""
+        """One line for each pipeline whose DAG can't be built."""
         return self._read(cache.read_unbuilt, ())
 
     def note_unbuilt(self, lines: tuple[str, ...]) -> None:
-        """Remember them for those who show them."""
+        """Store them for display."""
         if self.generation is not None:
             cache.write_unbuilt(self.generation, lines)
 
@@ -105,7 +125,7 @@ class MetadataSnapshot:
         return of._read(lambda generation: cache.read_entry(generation, dag_id), None)
 
     def _read(self, read: Callable[[Path], T], nothing: T) -> T:
-        """Rebuilt once when a file turns out to be gone or damaged."""
+        """Read again after one rebuild when a file is missing or damaged."""
         if self.generation is None:
             return nothing
         try:
@@ -116,16 +136,16 @@ class MetadataSnapshot:
 
 
 def own_temporary_folder() -> Path:
-    """A folder for compiled metadata that this user alone may write, where the configured one can't be.
+    """A folder for compiled metadata that only this user may write, if the configured one is not writable.
 
     Raises:
-        OSError: there is none either, or another user made it.
+        OSError: none can be created, or another user owns it.
     """
     folder = Path(tempfile.gettempdir(), f"airflow-gddl-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise PermissionError(f"{folder} belongs to somebody else, or others may write it")
+        raise PermissionError(f"{folder} is owned by another user, or writable by others")
     return folder
 
 

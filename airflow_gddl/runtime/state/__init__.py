@@ -1,1 +1,1 @@
-"""Where every table stands: told by the results of its runs and by what the sensors saw; no Airflow, no Spark."""
+"""State of every table, from the results of its runs and the sensors' polls; no Airflow, no Spark."""

@@ -1,4 +1,4 @@
-"""What somebody should be told of a table, and when: pure. Told once when it begins and once when it is over."""
+"""Decides which alerts of a table to send, and when; pure. One is sent when a problem begins, one when it ends."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import RunFact
 from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 
-Told = Mapping[str, tuple[str, ...]]
-"""Table to the codes that somebody was told of and that were not over."""
+Notified = Mapping[str, tuple[str, ...]]
+"""Table to the codes with a sent alert that have not ended."""
 _WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", *NEEDS_ATTENTION)
 _REFUSED = "SCHEMA_REFUSED"
 _LATE = "FRESHNESS_MISSED"
@@ -19,7 +19,7 @@ _LATE = "FRESHNESS_MISSED"
 
 @dataclass(frozen=True)
 class TableProblem:
-    """Something that holds of a table now; `code` is one of docs/codes.md."""
+    """A current problem of a table; `code` is listed in docs/codes.md."""
 
     code: str
     text: str
@@ -27,7 +27,7 @@ class TableProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """A problem that began or is over since somebody was told last."""
+    """A problem that began or ended since the last notification."""
 
     table: str
     owner: str | None
@@ -45,7 +45,7 @@ class Alert:
 
 
 def problems(one: BoardRow, quarantine_rate: float) -> list[TableProblem]:
-    """All that holds of a table.
+    """All current problems of a table.
 
     Args:
         quarantine_rate: the share of the newest run's rows that may be quarantined, 0 to 1.
@@ -76,13 +76,13 @@ def _of_run(run: RunFact, quarantine_rate: float) -> Iterable[TableProblem]:
             yield TableProblem(code, "see the warnings of the last run")
 
 
-def alerts(found: Iterable[BoardRow], told: Told, quarantine_rate: float) -> list[Alert]:
-    """What is to be told now."""
+def alerts(found: Iterable[BoardRow], notified: Notified, quarantine_rate: float) -> list[Alert]:
+    """Alerts to send now."""
     fresh: list[Alert] = []
     for one in found:
         table, owner = one.row.table, one.row.owner
         holding = {problem.code: problem for problem in problems(one, quarantine_rate)}
-        before = set(told.get(table, ()))
+        before = set(notified.get(table, ()))
         for code, problem in holding.items():
             if code not in before:
                 fresh.append(Alert(table=table, owner=owner, change="began", code=code, text=problem.text))
@@ -90,11 +90,11 @@ def alerts(found: Iterable[BoardRow], told: Told, quarantine_rate: float) -> lis
     return fresh
 
 
-def lateness(found: Iterable[BoardRow], told: Told) -> list[Alert]:
-    """`alerts` for lateness alone, which comes and goes without a load."""
+def lateness(found: Iterable[BoardRow], notified: Notified) -> list[Alert]:
+    """`alerts` for lateness only, which can begin and end without a load."""
     fresh: list[Alert] = []
     for one in found:
-        table, before = one.row.table, set(told.get(one.row.table, ()))
+        table, before = one.row.table, set(notified.get(one.row.table, ()))
         if one.state.late == (_LATE in before):
             continue
         change: Literal["began", "over"] = "began" if one.state.late else "over"
@@ -103,9 +103,9 @@ def lateness(found: Iterable[BoardRow], told: Told) -> list[Alert]:
     return fresh
 
 
-def after_telling(told: Told, fresh: Iterable[Alert]) -> dict[str, tuple[str, ...]]:
-    """What was told once these are; whatever others told of meanwhile stays told."""
-    after = {table: set(codes) for table, codes in told.items()}
+def after_notifying(notified: Notified, fresh: Iterable[Alert]) -> dict[str, tuple[str, ...]]:
+    """Sent alerts after these; alerts sent by others in the meantime are kept."""
+    after = {table: set(codes) for table, codes in notified.items()}
     for alert in fresh:
         codes = after.setdefault(alert.table, set())
         (codes.add if alert.change == "began" else codes.discard)(alert.code)
@@ -114,36 +114,36 @@ def after_telling(told: Told, fresh: Iterable[Alert]) -> dict[str, tuple[str, ..
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """What was told of tables that went from one pipeline to another.
+    """Sent alerts of tables that moved between pipelines.
 
     Attributes:
-        told: by table, what somebody was told of it, by whichever pipeline it had then.
-        taken: pipeline to tables of whom only others know what was told, with that.
-        left: pipeline to tables that it has no longer.
+        notified: sent alerts by table, from any pipeline.
+        taken: pipeline to its new tables, with the alerts that other pipelines sent for them.
+        left: pipeline to tables that it no longer has.
     """
 
-    told: Told
-    taken: Mapping[str, Told]
+    notified: Notified
+    taken: Mapping[str, Notified]
     left: Mapping[str, tuple[str, ...]]
 
 
-def moves(told_by: Mapping[str, Told], homes: Mapping[str, str]) -> Moves:
-    """Without these a table that went would be told of again, and its end by each look for ever.
+def moves(notified_by: Mapping[str, Notified], homes: Mapping[str, str]) -> Moves:
+    """Without these, a moved table's alert would be sent again, and its end at each poll.
 
     Args:
-        told_by: pipeline to what it told.
-        homes: table to its pipeline now; of tables that have none nothing is said.
+        notified_by: pipeline to its sent alerts.
+        homes: table to its current pipeline; tables without one are ignored.
     """
-    told: dict[str, tuple[str, ...]] = {}
+    notified: dict[str, tuple[str, ...]] = {}
     taken: dict[str, dict[str, tuple[str, ...]]] = {}
     left: dict[str, tuple[str, ...]] = {}
     elsewhere: dict[str, set[str]] = {}
-    for pipeline, codes_of in told_by.items():
+    for pipeline, codes_of in notified_by.items():
         strays = tuple(sorted(table for table in codes_of if homes.get(table, pipeline) != pipeline))
         left |= {pipeline: strays} if strays else {}
         for table in strays:
             elsewhere.setdefault(table, set()).update(codes_of[table])
-        told |= {table: tuple(codes) for table, codes in codes_of.items() if homes.get(table) == pipeline}
-    for table in elsewhere.keys() - told.keys():
-        told[table] = taken.setdefault(homes[table], {})[table] = tuple(sorted(elsewhere[table]))
-    return Moves(told=told, taken=taken, left=left)
+        notified |= {table: tuple(codes) for table, codes in codes_of.items() if homes.get(table) == pipeline}
+    for table in elsewhere.keys() - notified.keys():
+        notified[table] = taken.setdefault(homes[table], {})[table] = tuple(sorted(elsewhere[table]))
+    return Moves(notified=notified, taken=taken, left=left)

@@ -1,16 +1,16 @@
-"""Every table beside its state: what lists, filters, sorts and counts work on, for the page and the command alike."""
+"""Every table with its state, to list, filter, sort and count; used by the page and the command."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.state.facts import RunFact, TableRecord
-from airflow_gddl.runtime.state.judging import STATES, TablePoll, TableStatus, judge
+from airflow_gddl.runtime.state.judging import STATES, Knowledge, TablePoll, TableStatus, judge
 from airflow_gddl.runtime.state.reading import LakeState
 
 Order = Literal["urgency", "lag", "table", "last_run", "quarantined", "waiting"]
@@ -22,7 +22,7 @@ _URGENCY = {state: rank for rank, state in enumerate(STATES)}
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
-    """A table, what is known of it, and what that means now."""
+    """A table, its facts and its current state."""
 
     row: TableRow
     record: TableRecord | None
@@ -35,21 +35,30 @@ class BoardRow:
 
 
 def standings(rows: Iterable[TableRow], known: LakeState, now: float) -> list[BoardRow]:
-    """One for each row, in their order."""
+    """One for each row, in the same order."""
     made = []
     for row in rows:
-        record, look = known.records.get(row.table), known.looks.get(row.table)
-        made.append(BoardRow(row=row, record=record, look=look, state=judge(row, record, look, now)))
+        name = row.table
+        of_it = Knowledge(
+            record=known.records.get(name),
+            look=known.looks.get(name),
+            running=known.running.get(name),
+            seen=known.seen.get(name),
+        )
+        # No pipeline loads an invalid row; users who may see its last pipeline may see its state.
+        shown = replace(row, dag_id=known.homes.get(name)) if row.problems else row
+        made.append(BoardRow(row=shown, record=of_it.record, look=of_it.look, state=judge(row, of_it, now)))
     return made
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableQuery:
-    """What to show. Empty: all.
+    """Filters and sorting. Empty: all.
 
     Attributes:
         search: parts of the table's name, in any case; all of them must be in it.
-        states: any of these; `late` and `failed` also find tables that are that among other things.
+        states: any of these; `late`, `failed`, `attention` and `running` also match tables with other states at the
+            same time.
     """
 
     search: str = ""
@@ -63,7 +72,7 @@ class TableQuery:
 
 
 def chosen(found: Iterable[BoardRow], query: TableQuery) -> list[BoardRow]:
-    """Those that the query is for, in its order; equal ones by name."""
+    """Tables that match the query, in its order, then by name."""
     words = query.search.casefold().split()
     picked = [one for one in found if _fits(one, query, words)]
     picked.sort(key=lambda one: one.row.table, reverse=query.descending and query.order == "table")
@@ -85,7 +94,7 @@ def facets(found: Iterable[BoardRow]) -> dict[Facet, list[str]]:
 
 
 def _fits(one: BoardRow, query: TableQuery, words: Sequence[str]) -> bool:
-    row, name = one.row, one.row.table.casefold()
+    row, name = one.row, f"{one.row.table} {one.row.source}:{one.row.name_in_source}".casefold()
     return (
         all(word in name for word in words)
         and _among(row.source, query.sources)
@@ -102,6 +111,7 @@ def _among(value: str, wanted: Collection[str]) -> bool:
 
 def _all_states(state: TableStatus) -> set[str]:
     states = {"late": state.late, "failed": state.failed, "attention": bool(state.attention)}
+    states["running"] = state.running is not None
     return {state.state, *(name for name, holds in states.items() if holds)}
 
 
@@ -119,7 +129,7 @@ def _quarantined(one: BoardRow) -> float:
 
 _KEYS: dict[str, Callable[[BoardRow], tuple[float, ...]]] = {
     "urgency": _urgency,
-    # Longest first; what has no lag comes last.
+    # Longest first; tables without a lag come last.
     "lag": lambda one: (0.0 if one.state.lag is None else -one.state.lag - 1e18,),
     "last_run": lambda one: (-_started(one),),
     "quarantined": lambda one: (-_quarantined(one),),

@@ -4,8 +4,8 @@
     <pipeline>.look.json    a `TablePoll` for each of its tables, by its sensor
     by-hand.runs.json       what `gddl run` did
 
-Each has one writer as a rule; should two meet, a conditional put has the second one look again. Losing them costs
-nothing but a reading of the runs' own records.
+Each normally has one writer; if two conflict, a conditional put makes the second one read again. If they are lost, they
+are rebuilt from the run records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
 from airflow_gddl.stores import Storage
 
 Kind = Literal["runs", "look"]
@@ -30,11 +30,19 @@ _FIELDS = tuple(field.name for field in fields(TableRecord))
 
 @dataclass(frozen=True, kw_only=True)
 class RunsDocument:
-    """`written`: seconds since the epoch; `told`: table to the alerts that somebody was told of and that hold."""
+    """State of a pipeline's runs. Moments are seconds since the epoch.
+
+    Attributes:
+        notified: table to its sent alerts that have not ended.
+        running: table to the job that works on it.
+        seen: table that was never loaded to the moment at which `gddl_watch` first met it.
+    """
 
     tables: Mapping[str, TableRecord] = field(default_factory=dict)
     written: float = 0.0
-    told: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notified: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    running: Mapping[str, RunningJob] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +63,10 @@ def place(lake: str, pipeline: str, kind: Kind) -> str:
 
 def encode_runs(document: RunsDocument) -> bytes:
     tables = {name: _record(record) for name, record in sorted(document.tables.items())}
-    told = {name: list(codes) for name, codes in sorted(document.told.items())}
-    return _bytes({"format": FORMAT, "written": document.written, "tables": tables, "told": told})
+    notified = {name: list(codes) for name, codes in sorted(document.notified.items())}
+    data = {"format": FORMAT, "written": document.written, "tables": tables, "told": notified}
+    running = {name: [job.since, job.until] for name, job in sorted(document.running.items())}
+    return _bytes({**data, "running": running, "seen": dict(sorted(document.seen.items()))})
 
 
 def decode_runs(data: bytes) -> RunsDocument:
@@ -67,15 +77,24 @@ def decode_runs(data: bytes) -> RunsDocument:
     given = _parsed(data)
     try:
         tables = {str(name): _to_record(values) for name, values in given["tables"].items()}
-        told = {str(name): tuple(codes) for name, codes in given["told"].items()}
-        return RunsDocument(tables=tables, written=float(given["written"]), told=told)
+        notified = {str(name): tuple(codes) for name, codes in given["told"].items()}
+        # Documents of earlier versions lack the last two.
+        running = {name: RunningJob(float(since), float(until)) for name, (since, until) in _items(given, "running")}
+        seen = {name: float(moment) for name, moment in _items(given, "seen")}
+        return RunsDocument(
+            tables=tables, written=float(given["written"]), notified=notified, running=running, seen=seen
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"damaged: {error!r}") from error
 
 
+def _items(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+    return [(str(key), value) for key, value in given.get(name, {}).items()]
+
+
 def encode_look(document: LookDocument) -> bytes:
     tables = {
-        name: [look.files, look.waiting, look.since, look.clear, list(look.held_by)]
+        name: [look.files, look.waiting, look.since, look.clear, list(look.held_by), look.first]
         for name, look in sorted(document.tables.items())
     }
     return _bytes({"format": FORMAT, "looked": document.looked, "tables": tables})
@@ -91,9 +110,15 @@ def decode_look(data: bytes) -> LookDocument:
         looked = float(given["looked"])
         tables = {
             str(name): TablePoll(
-                looked=looked, files=files, waiting=waiting, since=since, clear=clear, held_by=tuple(held)
+                looked=looked,
+                files=files,
+                waiting=waiting,
+                since=since,
+                clear=clear,
+                held_by=tuple(held),
+                first=first[0] if first else None,
             )
-            for name, (files, waiting, since, clear, held) in given["tables"].items()
+            for name, (files, waiting, since, clear, held, *first) in given["tables"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"damaged: {error!r}") from error
@@ -103,10 +128,10 @@ def decode_look(data: bytes) -> LookDocument:
 def update_runs(
     store: Storage, path: str, change: Callable[[RunsDocument], RunsDocument], lost: Callable[[], RunsDocument]
 ) -> RunsDocument:
-    """Change the object at `path`, whoever else does.
+    """Change the object at `path`, with concurrent writers.
 
     Args:
-        lost: what to start from when there is none, or a damaged one.
+        lost: initial value when there is none, or a damaged one.
 
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
@@ -121,19 +146,19 @@ def update_runs(
         after = change(before)
         if store.swap(path, encode_runs(after), tag):
             return after
-    what = f"others kept changing it, {_TRIES} times"
-    raise RetriableError("STATE_CONTENDED", what, where=path, remedy="nothing is lost; the next run writes it")
+    what = f"other writers kept changing it, {_TRIES} times"
+    raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next run writes it")
 
 
 def _record(record: TableRecord) -> list[Any]:
-    """Not through the codec, for speed: there are ten thousand of them."""
+    """Not through the codec, for speed: there may be ten thousand."""
     return [getattr(record, name) for name in _FIELDS]
 
 
 def _to_record(values: list[Any]) -> TableRecord:
-    # Older lists are shorter: what came later has its default.
+    # Older lists are shorter: missing values have their defaults.
     record = TableRecord(**dict(zip(_FIELDS[: len(values)], values, strict=True)))
-    _ = record.newest  # a run that can't be read must show here, where it is known to be damage
+    _ = record.newest  # a run that can't be read must fail here, where it is known to be damage
     return record
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a run and of a table's last runs: a bounded digest of the records in `lake/_gddl/runs`."""
+"""Facts of a run and of a table's last runs: a bounded digest of the records in `lake/_gddl/runs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_TEXT = 400
 
 @dataclass(frozen=True)
 class RunFact:
-    """One run of one table that did or failed something.
+    """One run of one table that changed something or failed.
 
     Attributes:
         started: seconds since the epoch.
@@ -26,9 +26,11 @@ class RunFact:
         error: code; null unless it failed.
         airflow: Airflow's run id and task id, and the job's page on the platform where it ran on one; empty for a run
             that Airflow did not start.
-        late_ignored: changes that were not applied, because what is stored of their keys is newer.
-        not_listed_days: days of change files that its listing left out.
-        listed: when these were looked at last, seconds since the epoch; null where none was left out.
+        late_ignored: changes that were not applied, because the stored row is newer.
+        not_listed_days: days of change files that its listing skipped.
+        listed: when these were last listed, seconds since the epoch; null if none was skipped.
+        replayed: rows that it took out of the quarantine to process them again; `quarantined` counts those that it
+            put back.
     """
 
     started: float
@@ -51,6 +53,7 @@ class RunFact:
     late_ignored: int = 0
     not_listed_days: int = 0
     listed: float | None = None
+    replayed: int = 0
 
     @property
     def adds_up(self) -> bool:
@@ -63,15 +66,15 @@ class RunFact:
 
 
 _FIELDS = tuple(field.name for field in fields(RunFact))
-_STARTED, _STATUS, _QUARANTINED, _RUN_ID, _WARNINGS, _LATE = (
-    _FIELDS.index(name) for name in ("started", "status", "quarantined", "run_id", "warnings", "late_ignored")
+_STARTED, _STATUS, _RUN_ID, _WARNINGS, _LATE = (
+    _FIELDS.index(name) for name in ("started", "status", "run_id", "warnings", "late_ignored")
 )
 
 
 def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> RunFact:
     """
     Args:
-        now: taken as the end of a run that does not tell when it started.
+        now: end of a run without a start time.
     """
     started = seconds_of(result.started_at)
     return RunFact(
@@ -95,18 +98,19 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         late_ignored=result.late_ignored,
         not_listed_days=result.not_listed_days,
         listed=seconds_of(result.listed_in_full_at),
+        replayed=result.rows_read if result.action == "errors_replay" and result.status != "failed" else 0,
     )
 
 
 def to_list(fact: RunFact) -> list[Any]:
-    """As JSON gives it back: lists, no tuples."""
+    """As parsed from JSON: lists, no tuples."""
     values = (getattr(fact, name) for name in _FIELDS)
     return [list(value) if isinstance(value, tuple) else value for value in values]
 
 
 def from_list(values: Sequence[Any]) -> RunFact:
     """
-    Older lists are shorter: what came later has its default.
+    Older lists are shorter: missing values have their defaults.
 
     Raises:
         TypeError, ValueError: not what `to_list` made.
@@ -115,22 +119,35 @@ def from_list(values: Sequence[Any]) -> RunFact:
     return RunFact(**{**given, "warnings": tuple(given["warnings"]), "airflow": tuple(given["airflow"])})
 
 
+def left_in_quarantine(runs: Iterable[RunFact]) -> int:
+    """Number of rows in quarantine after these runs, oldest first.
+
+    A replay takes rows out and puts back those that are refused again. A full refresh processes all files again, so
+    that its own rows replace those of earlier runs.
+    """
+    rows = 0
+    for run in runs:
+        refreshed = run.mode == "refresh" and run.status != "failed"
+        rows = run.quarantined if refreshed else max(rows - run.replayed, 0) + run.quarantined
+    return rows
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableRecord:
-    """What the runs of a table say. Moments are seconds since the epoch; null: never, or not known.
+    """Facts from the runs of a table. Moments are seconds since the epoch; null: never, or not known.
 
     Attributes:
         last: the newest run, as `to_list` gives it; null before any.
-        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that stays unparsed until somebody asks,
-            since a list of ten thousand tables shows few of them.
-        quarantined: rows quarantined by the runs that are kept.
+        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is parsed only when needed, since a
+            list of ten thousand tables shows few of them.
+        quarantined: see `left_in_quarantine`, of the runs that are kept.
         late_ignored: changes that these runs ignored as late.
         commit: newest source commit ever applied.
         complete: start of the newest run that did not fail: all that had landed by then is applied.
         succeeded: start of the newest run that did something and did not fail.
         rows, rows_at: of the replica, and the start of the run that counted them.
         error: of the newest run that failed, with its code.
-        loose: records of runs that were not put into an archive yet.
+        loose: number of run records not archived yet.
     """
 
     last: list[Any] | None = None
@@ -171,34 +188,34 @@ class TableRecord:
 
     @property
     def failed(self) -> bool:
-        """The newest run failed, and none after it found all well."""
+        """Whether the newest run failed and no later one succeeded."""
         if self.last is None:
             return False
         return bool(self.last[_STATUS] == "failed" and self.last[_STARTED] > (self.complete or 0))
 
     def with_runs(self, runs: Iterable[list[Any]]) -> TableRecord:
-        """With these runs for those it has, the newest `KEPT_RUNS` of them."""
+        """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
         kept = sorted(runs, key=lambda run: float(run[_STARTED]))[-KEPT_RUNS:]
         older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
-        put_aside = sum(run[_QUARANTINED] for run in kept)
+        quarantined = left_in_quarantine(from_list(run) for run in kept)
         late = sum(run[_LATE] for run in kept if len(run) > _LATE)
         last = kept[-1] if kept else None
-        return replace(self, last=last, older=older, quarantined=put_aside, late_ignored=late)
+        return replace(self, last=last, older=older, quarantined=quarantined, late_ignored=late)
 
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
-        """With one more run, whether it is the newest or not; the same run again changes nothing.
+        """Copy with one more run, which need not be the newest; adding a run twice has no effect.
 
-        An idle run found that there was nothing to do: it leaves no fact of its own, only that all is applied.
+        An idle run had nothing to do: it only records that everything is applied.
 
         Args:
-            whole: it took all that had landed; a replay of the quarantine does not.
+            whole: it loaded everything that had landed; a replay of the quarantine does not.
         """
         fact = fact_of(result, now, airflow)
         if result.is_idle:
             return replace(self, complete=latest(self.complete, fact.started)) if whole else self
         text = None if result.error is None else result.error.message[:_LONGEST_TEXT]
         if fact.key in {run.key for run in self.facts}:
-            # Told again, by somebody who may know more of it: the job's own record does not name Airflow's run.
+            # Reported again with more details: the job's own record does not name Airflow's run.
             return self.with_runs(to_list(fact) if from_list(run).key == fact.key else run for run in self.runs)
         one = _record_of(fact, text)
         return merged(self, one if whole else replace(one, complete=None))
@@ -221,7 +238,7 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
 
 
 def merged(one: TableRecord, other: TableRecord) -> TableRecord:
-    """What two writers know of a table, as one."""
+    """Merge the facts of two writers."""
     counted = max(one, other, key=lambda record: record.rows_at or 0)
     newest = max(one, other, key=lambda record: record.started or 0 if record.error else 0)
     return TableRecord(

@@ -1,37 +1,42 @@
-"""Where a table stands now: pure, one meaning for page, command and alerts.
+"""Current state of a table, for page, command and alerts; pure.
 
-All that is known of a source that delivers files: what was applied, and what lay there when somebody looked. So a table
-is up to date as of the last moment at which everything that had landed was applied, be it that a run took it, or that a
-look found nothing new; a source that does not change leaves its table fresh as long as somebody looks.
+It follows from the applied files and the polls of the landing folder. A table is up to date as of the last moment at
+which everything that had landed was applied: a run loaded it, or a poll found nothing new. A source that does not
+change keeps its table fresh as long as it is polled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from airflow_gddl.contract.result import CATALOG_PROBLEMS
 from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.moments import latest
 
-State = Literal["failed", "late", "attention", "waiting", "new", "fresh", "disabled"]
-STATES: tuple[State, ...] = ("failed", "late", "attention", "waiting", "new", "fresh", "disabled")
-"""Most urgent first."""
-NEEDS_ATTENTION = ("BATCH_LATE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "SWEEP_HELD")
-"""Warnings of a run that did what the rules say, and whose table a person should look at all the same."""
+State = Literal["broken_row", "failed", "late", "attention", "running", "waiting", "new", "fresh", "disabled"]
+STATES: tuple[State, ...] = get_args(State)
+"""Most urgent first; displayed with blanks for `_`."""
+NEEDS_ATTENTION = (
+    *("BATCH_LATE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "SWEEP_HELD"),
+    *sorted(CATALOG_PROBLEMS),
+)
+"""Warnings of a successful run that need a user's attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TablePoll:
-    """What a sensor saw of a table.
+    """Poll of a table by a sensor.
 
     Attributes:
         looked: seconds since the epoch.
         files: data files in the landing folder.
-        waiting: how many of them were not loaded; at least 1 while any is new or changed, or the row is.
-        since: first look that found something waiting; null when nothing does.
-        clear: newest look that found nothing waiting; null: none did yet.
-        held_by: tables that it waits for before it is loaded.
+        waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
+        since: first poll that found pending files; null when nothing is pending.
+        clear: newest poll that found nothing pending; null: none yet.
+        held_by: dependencies that it waits for.
+        first: when a sensor first saw the table; null where that was not stored.
     """
 
     looked: float
@@ -40,6 +45,20 @@ class TablePoll:
     since: float | None = None
     clear: float | None = None
     held_by: tuple[str, ...] = ()
+    first: float | None = None
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that works on a table, seconds since the epoch.
+
+    Attributes:
+        since: when it began.
+        until: when the job expires unless it is reported again.
+    """
+
+    since: float
+    until: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,17 +67,21 @@ class TableStatus:
 
     Attributes:
         state: the most urgent of what holds.
-        late: longer behind than the row's `freshness` allows, also while it fails.
+        last_state: for an invalid row, the state from its runs and polls; else as `state`.
+        late: exceeds the row's `freshness`, also while it fails; never while its first load is due.
+        running: start of the job that loads it now.
         lag: now minus the newest source commit applied. A source without changes lets it grow.
-        as_of: the last moment as of which the replica is known to hold all.
-        behind: now minus that, which is what `freshness` is held against.
-        waiting: files that landed and are not loaded.
-        attention: those of the newest run's warnings that a person should look at.
+        as_of: the last moment as of which the replica is complete.
+        behind: now minus `as_of`; compared with `freshness`.
+        waiting: landed files that are not loaded.
+        attention: warnings of the newest run that need a user's attention.
     """
 
     state: State
+    last_state: State
     late: bool = False
     failed: bool = False
+    running: float | None = None
     lag: float | None = None
     behind: float | None = None
     as_of: float | None = None
@@ -66,28 +89,61 @@ class TableStatus:
     attention: tuple[str, ...] = ()
 
 
-def judge(row: TableRow, record: TableRecord | None, look: TablePoll | None, now: float) -> TableStatus:
-    """The state of a table at `now`; null: no run, or no look, is known."""
-    known = record or TableRecord()
-    waiting = _waits(known, look)
-    as_of = latest(known.complete, known.commit, None if look is None else look.clear)
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """Inputs for a table's state; null: unknown.
+
+    Attributes:
+        running: the job that loads it, as last reported.
+        seen: when a sensor or `gddl_watch` first saw the table, seconds since the epoch.
+    """
+
+    record: TableRecord | None = None
+    look: TablePoll | None = None
+    running: RunningJob | None = None
+    seen: float | None = None
+
+
+def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
+    """The state of a table at `now`."""
+    record, look = known.record or TableRecord(), known.look
+    waiting = _waits(record, look)
+    as_of = latest(record.complete, record.commit, None if look is None else look.clear)
     behind = None if as_of is None else now - as_of
-    late = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
-    failed = row.enabled and known.failed
+    overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
+    late = overdue and not _is_in_grace(row, record, known, now)
+    running = known.running.since if known.running is not None and known.running.until > now else None
+    state = _state(row, record, late=late, waiting=waiting, running=running is not None)
     return TableStatus(
-        state=_state(row, known, late=late, waiting=waiting),
+        state="broken_row" if row.problems else state,
+        last_state=state,
         late=late,
-        failed=failed,
-        lag=None if known.commit is None else now - known.commit,
+        failed=row.enabled and record.failed,
+        running=running if row.enabled else None,
+        lag=None if record.commit is None else now - record.commit,
         behind=behind,
         as_of=as_of,
         waiting=look.waiting if look is not None and waiting else 0,
-        attention=_attention(row, known),
+        attention=_attention(row, record),
     )
 
 
+def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: float) -> bool:
+    """Whether nothing was loaded yet, and the first load is not overdue.
+
+    The period begins when the table is first seen. Where that was not stored, as without Airflow, the newest run or
+    poll is used; a table without any record is new.
+    """
+    if record.succeeded is not None:
+        return False
+    known_since = known.seen
+    if known_since is None:
+        known_since = latest(record.complete, record.started, None if known.look is None else known.look.looked)
+    return known_since is None or now - known_since <= (row.grace or 0)
+
+
 def _waits(record: TableRecord, look: TablePoll | None) -> bool:
-    """Something had landed at the last look, and no run since has taken it."""
+    """Whether the last poll found pending files and no run has loaded them since."""
     return look is not None and look.since is not None and (record.complete or 0) <= look.looked
 
 
@@ -95,15 +151,15 @@ def _attention(row: TableRow, record: TableRecord) -> tuple[str, ...]:
     return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION))) if row.enabled else ()
 
 
-def _state(row: TableRow, record: TableRecord, *, late: bool, waiting: bool) -> State:
+def _state(row: TableRow, record: TableRecord, *, late: bool, waiting: bool, running: bool) -> State:
     if not row.enabled:
         return "disabled"
-    if record.failed:
-        return "failed"
-    if late:
-        return "late"
-    if _attention(row, record):
-        return "attention"
-    if waiting:
-        return "waiting"
-    return "new" if record.succeeded is None else "fresh"
+    holds: tuple[tuple[State, bool], ...] = (
+        ("failed", record.failed),
+        ("late", late),
+        ("attention", bool(_attention(row, record))),
+        ("running", running),
+        ("waiting", waiting),
+        ("new", record.succeeded is None),
+    )
+    return next((state for state, is_so in holds if is_so), "fresh")

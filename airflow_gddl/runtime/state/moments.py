@@ -1,4 +1,4 @@
-"""Moments as seconds since the epoch: short in JSON, and quick to compare ten thousand times."""
+"""Moments as seconds since the epoch: short in JSON, and fast to compare."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def text_of(moment: float | None) -> str | None:
 
 
 def latest(*moments: float | None) -> float | None:
-    """The greatest that is not null; null when all are."""
+    """The greatest value that is not null; null when all are."""
     return max((moment for moment in moments if moment is not None), default=None)

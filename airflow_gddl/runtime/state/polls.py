@@ -1,4 +1,4 @@
-"""What a sensor saw, as it is kept: one small object a pipeline, whatever the number of its tables."""
+"""Stored polls of the sensors: one small object for each pipeline."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from airflow_gddl.stores import Storage
 
 @dataclass(frozen=True, kw_only=True)
 class PollRecord:
-    """One look at all tables of a pipeline.
+    """One poll of all tables of a pipeline.
 
     Attributes:
         looked: seconds since the epoch, before the listing.
         files: table to the number of its data files.
-        waiting: tables with something that is not loaded.
-        held_by: those of them that wait, to the tables they wait for.
-        taken: table to the look of its last load, seconds since the epoch.
+        waiting: tables with pending files.
+        held_by: tables that wait, to their dependencies.
+        taken: table to the poll of its last load, seconds since the epoch.
     """
 
     looked: float
@@ -31,16 +31,18 @@ class PollRecord:
 
 
 def after(before: LookDocument | None, seen: PollRecord) -> LookDocument:
-    """Pure. How many files wait, and since when, follows from the looks before this one."""
+    """Pure. The number of pending files, and since when, follows from earlier polls."""
     known = before.tables if before is not None else {}
     return LookDocument(looked=seen.looked, tables={name: _look(name, known.get(name), seen) for name in seen.files})
 
 
 def _look(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
     files, taken = seen.files[name], seen.taken.get(name)
+    # For tables polled by an earlier release, which did not store this.
+    first = seen.looked if before is None else before.first or before.looked
     if name not in seen.waiting:
-        return TablePoll(looked=seen.looked, files=files, clear=seen.looked)
-    # What waited at the look before has been loaded since: then this is other work.
+        return TablePoll(looked=seen.looked, files=files, clear=seen.looked, first=first)
+    # The files pending at the previous poll were loaded since: this is new work.
     same = before is not None and before.since is not None and (taken is None or taken < before.since)
     loaded = 0 if before is None or taken is None else before.files - (before.waiting if same else 0)
     return TablePoll(
@@ -50,11 +52,12 @@ def _look(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
         since=before.since if same and before is not None else seen.looked,
         clear=None if before is None else before.clear,
         held_by=tuple(seen.held_by.get(name, ())),
+        first=first,
     )
 
 
 def keep(store: Storage, roots: Roots, pipeline: str, seen: PollRecord) -> None:
-    """Write the look.
+    """Write the poll.
 
     Raises:
         RetriableError: `STORAGE_BUSY`.

@@ -11,9 +11,17 @@ from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, decode_look, decode_runs, folder, place
+from airflow_gddl.runtime.state.documents import (
+    BY_HAND,
+    LookDocument,
+    RunsDocument,
+    decode_look,
+    decode_runs,
+    folder,
+    place,
+)
 from airflow_gddl.runtime.state.facts import TableRecord, merged
-from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
 from airflow_gddl.stores import StoredObject, open_store
 
 _AT_ONCE = 16
@@ -22,10 +30,11 @@ _RUNS, _LOOK = ".runs.json", ".look.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """What could not be read; what is shown instead is as of `since`, seconds since the epoch; null: never read.
+    """An object that could not be read; the state shown instead is as of `since`, seconds since the epoch; null: never
+    read.
 
     Attributes:
-        pipeline: whose it is; null: it concerns every table.
+        pipeline: pipeline of the object; null: all tables are affected.
     """
 
     what: str
@@ -35,17 +44,23 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeState:
-    """What is known of the tables of a lake.
+    """State of the tables of a lake.
 
     Attributes:
-        told_by: pipeline to what it told of its tables.
-        empty: nobody has written any state yet, or it was lost.
+        notified_by: pipeline to its sent alerts.
+        running: table to the job that loads it; it may have ended unreported.
+        seen: table to when a sensor or `gddl_watch` first saw it, seconds since the epoch.
+        homes: table to the pipeline that ran it last, without manual runs.
+        empty: no state was written yet, or it was lost.
         read: when it was read, seconds since the epoch.
     """
 
     records: Mapping[str, TableRecord] = field(default_factory=dict)
     looks: Mapping[str, TablePoll] = field(default_factory=dict)
-    told_by: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    notified_by: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    running: Mapping[str, RunningJob] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
+    homes: Mapping[str, str] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
     empty: bool = False
     read: float = 0.0
@@ -53,13 +68,13 @@ class LakeState:
 
 @dataclass
 class StateReader:
-    """Reads a lake's state, again and again; safe for several threads.
+    """Reads a lake's state repeatedly; thread-safe.
 
-    A lake that can't be read gives what was read last, with a trouble that says since when.
+    If the lake can't be read, the last state is returned with a trouble that says since when.
 
     Attributes:
         clock: seconds since the epoch.
-        patience: seconds in which the lake is not asked again.
+        patience: minimum seconds between reads of the lake.
     """
 
     lake: str
@@ -82,7 +97,7 @@ class StateReader:
             return self._last
 
     def read_or_last(self) -> LakeState:
-        """`read`, and what was read last also where the store refuses, for a page that must be shown."""
+        """`read`, which also returns the last state when the store denies access, so that the page always loads."""
         try:
             return self.read()
         except GddlError as error:
@@ -91,7 +106,7 @@ class StateReader:
     def _stale(self, error: GddlError) -> LakeState:
         before = self._last or LakeState()
         since = before.troubles[0].since if before.troubles else (before.read or None)
-        # Not `read`: the next call asks again.
+        # `read` stays unset, so that the next call retries.
         return replace(before, troubles=(Trouble(what=f"the lake can't be read: {error}", since=since),))
 
     def _fresh(self, now: float) -> LakeState:
@@ -122,7 +137,7 @@ class StateReader:
         except ValueError as error:
             kept = self._kept.get(item.name)
             since = None if kept is None else _moment(kept[1])
-            what = f"{item.name} is damaged ({error}); the pipeline's next load makes it again from the runs"
+            what = f"{item.name} is damaged ({error}); the pipeline's next load rebuilds it from the runs"
             pipeline = item.name.removesuffix(_RUNS).removesuffix(_LOOK)
             return Trouble(what=what, since=since, pipeline=pipeline)
         self._kept[item.name] = (item.etag, document)
@@ -130,7 +145,7 @@ class StateReader:
 
 
 def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = os.environ) -> LakeState:
-    """The state of few pipelines, at the cost of their objects alone.
+    """The state of a few pipelines; reads only their objects.
 
     Raises:
         RetriableError: `STORAGE_BUSY`.
@@ -147,24 +162,45 @@ def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = 
 
 
 def combined(documents: Mapping[str, RunsDocument | LookDocument]) -> LakeState:
-    """A table that moved between pipelines, or was run by hand, is in several documents.
+    """Merge documents: a table that moved between pipelines, or was run manually, is in several.
 
     Args:
         documents: by the names of their objects.
     """
     records: dict[str, TableRecord] = {}
     looks: dict[str, TablePoll] = {}
-    told_by: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    notified_by: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    running: dict[str, RunningJob] = {}
+    seen: dict[str, float] = {}
     for object_name, document in documents.items():
         if isinstance(document, LookDocument):
             for name, look in document.tables.items():
                 if name not in looks or look.looked > looks[name].looked:
                     looks[name] = look
+                if look.first is not None:
+                    seen[name] = min(look.first, seen.get(name, look.first))
             continue
-        told_by[object_name.removesuffix(_RUNS)] = document.told
+        notified_by[object_name.removesuffix(_RUNS)] = document.notified
         for name, record in document.tables.items():
             records[name] = merged(records[name], record) if name in records else record
-    return LakeState(records=records, looks=looks, told_by=told_by)
+        for name, job in document.running.items():
+            running[name] = max(job, running.get(name, job), key=lambda one: one.until)
+        for name, moment in document.seen.items():
+            seen[name] = min(moment, seen.get(name, moment))
+    return LakeState(
+        records=records, looks=looks, notified_by=notified_by, running=running, seen=seen, homes=_homes(documents)
+    )
+
+
+def _homes(documents: Mapping[str, RunsDocument | LookDocument]) -> dict[str, str]:
+    newest: dict[str, tuple[float, str]] = {}
+    for object_name, document in documents.items():
+        pipeline = object_name.removesuffix(_RUNS)
+        if isinstance(document, LookDocument) or pipeline == BY_HAND:
+            continue
+        for name, record in document.tables.items():
+            newest[name] = max(newest.get(name, (0.0, "")), (record.started or 0.0, pipeline))
+    return {name: pipeline for name, (_, pipeline) in newest.items()}
 
 
 def _moment(document: RunsDocument | LookDocument) -> float:

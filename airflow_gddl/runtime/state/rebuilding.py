@@ -1,4 +1,4 @@
-"""The state made again from the records of the runs."""
+"""Rebuilds the state from the run records."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def rebuild(
     write: bool,
     environ: Mapping[str, str] = os.environ,
 ) -> LakeState:
-    """Read the records of all these tables: a listing and some reads each.
+    """Read the records of all these tables; one listing and some reads for each.
 
     Args:
         by_pipeline: name of the object to the tables in it.
-        write: keep what was made, too.
+        write: also store the result.
 
     Raises:
         RetriableError: `LAKE_UNREADABLE`, `STORAGE_BUSY`, `STATE_CONTENDED`.
@@ -42,7 +42,7 @@ def rebuild(
 
 
 def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocument], RunsDocument]:
-    """What is known besides the records of runs stays: that a run found nothing new leaves none."""
+    """Facts that run records lack are kept: an idle run leaves no record."""
 
     def change(before: RunsDocument) -> RunsDocument:
         kept = {name: before.tables.get(name, TableRecord()).complete for name in records}

@@ -1,11 +1,11 @@
-"""What a task or a command writes of its runs: the records that no job wrote, and the state of its tables."""
+"""Writes a task's or command's runs: records that the job did not write, and the state of its tables."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -14,11 +14,15 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.judging import RunningJob
 from airflow_gddl.runtime.state.records import LOOSE_AT_MOST, compact, records_of, write_record
 from airflow_gddl.stores import open_store
 
 _LOG = logging.getLogger(__name__)
 WRITE_EVERY = 15.0
+RUNNING_FOR = 180.0
+"""Seconds for which a job counts as running after its last report; a killed worker reports no end."""
+RENEWED_EVERY = 60.0
 _COMPACTED_AT_ONCE = 10
 
 
@@ -27,13 +31,13 @@ Change = Callable[[TableRecord], TableRecord]
 
 @dataclass
 class StateRecorder:
-    """Takes results of one job after another. Nothing here may stop a load: what fails is logged.
+    """Records the results of consecutive jobs. Errors are logged, so that they never fail a load.
 
     Attributes:
         pipeline: name of the object to write.
-        tables: those of the pipeline; a lost object is made again from the records of their runs.
+        tables: tables of the pipeline; a lost object is rebuilt from their run records.
         clock: seconds since the epoch.
-        environ: tells how S3 is reached.
+        environ: says how S3 is reached.
     """
 
     roots: Roots
@@ -43,27 +47,57 @@ class StateRecorder:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _waiting: list[tuple[str, Change]] = field(default_factory=list)
     _written: float = 0.0
+    _running: dict[str, RunningJob] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
+    _renewed: float = 0.0
 
     def take(self, result: JobResult, airflow: tuple[str, ...] = (), *, whole: bool = True) -> JobResult:
         """
         Args:
             airflow: Airflow's run id and task id, and the job's page where it has one; empty where Airflow did not
-                start the run. Told again, the run is the same, and what is told last counts.
-            whole: it took all that had landed; a replay of the quarantine does not.
+                start the run. The same run may be passed again; the last values count.
+            whole: it loaded everything that had landed; a replay of the quarantine does not.
 
         Returns:
-            the result as it is kept.
+            the stored result.
         """
         now = self.clock()
         result = recorded(self.roots, result, now, self.environ)
+        self._running.pop(result.table, None)
+        self._ended.add(result.table)
         self._waiting.append((result.table, lambda before: before.after(result, now, airflow, whole=whole)))
         if now - self._written >= WRITE_EVERY and self._written:
             self.flush()
         self._written = self._written or now
         return result
 
+    def begin(self, tables: Iterable[str], seconds: float = RUNNING_FOR) -> None:
+        """Report that a job loads these tables; expires unless `renew` is called."""
+        now = self.clock()
+        known = self._running
+        self._running |= {
+            name: RunningJob(known[name].since if name in known else now, now + seconds) for name in tables
+        }
+        self._ended -= self._running.keys()
+        self._renewed = now
+        _logged(self.pipeline, lambda: self._write(()))
+
+    def renew(self) -> None:
+        """Report that the job is still running; at most once a minute."""
+        if self._running and self.clock() - self._renewed >= RENEWED_EVERY:
+            self.begin(tuple(self._running))
+
+    def end(self) -> None:
+        """Write the collected results, and that the job of `begin` has ended."""
+        changed = bool(self._running)
+        self._ended |= self._running.keys()
+        self._running = {}
+        if changed and not self._waiting:
+            _logged(self.pipeline, lambda: self._write(()))
+        self.flush()
+
     def flush(self) -> None:
-        """Write what was taken."""
+        """Write the collected results."""
         if not self._waiting:
             return
         taken, self._waiting = self._waiting, []
@@ -77,7 +111,9 @@ class StateRecorder:
             tables = dict(before.tables)
             for table, with_run in taken:
                 tables[table] = with_run(tables.get(table, TableRecord()))
-            return replace(before, tables=tables, written=self.clock())
+            now = self.clock()
+            others = {name: job for name, job in before.running.items() if job.until > now and name not in self._ended}
+            return replace(before, tables=tables, written=now, running={**others, **self._running})
 
         after = update_runs(store, path, change, self._lost)
         many = [name for name, record in after.tables.items() if record.loose > LOOSE_AT_MOST][:_COMPACTED_AT_ONCE]
@@ -90,7 +126,8 @@ class StateRecorder:
 
 
 def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, str]) -> JobResult:
-    """The result with its start; a failure without one comes from the runner, for the job died, and gets a record."""
+    """The result with its start; a failure without a start comes from the runner, since the job crashed, and gets a
+    record."""
     if result.started_at:
         return result
     started = datetime.fromtimestamp(now - result.seconds, UTC)

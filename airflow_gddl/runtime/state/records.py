@@ -1,7 +1,7 @@
-"""The records of runs, `lake/_gddl/runs/<schema>/<name>`: a JobResult each, put together when they become many.
+"""The records of runs, `lake/_gddl/runs/<schema>/<name>`: a JobResult each, archived when there are many.
 
-The job writes `<time>-<run id>.json` when a table is done. Old ones are put into `archive/<first>_<last>.jsonl`, a line
-each, written before they are deleted: whoever reads meanwhile, or after a crash between the two, sees a run once.
+The job writes `<time>-<run id>.json` when a table is done. Old ones are moved to `archive/<first>_<last>.jsonl`, one
+line each, written before they are deleted: concurrent readers, and readers after a crash, see each run once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_gddl.stores import Storage, open_store
 ARCHIVE = "archive"
 LOOSE_AT_MOST, LOOSE_LEFT = 256, 56
 KEPT_ARCHIVES = 60
-"""With 200 runs in each: a month and more of a table that is loaded every five minutes, years of a daily one."""
+"""With 200 runs in each: more than a month for a table loaded every five minutes, years for a daily one."""
 _AT_ONCE = 16
 
 
@@ -35,8 +35,8 @@ class Records:
 
     Attributes:
         results: newest first.
-        loose: records outside archives, all of them.
-        damaged: names of records that are no JobResult, newest first.
+        loose: all records outside archives.
+        damaged: names of records that are not a JobResult, newest first.
     """
 
     results: tuple[JobResult, ...] = ()
@@ -84,7 +84,7 @@ def read_records(
 
 
 def record_of(roots: Roots, table: str, now: float, environ: Mapping[str, str] = os.environ) -> TableRecord:
-    """The digest of a table, from its records alone.
+    """The facts of a table, from its records only.
 
     Raises:
         RetriableError: `LAKE_UNREADABLE`.
@@ -110,7 +110,7 @@ def records_of(
 
 
 def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
-    """Keep a result that no job could keep, because it died or was never started.
+    """Store the result of a job that crashed or was never started.
 
     Raises:
         RetriableError: `STORAGE_BUSY`.
@@ -121,7 +121,7 @@ def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
 
 
 def compact(store: Storage, roots: Roots, table: str) -> int:
-    """Put all but the newest records into an archive, and drop the oldest archives; the loose records that are left.
+    """Archive all but the newest records, and drop the oldest archives; return the remaining loose records.
 
     Raises:
         RetriableError: `STORAGE_BUSY`.
@@ -142,7 +142,7 @@ def compact(store: Storage, roots: Roots, table: str) -> int:
 
 
 def parse(data: bytes) -> JobResult | None:
-    """Null when it is no JobResult."""
+    """Null when it is not a JobResult."""
     try:
         return decode(JobResult, json.loads(data))
     except (ValueError, GddlError):
@@ -165,7 +165,7 @@ def _key(result: JobResult) -> tuple[str, str]:
 
 
 def _content(store: Storage, path: str) -> bytes | None:
-    """Null when it was deleted since it was listed."""
+    """Null when it was deleted after the listing."""
     try:
         return store.read(path)
     except FileNotFoundError:

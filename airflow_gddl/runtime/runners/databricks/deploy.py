@@ -1,4 +1,4 @@
-"""Saved jobs made and renewed, or written down as an asset bundle for whoever deploys by bundles."""
+"""Creates and updates saved jobs, or writes them as an asset bundle."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from airflow_gddl.runtime.runners.changes import JobChange, differences
 from airflow_gddl.runtime.runners.databricks.workspace import Workspace
 
 BUNDLE = "databricks.yml"
-# Ours alone: an entry that is there and not wanted is to go.
+# Defined completely by the metadata: other entries are removed.
 _WHOLE = frozenset({"tags", "spark_conf", "spark_env_vars", "dependencies", "libraries", "parameters"})
 
 
 def plan(workspace: Workspace, wanted: Mapping[str, JobSettings]) -> list[JobChange[JobSettings]]:
-    """What is to be done for each job; nothing is changed. Jobs that are no longer wanted are left alone.
+    """Plan the change of each job, without changing anything. Jobs that are no longer wanted are kept.
 
     Raises:
         FatalError: `JOB_AMBIGUOUS`, or as `Workspace`.
@@ -42,7 +42,7 @@ def _planned(workspace: Workspace, name: str, wanted: JobSettings) -> JobChange[
 
 
 def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots: Roots) -> str | None:
-    """What to know before tiers on serverless compute read and write S3; null: there are none.
+    """Warning about S3 access of tiers on serverless compute; null: there are none.
 
     Databricks offers its jobs there neither instance profiles nor environment variables, and the job reaches S3 with a
     client of its own.
@@ -59,7 +59,7 @@ def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots
 
 
 def apply(workspace: Workspace, changes: Iterable[JobChange[JobSettings]]) -> None:
-    """Make and renew. One that fails leaves those before it done; run again.
+    """Create and update jobs. After an error, earlier changes stay; run it again.
 
     Raises:
         GddlError: as `Workspace`.
@@ -77,7 +77,7 @@ def apply(workspace: Workspace, changes: Iterable[JobChange[JobSettings]]) -> No
 
 
 def _create(workspace: Workspace, change: JobChange[JobSettings]) -> None:
-    """Creating knows no token: an answer that got lost must not lead to a second job of the name."""
+    """Job creation has no idempotency token: a lost response must not lead to a second job of the same name."""
 
     def create(jobs: JobsAPI) -> None:
         if not list(jobs.list(name=change.name)):

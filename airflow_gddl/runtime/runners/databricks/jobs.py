@@ -1,4 +1,4 @@
-"""The saved jobs that the metadata asks for: one a tier."""
+"""The saved jobs that the metadata needs: one for each tier."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def jobs_of(tiers: Mapping[str, TierSpec], settings: DatabricksSettings) -> dict
 
 
 def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettings:
-    """The job that runs a tier's tables: one wheel task, which gets its order as a job parameter."""
+    """The job that runs a tier's tables: one wheel task, which receives its JobSpec as a job parameter."""
     own = settings.tier(size)
     task = Task(
         task_key=_KEY,
@@ -52,7 +52,7 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
             entry_point="gddl-task",
             parameters=["--spec", "{{job.parameters.spec}}", "--answers", *_discovery(size, tier, own)],
         ),
-        # Airflow tries again, knowing what is left; a retry of the platform would do all tables once more.
+        # Airflow retries only the remaining tables; a retry by the platform would repeat all.
         max_retries=0,
     )
     job = JobSettings(
@@ -74,13 +74,13 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
 
 
 def _discovery(size: str, tier: TierSpec, own: DatabricksTier) -> list[str]:
-    """Arguments that have the job learn of files otherwise than by listing."""
+    """Arguments for file discovery other than listing."""
     if own.discovery == "listing":
         return []
     if tier.engine != "spark":
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
         what = f"discovery: {own.discovery} needs engine: spark, and tier {size} has {tier.engine}"
-        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="let small tables be listed")
+        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="set discovery: list for this tier")
     options = [f"--stream-option={name}={value}" for name, value in sorted(own.auto_loader.items())]
     return ["--discovery", own.discovery, *options]
 

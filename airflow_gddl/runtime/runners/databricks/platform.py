@@ -100,7 +100,7 @@ class DatabricksPlatform:
             try:
                 jobs.repair_run(int(handle.run), rerun_all_failed_tasks=True, latest_repair_id=latest)
             except (ResourceConflict, BadRequest):
-                # Another watcher did? Then it goes on; else the refusal stands.
+                # If another watcher restarted it, the run continues; otherwise the refusal is final.
                 status = jobs.get_run(int(handle.run)).status
                 if status is None or status.state == RunLifecycleStateV2State.TERMINATED:
                     raise
@@ -126,7 +126,7 @@ class DatabricksPlatform:
         return self.workspace.ask(call)
 
     def _error_of(self, run: Run) -> str:
-        """The first line of what the run's task said of its failure; empty when nothing can be had."""
+        """First line of the error of the run's task; empty when there is none."""
         tasks = [task.run_id for task in run.tasks or () if task.run_id]
 
         def call(jobs: JobsAPI) -> str:
@@ -140,7 +140,7 @@ class DatabricksPlatform:
 
 
 def _check_contract(name: str, job: BaseJob) -> None:
-    """Before a machine is started for nothing. The job looks too: its wheel may differ from what was deployed."""
+    """Check before a machine is started. The job checks as well, since its wheel may differ from the deployed job."""
     tags = (job.settings.tags if job.settings else None) or {}
     known = tags.get(CONTRACT_TAG, str(CONTRACT_VERSION))
     if known != str(CONTRACT_VERSION):

@@ -1,7 +1,7 @@
-"""Calls of a workspace's Jobs API, through the SDK, with its faults told in our words.
+"""Calls of a workspace's Jobs API through the SDK, with its errors translated.
 
-The SDK itself waits as `Retry-After` says when it is throttled, and asks again where no connection came about. Faults
-of the server it does not ask again; here they are, a few times: every call that is made is safe to repeat.
+The SDK honours `Retry-After` when throttled, and retries failed connections. It does not retry server errors; these are
+retried here a few times, since every call is safe to repeat.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Workspace:
     sleep: Callable[[float], None] = time.sleep
 
     def ask(self, call: Callable[[JobsAPI], T]) -> T:
-        """The call's answer; errors of the SDK that mean something to the caller pass when it catches them inside."""
+        """Return the call's result; SDK errors that the caller handles must be caught inside `call`."""
         for tried in range(1, TRIES):
             try:
                 return call(self.jobs)
@@ -64,7 +64,7 @@ class Workspace:
 
 
 def connect(access: DatabricksAccess) -> Workspace:
-    """The workspace behind an access.
+    """Connect to a workspace.
 
     Raises:
         FatalError: `CONNECTION_UNUSABLE`.
@@ -87,7 +87,7 @@ def connect(access: DatabricksAccess) -> Workspace:
 
 
 class _Headers(CredentialsStrategy):
-    """Authenticates as whoever keeps the credentials says."""
+    """Authenticates with the headers of the access."""
 
     def __init__(self, access: DatabricksAccess) -> None:
         self._access = access
@@ -111,11 +111,13 @@ def _telling() -> Iterator[None]:
 def _told(error: Exception) -> GddlError:
     what = f"Databricks: {type(error).__name__}: {_first_line(error)}"
     if isinstance(error, (*_PASSING, requests.RequestException)):
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="it is tried again")
+        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
     if isinstance(error, (Unauthenticated, PermissionDenied)):
         remedy = "check the connection's token, and the right to see and run the job (CAN_MANAGE_RUN)"
         return FatalError("PLATFORM_REFUSED", what, remedy=remedy)
-    return FatalError("PLATFORM_REFUSED", what, remedy="see its words; `gddl deploy databricks` renews the jobs")
+    return FatalError(
+        "PLATFORM_REFUSED", what, remedy="see the message above; `gddl deploy databricks` updates the jobs"
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -1,1 +1,1 @@
-"""Jobs as job runs of EMR Serverless applications, one application a tier."""
+"""Jobs as job runs of EMR Serverless applications, one application for each tier."""

@@ -1,7 +1,7 @@
 """EMR Serverless as a `Platform`.
 
-Its waiting is ours (`RemoteRunner`, `GddlRunTrigger`): no limit but the job run's own timeout ends a run, and nobody
-cancels one because he is tired of waiting.
+`RemoteRunner` and `GddlRunTrigger` wait for runs: only the job run's own timeout ends a run, no client timeout cancels
+one.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class EmrPlatform:
             try:
                 self.client.cancel_job_run(applicationId=handle.group, jobRunId=handle.run)
             except ClientError as error:
-                # One that has ended can't be cancelled, and needs not.
+                # A finished run can't be cancelled, and need not be.
                 if code_of(error) not in _OVER:
                     raise
 
     def restart(self, handle: Handle) -> None:
-        """Never asked for: the service itself starts a run's driver again where its machine was lost."""
+        """Never called: the service itself restarts the driver of a run whose machine was lost."""
         raise FatalError("PLATFORM_REFUSED", f"job run {handle.run} can't be repaired", remedy="run again")
 
     def links(self, handle: Handle) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""A job's order as EMR Serverless wants it; pure."""
+"""Builds the `start_job_run` request of EMR Serverless; pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_gddl.runtime.runners.platform import RunRequest
 
 CORES = (1, 2, 4, 8, 16)
 PYTHON = "./environment/bin/python"
-"""Of the archive, where a job's driver and executors unpack it."""
+"""Path of the unpacked archive on driver and executors."""
 _DELTA = ",".join(f"/usr/share/aws/delta/lib/{name}.jar" for name in ("delta-spark", "delta-storage"))
-"""Of the release itself (`emr-spark-8.0.0`), under these names; on no class path unless asked for."""
+"""Delta JARs of the release (`emr-spark-8.0.0`), not on the class path by default."""
 
 
 def request_of(order: RunRequest, settings: EmrSettings) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Jobs as runs of saved Glue jobs, one job a tier."""
+"""Jobs as runs of saved Glue jobs, one job for each tier."""

@@ -1,4 +1,4 @@
-"""Saved Glue jobs made and renewed."""
+"""Creates and updates saved Glue jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_gddl.runtime.runners.changes import JobChange, differences
 from airflow_gddl.runtime.runners.connections import Connections
 from airflow_gddl.runtime.runners.glue.jobs import Definition
 
-# Ours alone: an entry that is there and not wanted is to go.
+# Defined completely by the metadata: other entries are removed.
 _WHOLE = frozenset({"DefaultArguments"})
 
 
@@ -29,7 +29,7 @@ def connect(settings: GlueSettings, connections: Connections) -> Any:
 
 
 def plan(client: Any, wanted: Mapping[str, Definition]) -> list[JobChange[Definition]]:
-    """What is to be done for each job; nothing is changed. Jobs that are no longer wanted are left alone.
+    """Plan the change of each job, without changing anything. Jobs that are no longer wanted are kept.
 
     Raises:
         GddlError: as `aws_errors.translated`.
@@ -49,10 +49,10 @@ def _planned(client: Any, name: str, wanted: Definition) -> JobChange[Definition
 
 
 def apply(client: Any, changes: Iterable[JobChange[Definition]], tags: Mapping[str, str]) -> None:
-    """Make and renew. One that fails leaves those before it done; run again.
+    """Create and update jobs. After an error, earlier changes stay; run it again.
 
     Args:
-        tags: of jobs that are made.
+        tags: of created jobs.
 
     Raises:
         GddlError: as `aws_errors.translated`.

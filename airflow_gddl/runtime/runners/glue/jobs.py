@@ -1,4 +1,4 @@
-"""The saved Glue jobs that the metadata asks for, one a tier; pure."""
+"""The saved Glue jobs that the metadata needs, one for each tier; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
 from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
 
 Definition = Mapping[str, Any]
-"""A job as Glue's API writes it."""
+"""A job in the form of Glue's API."""
 SPEC, TOKEN, REGION, CONTRACT = "--gddl_spec", "--gddl_token", "--gddl_region", "--gddl_contract"
 """Arguments of our script: URL of the JobSpec, token of its submission, region, contract version at deployment."""
 _DELTA = {
@@ -25,7 +25,7 @@ def jobs_of(tiers: Mapping[str, TierSpec], settings: GlueSettings) -> dict[str, 
 
 
 def job_of(size: str, tier: TierSpec, settings: GlueSettings) -> Definition:
-    """The job that runs a tier's tables; each run is given its order as an argument."""
+    """The job that runs a tier's tables; each run receives its JobSpec as an argument."""
     own = settings.tier(size)
     return {
         "Name": settings.job_of(size),
@@ -35,7 +35,7 @@ def job_of(size: str, tier: TierSpec, settings: GlueSettings) -> Definition:
         "DefaultArguments": arguments_of(own, settings),
         "ExecutionProperty": {"MaxConcurrentRuns": settings.max_concurrent_runs},
         "JobRunQueuingEnabled": True,
-        # Airflow tries again, knowing what is left; a retry of Glue would do all tables once more.
+        # Airflow retries only the remaining tables; a retry by Glue would repeat all.
         "MaxRetries": 0,
         "Timeout": max(1, durations.seconds(settings.timeout) // 60),
         "GlueVersion": settings.glue_version,

@@ -1,7 +1,7 @@
 """Glue as a `Platform`: runs of the saved job of a table's tier.
 
-Glue's API knows no token of a submission, so the token is an argument of the run. Runs with it are searched before one
-is started, and once more afterwards, in case two workers asked at the same moment.
+Glue's API has no idempotency token, so the token is an argument of the run. Runs with this token are searched before a
+run is started, and once more afterwards, in case two workers submit at the same time.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class GluePlatform:
             self._stop(handle.group, handle.run)
 
     def restart(self, handle: Handle) -> None:
-        """Never asked for: Glue knows no run that it would start again."""
+        """Never called: Glue can't restart a run."""
         raise FatalError("PLATFORM_REFUSED", f"run {handle.run} can't be repaired", remedy="run again")
 
     def links(self, handle: Handle) -> Mapping[str, str]:
@@ -114,7 +114,7 @@ class GluePlatform:
         return str(min(found, key=lambda run: (run["StartedOn"], run["Id"]))["Id"]) if found else None
 
     def _recent(self, job: str) -> Iterator[Mapping[str, Any]]:
-        """Runs that may still go on, newest first, as Glue lists them."""
+        """Runs that may still be active, newest first."""
         since = datetime.now(UTC) - _LOOKED_BACK
         for page in self.client.get_paginator("get_job_runs").paginate(JobName=job):
             runs = page["JobRuns"]
@@ -123,11 +123,12 @@ class GluePlatform:
                 return
 
     def _stop(self, job: str, run: str) -> None:
-        """One that has ended, or is not there, can't be stopped, and needs not: Glue says so in its answer."""
+        """A finished or unknown run need not be stopped: Glue reports it in its response."""
         self.client.batch_stop_job_run(JobName=job, JobRunIds=[run])
 
     def _check_contract(self, job: str) -> None:
-        """Before a machine is started for nothing. The job checks too: its wheel may differ from the deployed job."""
+        """Check before a machine is started. The job checks as well, since its wheel may differ from the deployed
+        job."""
         try:
             arguments = self.client.get_job(JobName=job)["Job"].get("DefaultArguments", {})
         except ClientError as error:

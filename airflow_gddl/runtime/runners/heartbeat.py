@@ -1,4 +1,4 @@
-"""Lines in the log of a task while its job runs, so that a long one is not silent until its end."""
+"""Lines in a log while a job runs, so that a long one is not silent until its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = 5
 
 
 class Heartbeat:
-    """Remembers where the tables of a job are; `line` is due when nothing was logged for `EVERY_SECONDS`.
+    """Tracks the progress of a job's tables; `line` is due when nothing was logged for `EVERY_SECONDS`.
 
     Args:
         clock: seconds, monotonic.
@@ -25,18 +25,18 @@ class Heartbeat:
         self._done: set[str] = set()
 
     def moved(self, event: ProgressEvent) -> None:
-        """A table of the job is at this step; the newest come last."""
+        """Record the current step of a table; the newest come last."""
         self._steps.pop(event.table, None)
         self._steps[event.table] = event
 
     def ended(self, table: str) -> None:
-        """A table has its result, which was logged."""
+        """Record a finished table, whose result was logged."""
         self._steps.pop(table, None)
         self._done.add(table)
         self._logged = self._clock()
 
     def line(self) -> str | None:
-        """What to log now; null: nothing yet."""
+        """The line to log now; null: none is due."""
         now = self._clock()
         if now - self._logged < EVERY_SECONDS:
             return None
@@ -44,10 +44,11 @@ class Heartbeat:
         at_work = list(self._steps.values())[-_SHOWN:]
         more = len(self._steps) - len(at_work)
         steps = [*map(_step, at_work), *([f"and {more} more"] if more else [])]
-        return "; ".join([f"the job runs since {now - self._began:.0f} s, {len(self._done)} tables done", *steps])
+        return "; ".join([f"running for {now - self._began:.0f} s, tables done: {len(self._done)}", *steps])
 
 
 def _step(event: ProgressEvent) -> str:
     of = f" of {event.batches}" if event.batches is not None else ""
     batch = f", batch {event.batch}{of}" if event.batch else ""
-    return f"{event.table}: {event.step}{batch}, {event.rows} rows read"
+    rows = f", {event.rows} rows read" if event.rows else ""
+    return f"{event.table}: {event.step}{batch}{rows}"

@@ -1,0 +1,57 @@
+"""Delta tables of the lake, read by the `deltalake` package where it is installed; no Spark."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.published import ReplicaSchema
+from airflow_gddl.contract.s3 import S3Settings, is_s3
+
+
+def replica_schema(path: str, environ: Mapping[str, str]) -> ReplicaSchema | None:
+    """Current columns of a replica; null when there is no table.
+
+    Raises:
+        FatalError: `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    with opened(path, environ) as table:
+        return None if table is None else ReplicaSchema.of_json(table.schema().to_json())
+
+
+@contextmanager
+def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
+    """A `deltalake.DeltaTable`; null when there is none.
+
+    Raises:
+        FatalError: `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`: the log can't be read, or what the caller does with the table failed.
+    """
+    if importlib.util.find_spec("deltalake") is None:
+        remedy = "pip install 'airflow-gddl[spark]', or deltalake alone, where the command or Airflow's API server runs"
+        what = "Delta tables are read with the package deltalake, which is not installed here"
+        raise FatalError("DELTALAKE_MISSING", what, remedy=remedy)
+    deltalake = importlib.import_module("deltalake")
+    try:
+        options = _options(path, environ)
+        found = deltalake.DeltaTable.is_deltatable(path, storage_options=options)
+        yield deltalake.DeltaTable(path, storage_options=options) if found else None
+    except GddlError:
+        raise
+    except Exception as error:  # the package raises errors of its dependencies; the page must still load
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        raise RetriableError("LAKE_UNREADABLE", what, where=path, remedy="check `lake` and its credentials") from error
+
+
+def _options(path: str, environ: Mapping[str, str]) -> dict[str, str] | None:
+    """S3 options with credentials, since `environ` may differ from this process's environment."""
+    if not is_s3(path):
+        return None
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    keys = {name.lower(): environ[name] for name in names if name in environ}
+    return {**S3Settings.of(environ).storage_options(), **keys}
