@@ -1,1 +1,1 @@
-"""The page in Airflow's UI: where every table stands, and what can be done about it."""
+"""The page in Airflow's UI: state of every table, and actions."""

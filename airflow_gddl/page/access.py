@@ -1,4 +1,4 @@
-"""Who may see and do what: Airflow's own authentication and authorisation, asked anew with each request."""
+"""Access control by Airflow's authentication and authorisation, checked for each request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GetUserDep", "may_read", "may_read_data", "may_trigger", "readable"]
 
 
 def readable(user: Any, dag_ids: Iterable[str]) -> set[str]:
-    """Those of the DAGs that the user may read."""
+    """The DAGs that the user may read."""
     by_team: dict[str | None, set[str]] = {}
     wanted = set(dag_ids)
     teams = _teams(wanted)
@@ -33,7 +33,7 @@ def may_read(user: Any, dag_id: str | None) -> bool:
 
 
 def may_read_data(user: Any, dag_id: str | None) -> bool:
-    """Rows in quarantine are data; whoever may read the logs of the tasks may see them."""
+    """Rows in quarantine are data; users who may read task logs may see them."""
     return _may(user, "GET", DagAccessEntity.TASK_LOGS, dag_id)
 
 
@@ -50,7 +50,7 @@ def _may(user: Any, method: Any, entity: DagAccessEntity | None, dag_id: str | N
 
 
 def _teams(dag_ids: set[str]) -> dict[str, str | None]:
-    """The teams of DAGs, where Airflow is told to have any."""
+    """The teams of DAGs, where Airflow is configured to have any."""
     from airflow.configuration import conf  # noqa: PLC0415 - only the API server comes here
     from airflow.models.dag import DagModel  # noqa: PLC0415 - imported when needed
 

@@ -1,8 +1,7 @@
-"""The page's web application: plain files for everyone, answers for those whom Airflow lets in.
+"""The page's web application: static files are public, API responses need Airflow's authentication.
 
-The files hold nothing but what is in the package, as those of Airflow's own UI; each answer asks Airflow who the user
-is and what of it they may see. What is to be done to a table, the browser asks of Airflow's REST API as that user:
-this application changes nothing.
+Static files contain no data, as those of Airflow's UI; each response is filtered by the user's Airflow permissions.
+Actions on a table are requests of the browser to Airflow's REST API as that user: this application is read-only.
 """
 
 from __future__ import annotations
@@ -18,16 +17,18 @@ from pydantic import BaseModel, Field
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.page import access, detail, logs
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.access import GetUserDep
+from airflow_gddl.page.records import RecordCache
 from airflow_gddl.page.responses import Page
 from airflow_gddl.page.source import Board, PageSource
 from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
 from airflow_gddl.runtime.state.judging import State
 
 STATIC = Path(__file__).with_name("static")
-# Nothing from elsewhere, nothing inline; only Airflow's own UI may frame it.
+# No external or inline content; only Airflow's UI may frame the page.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -37,6 +38,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
 }
 Name = Annotated[str, Query(max_length=300)]
+Code = Annotated[str, Query(max_length=100)]
 LogName = Annotated[str, Query(pattern=logs.NAME)]
 
 
@@ -77,27 +79,46 @@ def build_app(source: PageSource) -> FastAPI:
 
 
 def _add_answers(app: FastAPI, source: PageSource) -> None:
-    # Plain functions, not coroutines: FastAPI runs them beside its loop, and the lake may be slow.
+    records = RecordCache()
+
+    # Plain functions, not coroutines: FastAPI runs them in threads, since the lake may be slow.
     @app.get("/api/tables")
     def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
         board = source.board()
-        return answers.table_list(board, _seen(board, user), asked.query(), Page(number=asked.page, size=asked.size))
+        page = Page(number=asked.page, size=asked.size)
+        everything = access.may_read(user, None)
+        return answers.table_list(board, _seen(board, user), asked.query(), page, all_problems=everything)
 
     @app.get("/api/table")
-    def table(user: GetUserDep, name: Name) -> dict[str, Any]:
+    def table(user: GetUserDep, name: Name, *, fresh: bool = False) -> dict[str, Any]:
         board, roots, one = _found(source, user, name)
-        told = detail.about(board, roots, one, {seen.row.table for seen in _seen(board, user)})
+        names = {seen.row.table for seen in _seen(board, user)}
+        about = detail.about(board, one, names, lambda: records.of(board, roots, one, fresh=fresh))
         dag_id = one.row.dag_id
-        return {**told, "may_trigger": dag_id is not None and access.may_trigger(user, dag_id)}
+        # The DAG of an invalid row is the one that loaded the table before.
+        runs = dag_id is not None and not one.row.problems
+        spec = source.spec(one.row)
+        return {
+            **about,
+            "may_trigger": runs and access.may_trigger(user, str(dag_id)),
+            "keys": None if spec is None else list(spec.keys),
+        }
 
     @app.get("/api/table/lake")
     def lake(user: GetUserDep, name: Name) -> dict[str, Any]:
         board, roots, one = _found(source, user, name)
-        return detail.in_lake(board, roots, one, data=access.may_read_data(user, one.row.dag_id))
+        return detail.in_lake(board, roots, one, *source.settings(one.row))
+
+    @app.get("/api/table/quarantine")
+    def quarantine(user: GetUserDep, name: Name, code: Code = "") -> dict[str, Any]:
+        board, roots, one = _found(source, user, name)
+        if not access.may_read_data(user, one.row.dag_id):
+            return {"refused": True}
+        return detail.in_quarantine(board, roots, one, source.spec(one.row), code)
 
     @app.get("/api/log")
     def log(user: GetUserDep, dag_id: LogName, job: LogName) -> dict[str, Any]:
-        # A log may show rows, and is read by those who may read the logs of the DAG's tasks.
+        # A log may contain rows, so it needs permission for the logs of the DAG's tasks.
         board = source.board()
         if board.roots is None or not access.may_read_data(user, dag_id):
             raise HTTPException(404, "no such log")
@@ -118,12 +139,21 @@ def _seen(board: Board, user: Any) -> list[BoardRow]:
 
 
 def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, BoardRow]:
-    """The one answer for tables that aren't there and those that the user may not see."""
+    """The same response for unknown tables and those that the user may not see."""
     board = source.board()
-    one = board.of(name)
+    one = board.of(name) or _by_other_name(board, user, name)
     if one is None or board.roots is None or not access.may_read(user, one.row.dag_id):
         raise HTTPException(404, "no such table")
     return board, board.roots, one
+
+
+def _by_other_name(board: Board, user: Any, name: str) -> BoardRow | None:
+    """The table by its name in the source, see `TableNames`, among those that the user may see."""
+    try:
+        target = TableNames(one.row for one in _seen(board, user)).find(name)
+    except GddlError as error:
+        raise HTTPException(409, str(error)) from error
+    return board.of(target) if target is not None else None
 
 
 async def _index(request: Request) -> Response:
@@ -136,6 +166,6 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     answer = await call_next(request)
     for name, value in HEADERS.items():
         answer.headers.setdefault(name, value)
-    # Static files are asked for again with their ETag; answers must not be kept by anybody.
+    # Static files are revalidated by ETag; API responses must not be cached.
     answer.headers["Cache-Control"] = "no-store" if "/api/" in request.url.path else "no-cache"
     return answer

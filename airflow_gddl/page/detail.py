@@ -1,33 +1,39 @@
-"""All about one table, from the lake: its runs, its ledger, its Delta tables, its quarantine."""
+"""Details of one table from the lake: runs, ledger, Delta tables, quarantine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any
 
+from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.registration import RegistrationState, relation_of
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.page import delta, ledger
+from airflow_gddl.page import delta, ledger, queries
 from airflow_gddl.page import responses as answers
+from airflow_gddl.page.quarantine import HiddenColumns, shown_row
+from airflow_gddl.page.registered import shown as registered_shown
 from airflow_gddl.page.source import Board
+from airflow_gddl.runtime.registrations import registration
 from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.runtime.state.records import Records
 from airflow_gddl.stores import open_store
 
-_RUNS, _FILES, _SAMPLES = 300, 100, 50
+_FILES, _SAMPLES = 100, 50
 
 
-def about(board: Board, roots: Roots, one: BoardRow, names: Collection[str]) -> dict[str, Any]:
-    """Its row of the list, and its runs; what can't be read is told in `troubles`.
+def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[], Records]) -> dict[str, Any]:
+    """Its row of the list, and its runs; unreadable parts are named in `troubles`.
 
     Args:
         names: tables that the user may see.
+        read: gives the records of its runs; may raise a GddlError.
     """
     facts = one.record.facts if one.record is not None else ()
     troubles = [{"what": trouble.what, "since": trouble.since} for trouble in answers.troubles_of(board, [one])]
     try:
-        found = read_records(roots, one.row.table, _RUNS, board.environ)
+        found = read()
     except GddlError as error:
         troubles.append({"what": str(error), "since": None})
         runs = {"runs": [answers.run(fact) for fact in reversed(facts)], "schema_changes": [], "totals": None}
@@ -37,25 +43,60 @@ def about(board: Board, roots: Roots, one: BoardRow, names: Collection[str]) -> 
     return {"now": board.now, "table": answers.row(one, names), "troubles": troubles, **runs}
 
 
-def in_lake(board: Board, roots: Roots, one: BoardRow, *, data: bool) -> dict[str, Any]:
-    """Schema, versions, files and quarantine; each part is told, or why it can't be.
+def in_lake(
+    board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, catalog: CatalogSpec | None
+) -> dict[str, Any]:
+    """Schema, versions, files and registration; each part, or its error.
 
     Args:
-        data: whether rows in quarantine may be shown.
+        spec: the table's row in full; null where it is not known.
+        catalog: that the row names; null: none.
     """
-    # Only the name counts for where things are.
-    layout = Layout.of(roots, TableSpec(table=one.row.table, keys=()))
+    layout = _layout(roots, one)
     parts: dict[str, Callable[[], Any]] = {
         "replica": lambda: delta.describe(layout.replica, board.environ),
         "ledger": lambda: ledger.newest_files(open_store(board.environ), layout.state, _FILES),
     }
-    if data:
-        parts["quarantine"] = lambda: delta.quarantined(layout.errors, _SAMPLES, board.environ)
     answer = {name: _part(call) for name, call in parts.items()}
-    return {"place": layout.replica, "quarantine": {"refused": True}, **answer}
+    known = _registration(board, roots, spec if catalog is not None else None)
+    state = known.get("found", RegistrationState())
+    copied = queries.of_replica(
+        one.row, layout.replica, answer["replica"].get("found"), lambda reader: relation_of(catalog, state, reader)
+    )
+    registered = known if "error" in known else {"found": registered_shown(spec, catalog, state)}
+    return {"place": layout.replica, **answer, "registration": registered, "queries": copied}
 
 
-def _part(call: Callable[[], Any]) -> Any:
+def _registration(board: Board, roots: Roots, spec: TableSpec | None) -> dict[str, Any]:
+    """A RegistrationState as `found`, empty for no row; or `error`."""
+    if spec is None:
+        return {"found": RegistrationState()}
+    return _part(lambda: registration(roots.lake, spec, board.environ))
+
+
+def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, code: str) -> dict[str, Any]:
+    """Unresolved rows of the quarantine: `found` has `unresolved`, `codes`, `rows` and `limit`; or `error`, why not.
+
+    Args:
+        spec: the table's row in full; null where it is not known, and then no values are shown.
+        code: of which rows are wanted; empty: of all.
+    """
+    hidden = HiddenColumns.of(spec)
+
+    def read() -> dict[str, Any]:
+        found = delta.quarantined(_layout(roots, one).errors, code, _SAMPLES, board.environ)
+        rows = [shown_row(row, hidden) for row in found["rows"]]
+        return {**found, "unresolved": sum(found["codes"].values()), "rows": rows, "limit": _SAMPLES}
+
+    return _part(read)
+
+
+def _layout(roots: Roots, one: BoardRow) -> Layout:
+    # The paths depend only on the name.
+    return Layout.of(roots, TableSpec(table=one.row.table, keys=()))
+
+
+def _part(call: Callable[[], Any]) -> dict[str, Any]:
     try:
         return {"found": call()}
     except (GddlError, ValueError, OSError) as error:

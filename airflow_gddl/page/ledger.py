@@ -1,7 +1,7 @@
-"""Files as the job's ledger has them, for people to look at.
+"""Files of a table by the job's ledger, for display.
 
-The ledger is the job's own; what is read here is its newest commit and the rows behind it, and whatever looks otherwise
-than expected is told as "can't be read". A test writes a ledger with the job's code and reads it with this.
+The format belongs to the job; this reads the newest commit and its rows, and reports anything unexpected as "can't be
+read". A test writes a ledger with the job's code and reads it with this module.
 """
 
 from __future__ import annotations

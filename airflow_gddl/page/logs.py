@@ -1,4 +1,4 @@
-"""Logs of jobs, as the lake keeps them."""
+"""Logs of jobs in the lake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_gddl.stores import open_store
 
 SHOWN_BYTES = 1024 * 1024
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,249}$"
-"""Of DAGs and of jobs: none leads to another folder."""
+"""Pattern of DAG ids and job ids, without path separators."""
 
 
 def newest_part(lake: str, dag_id: str, job: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:

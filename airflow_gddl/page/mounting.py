@@ -1,4 +1,4 @@
-"""The page as Airflow mounts it; built when it is first asked for, since every task loads the plugin."""
+"""The page's app for Airflow; built on the first request, since every task loads the plugin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class PageApp:
-    """An ASGI application that is FastAPI's once somebody calls it."""
+    """An ASGI application that builds the FastAPI application on the first request."""
 
     def __init__(self) -> None:
         self._app: Any = None

@@ -1,4 +1,4 @@
-"""The board in plain values, for the browser. Moments are seconds since the epoch, lengths seconds."""
+"""The board in plain values, for the page's API. Moments are seconds since the epoch, lengths seconds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, count
 from airflow_gddl.runtime.state.facts import RunFact, fact_of
 from airflow_gddl.runtime.state.reading import Trouble
 
+_OF_STATE = ("state", "last_state", "late", "failed", "running", "lag", "behind", "as_of", "waiting")
 _KEPT = (
     "files_removed", "log_files_removed", "tombstones_removed", "changes_cut", "runs_removed", "leftovers_removed"
 )  # fmt: skip
@@ -25,11 +26,14 @@ class Page:
     size: int = 50
 
 
-def table_list(board: Board, seen: Sequence[BoardRow], query: TableQuery, page: Page) -> dict[str, Any]:
-    """One page of the tables, and what could not be read of them.
+def table_list(
+    board: Board, seen: Sequence[BoardRow], query: TableQuery, page: Page, *, all_problems: bool
+) -> dict[str, Any]:
+    """One page of the tables, and unreadable state.
 
     Args:
-        seen: the tables that the user may see. Nothing of others is in the answer.
+        seen: the tables that the user may see. Other tables are not in the response.
+        all_problems: whether the user may see problems of the metadata that belong to no table.
     """
     found = chosen(seen, query)
     names = frozenset(one.row.table for one in seen)
@@ -40,6 +44,7 @@ def table_list(board: Board, seen: Sequence[BoardRow], query: TableQuery, page: 
         "now": board.now,
         "troubles": [_trouble(one) for one in troubles_of(board, seen)],
         "counts": counts(seen),
+        "metadata_problems": list(board.problems) if all_problems else [],
         "facets": facets(seen),
         "tables": len(seen),
         "matching": len(found),
@@ -50,9 +55,9 @@ def table_list(board: Board, seen: Sequence[BoardRow], query: TableQuery, page: 
 
 
 def troubles_of(board: Board, seen: Sequence[BoardRow]) -> list[Trouble]:
-    """Those that concern tables among `seen`: of all tables, or of their pipelines."""
+    """Troubles that affect tables in `seen`."""
     pipelines = {one.row.dag_id for one in seen}
-    general = bool(seen) or not board.standings  # nobody is to learn of tables that they may not see
+    general = bool(seen) or not board.standings  # names of tables that the user may not see are hidden
     return [one for one in board.troubles if (general if one.pipeline is None else one.pipeline in pipelines)]
 
 
@@ -65,8 +70,8 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
     record, state, look = one.record, one.state, one.look
     facts = record.facts if record is not None else ()
     shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
-    shown |= {name: getattr(state, name) for name in ("state", "late", "failed", "lag", "behind", "as_of", "waiting")}
-    shown["attention"] = list(state.attention)
+    shown |= {name: getattr(state, name) for name in _OF_STATE}
+    shown |= {"attention": list(state.attention), "problems": list(one.row.problems), "grace": one.row.grace}
     return {
         **shown,
         "dag_id": one.row.dag_id,
@@ -97,7 +102,7 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
 
     Args:
         results: records of runs.
-        facts: digests of the last runs; they know which of Airflow's tasks did them, and also of runs without a record.
+        facts: digests of the last runs; they have Airflow's task ids, and include runs without a record.
     """
     known = {fact.key: fact for fact in facts}
     found = [(result, fact_of(result, 0.0)) for result in results]
@@ -113,7 +118,10 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
             "updated": result.main.updated,
             "deleted": result.main.deleted,
             "message": None if result.error is None else result.error.message,
-            "warned": [{"code": one.code, "message": one.message, "count": one.count} for one in result.warnings],
+            "warned": [
+                {"code": one.code, "message": one.message, "count": one.count, "files": list(one.files)}
+                for one in result.warnings
+            ],
         }
         for result, fact in found
     ]
@@ -132,15 +140,17 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
 
 
 def did(result: JobResult) -> str:
-    """What a run that loads nothing has done, in few words; empty for others, and where its record does not tell."""
+    """Short summary of a run that loads nothing; empty for others, and where not known."""
     details = result.details if isinstance(result.details, Mapping) else {}
     match result.action:
         case "maintain":
             joined = details.get("compacted") or {}
-            told = {"tables with files joined": len(joined), **{name: details.get(name) for name in _KEPT}}
-            return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told.items() if count)
+            counts = {"tables with compacted files": len(joined), **{name: details.get(name) for name in _KEPT}}
+            return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
         case "verify":
             return str(details.get("verdict") or "")
+        case "errors_replay":
+            return f"{result.rows_read - result.quarantined} of {result.rows_read} accepted" if result.rows_read else ""
         case "erase":
             removed = details.get("removed") or {}
             return f"{sum(removed.values())} rows of a key removed" if details else ""

@@ -1,4 +1,4 @@
-"""What the page is made of: the metadata that serves, and the state of the lake."""
+"""Data of the page: the current metadata and the state of the lake."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot
 from airflow_gddl.runtime.state.board import BoardRow, standings
 from airflow_gddl.runtime.state.reading import LakeState, StateReader, Trouble
@@ -22,29 +24,31 @@ class Board:
     """Every table as of `now`, seconds since the epoch. `roots` null: the metadata could never be read.
 
     Attributes:
-        environ: tells how S3 is reached.
+        environ: environment for S3.
+        problems: of the metadata that belong to no table, a line each.
     """
 
     standings: tuple[BoardRow, ...] = ()
+    problems: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     roots: Roots | None = None
     now: float = 0.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def of(self, table: str) -> BoardRow | None:
-        """Only what the metadata names is ever found."""
+        """Finds only tables of the metadata."""
         return next((one for one in self.standings if one.row.table == table), None)
 
 
 @dataclass
 class PageSource:
-    """Serves a board that is seconds old at most; safe for several threads.
+    """Serves a board that is a few seconds old at most; thread-safe.
 
     Attributes:
         snapshot: gives the metadata as it is now.
-        environ_of: tells how S3 is reached for what the metadata names.
+        environ_of: environment for S3 for the metadata's roots.
         clock: seconds since the epoch.
-        patience: seconds for which a board serves.
+        patience: seconds for which a board is reused.
     """
 
     snapshot: Callable[[], MetadataSnapshot]
@@ -57,7 +61,7 @@ class PageSource:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def board(self) -> Board:
-        """The newest there is. While one thread asks a slow lake, the others get what was known before."""
+        """The newest board. While one thread reads a slow lake, the others get the previous one."""
         if not self._lock.acquire(blocking=self._board.roots is None):
             return self._board
         try:
@@ -67,6 +71,23 @@ class PageSource:
             return self._board
         finally:
             self._lock.release()
+
+    def spec(self, row: TableRow) -> TableSpec | None:
+        """The table's row in full; null where no pipeline loads it, or the metadata can't be read."""
+        return self.settings(row)[0]
+
+    def settings(self, row: TableRow) -> tuple[TableSpec | None, CatalogSpec | None]:
+        """`spec`, and the catalog that it names; null where it names none."""
+        if row.dag_id is None or row.problems:
+            return None, None
+        try:
+            document = self.snapshot().pipeline(row.dag_id)
+        except (GddlError, OSError):
+            return None, None
+        if document is None:
+            return None, None
+        spec = next((spec for spec in document.specs if spec.table == row.table), None)
+        return spec, None if spec is None else document.catalogs.get(spec.catalog or "")
 
     def _fresh(self, now: float) -> Board:
         directory, troubles = self._known()
@@ -85,6 +106,7 @@ class PageSource:
         found = tuple(standings(directory.rows, known, now))
         return Board(
             standings=found,
+            problems=directory.problems,
             troubles=(*troubles, *known.troubles),
             roots=directory.roots,
             now=now,
@@ -94,7 +116,7 @@ class PageSource:
     def _reader_of(self, directory: Directory) -> StateReader:
         """
         Raises:
-            GddlError: what tells how S3 is reached can't be had.
+            GddlError: the S3 connection can't be read.
         """
         if self._reader is None or self._reader.lake != directory.roots.lake:
             self._reader = StateReader(directory.roots.lake, self.clock, environ=self.environ_of(directory))
@@ -108,5 +130,5 @@ class PageSource:
         if self._directory[0] != serving.generation or self._directory[1] is None:
             self._directory = (serving.generation, serving.directory())
         why = serving.state.why
-        stale = f" The last good copy, of {serving.state.built_at}, serves." if serving.generation else ""
+        stale = f" The last good copy, of {serving.state.built_at}, is used." if serving.generation else ""
         return self._directory[1], (Trouble(what=f"{why}{stale}", since=None),) if why else ()

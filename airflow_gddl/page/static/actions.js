@@ -1,25 +1,116 @@
-// What can be done to a table: each after a confirmation, by Airflow, as the user.
+// Actions on a table, each after a confirmation: runs started through Airflow as the user, and their state.
 
 import * as api from "./api.js";
-import { el, replace } from "./dom.js";
+import { el, refresh, replace } from "./dom.js";
+import { count, counted, outcome } from "./format.js";
 import { airflowLink, dagPath } from "./links.js";
+import { errorText } from "./matrix.js";
 
+const REPLAY = "Replay quarantine";
 const ACTIONS = [
-  ["Rerun", "Runs the table now, whether it has news or not. Nothing is loaded twice.", {}],
-  ["Full refresh", "Rebuilds the replica and its history from all landing files. Readers see the old table until the new one is there. This can take long.", { full_refresh: true }],
-  ["Replay errors", "Takes the rows in quarantine through the job again, after their cause was mended.", { action: "replay" }],
-  ["Verify", "Compares the replica with what its change table gives. The run fails when they differ.", { action: "verify" }],
+  ["Rerun", "Runs the table now, with or without new files. No file is loaded twice.", {}],
+  ["Verify", "Compares the replica with its change table. The run fails if they differ.", { action: "verify" }],
+  [REPLAY, "Processes all quarantined rows again. Fix the cause first.", { action: "replay" }],
+  ["Full refresh", "Rebuilds the replica and its history from all landing files. Readers see the old table until the new one is complete. This can take long.", { full_refresh: true }],
 ];
+const ENDED = ["success", "failed"];
 
-export function buttons(table, mayTrigger) {
-  const why = table.dag_id === null ? "No pipeline loads this table." : mayTrigger ? "" : "You may not trigger this table's DAG.";
-  const said = el("p", { class: "said", role: "status" });
-  return el("section", { "aria-label": "Actions" },
-    el("div", { class: "actions" }, ACTIONS.map(([name, text, more]) => el("button", {
-      type: "button", disabled: !mayTrigger, title: why || text,
-      onclick: () => confirm(name, text, table, () => start(name, table, more, said)),
-    }, name))),
-    why ? el("p", { class: "small" }, why) : null, said);
+export class Actions {
+  /** again: reloads the table's page. codeShown: returns the code that filters the quarantined rows; empty: none. */
+  constructor(place, again, codeShown) {
+    Object.assign(this, { place, again, codeShown });
+    this.buttons = el("div");
+    this.status = el("div", { class: "status", role: "status" });
+    replace(place, el("section", { "aria-label": "Actions" }, this.buttons, this.status));
+  }
+
+  /** Whether a run started here is active. */
+  get pending() {
+    return this.run !== null && this.run !== undefined && !this.run.ended;
+  }
+
+  async show({ table, runs, may_trigger: mayTrigger }) {
+    this.table = table;
+    this.run ??= remembered(table.table);
+    refresh(this.buttons, [mayTrigger, table.dag_id, table.problems.length], () => this.shown(mayTrigger));
+    if (this.run) await this.follow(runs);
+  }
+
+  shown(mayTrigger) {
+    const { table } = this;
+    const why = table.problems.length ? "This table is not loaded until its row is fixed." : table.dag_id === null ? "No pipeline loads this table." : mayTrigger ? "" : "You may not trigger this table's DAG.";
+    return [
+      el("div", { class: "actions" }, ACTIONS.map(([name, text, more]) => el("button", {
+        type: "button", disabled: !mayTrigger, title: why || text, class: more.full_refresh ? "dangerous" : null,
+        onclick: () => this.ask(name, text, more),
+      }, name))),
+      why ? el("p", { class: "small" }, why) : null,
+    ];
+  }
+
+  /** A replay processes the displayed rows: of one code, or all. */
+  ask(name, text, more) {
+    const code = name === REPLAY ? this.codeShown() : "";
+    const shown = code ? `Processes the quarantined rows with code ${code} again. Fix the cause first.` : text;
+    confirm(name, shown, this.table, () => this.start(name, code ? { ...more, codes: [code] } : more));
+  }
+
+  async start(name, more) {
+    const { table } = this;
+    replace(this.status, el("p", {}, `${name}: sending the request to Airflow …`));
+    try {
+      const started = await api.trigger(table.dag_id, { tables: [table.table], ...more });
+      this.run = { name, dag: table.dag_id, id: started.dag_run_id, state: started.state ?? "queued", ended: false };
+      remember(table.table, this.run);
+      this.display(el("p", {}, `${name} was started: `, this.link(), "."));
+      await this.again();
+    } catch (error) {
+      replace(this.status, el("p", { class: "error" }, `${name} was refused: ${error.status ?? ""} ${error.message}`));
+    }
+  }
+
+  /** State and result of the run started here. */
+  async follow(runs) {
+    let known = runs;
+    try {
+      if (!this.run.ended) {
+        const found = await api.dagRun(this.run.dag, this.run.id);
+        this.run.state = found.state;
+        // Its record is now in the lake; the earlier response may lack it.
+        if (ENDED.includes(found.state)) known = (await api.table(this.table.table, true)).runs;
+      }
+    } catch (error) {
+      this.display(el("p", { class: "error" }, `${this.run.name}: `, this.link(), ` can't be read: ${error.message}`));
+      return;
+    }
+    this.run.ended = ENDED.includes(this.run.state);
+    const done = known.filter((run) => run.airflow[0] === this.run.id);
+    remember(this.table.table, this.run);
+    this.display(el("p", {}, `${this.run.name} `, this.link(), `: ${this.run.ended ? "" : this.run.state}`, this.run.ended ? this.outcome(done) : null));
+  }
+
+  outcome(done) {
+    const failed = this.run.state === "failed";
+    if (done.length) return [runText(done[0]), done.length > 1 ? el("span", { class: "small" }, ` the last of ${done.length} tries`) : null];
+    const nothing = this.run.name === REPLAY ? "there were no quarantined rows" : "no new files";
+    if (!failed) return el("span", { class: "word good" }, `✓ succeeded, ${nothing}`);
+    return el("span", { class: "word failed" }, "✕ failed before the table was processed; see the run's tasks");
+  }
+
+  link() {
+    return airflowLink(`${dagPath(this.run.dag)}/runs/${encodeURIComponent(this.run.id)}`, this.run.id);
+  }
+
+  display(...shown) {
+    replace(this.status, shown);
+  }
+}
+
+function runText(run) {
+  const { kind, sign, word } = outcome(run);
+  const numbers = run.action === "verify" ? "" : `: ${counted(run.files, "file")}, ${count(run.rows_read)} rows read, ${count(run.appended)} appended, ${count(run.quarantined)} quarantined`;
+  return el("span", {}, el("span", { class: `word ${kind}` }, `${sign} ${word}`), run.did ? ` ${run.did}` : numbers,
+    run.message ? el("span", { class: "error block" }, errorText([run.error, run.message])) : null);
 }
 
 function confirm(name, text, table, go) {
@@ -33,13 +124,20 @@ function confirm(name, text, table, go) {
   dialog.showModal();
 }
 
-async function start(name, table, more, said) {
-  replace(said, document.createTextNode(`${name}: asking Airflow …`));
+// The run is kept in this tab when the page is reloaded.
+
+function key(table) {
+  return `gddl-run:${table}`;
+}
+
+function remember(table, run) {
+  window.sessionStorage.setItem(key(table), JSON.stringify(run));
+}
+
+function remembered(table) {
   try {
-    const run = await api.trigger(table.dag_id, { tables: [table.table], ...more });
-    const path = `${dagPath(table.dag_id)}/runs/${encodeURIComponent(run.dag_run_id)}`;
-    replace(said, document.createTextNode(`${name} was started: `), airflowLink(path, run.dag_run_id));
-  } catch (error) {
-    replace(said, document.createTextNode(`${name} was refused: ${error.status ?? ""} ${error.message}`));
+    return JSON.parse(window.sessionStorage.getItem(key(table)));
+  } catch {
+    return null;
   }
 }

@@ -1,6 +1,6 @@
-// What is asked of this page's own application and of Airflow, as the user who is logged in.
+// Requests to this page's API and to Airflow's, as the logged-in user.
 
-/** Path of Airflow itself: what stands before this page's own folder. */
+/** Path of Airflow: the part before this page's folder. */
 export const root = location.pathname.replace(/\/gddl\/.*$/, "");
 
 export class Refused extends Error {
@@ -12,7 +12,7 @@ export class Refused extends Error {
 
 async function send(url, options = {}) {
   const headers = { Accept: "application/json", ...options.headers };
-  // Airflow 3.0's own UI keeps its token here; newer ones send a cookie, which goes along by itself.
+  // Airflow 3.0's own UI keeps its token here; newer ones use a cookie, which is sent automatically.
   const token = window.localStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token.replace(/^"|"$/g, "")}`;
   const answer = await fetch(url, { ...options, headers, credentials: "same-origin", cache: "no-store" });
@@ -28,19 +28,29 @@ export function tables(query) {
   return send(`${root}/gddl/api/tables?${query}`);
 }
 
-export function table(name) {
-  return send(`${root}/gddl/api/table?${new URLSearchParams({ name })}`);
+/** fresh: read runs from the lake, without the cache. */
+export function table(name, fresh = false) {
+  return send(`${root}/gddl/api/table?${new URLSearchParams({ name, fresh })}`);
 }
 
 export function lake(name) {
   return send(`${root}/gddl/api/table/lake?${new URLSearchParams({ name })}`);
 }
 
+export function quarantine(name, code) {
+  return send(`${root}/gddl/api/table/quarantine?${new URLSearchParams({ name, code })}`);
+}
+
+/** A DAG run of Airflow's REST API. */
+export function dagRun(dagId, run) {
+  return send(`${root}/api/v2/dags/${encodeURIComponent(dagId)}/dagRuns/${encodeURIComponent(run)}`);
+}
+
 export function log(dagId, job) {
   return send(`${root}/gddl/api/log?${new URLSearchParams({ dag_id: dagId, job })}`);
 }
 
-/** Starts a run through Airflow's REST API; it decides whether this user may. */
+/** Starts a run through Airflow's REST API, which checks the user's permission. */
 export function trigger(dagId, conf) {
   return send(`${root}/api/v2/dags/${encodeURIComponent(dagId)}/dagRuns`, {
     method: "POST",
@@ -49,7 +59,7 @@ export function trigger(dagId, conf) {
   });
 }
 
-/** Opens a page of Airflow: in place of the whole window, also from within the frame that Airflow shows this page in. */
+/** Opens a page of Airflow in the top window, also from within Airflow's frame. */
 export function leave(path) {
   const own = window.parent === window ? document : window.parent.document;
   const link = own.createElement("a");

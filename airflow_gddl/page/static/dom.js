@@ -1,4 +1,4 @@
-// Elements made of data: every value becomes text or an attribute, never markup.
+// Creates elements from data: values become text or attributes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,6 +17,11 @@ export function el(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
 
+/** A name that is broken after `_` and `.` where it must be. */
+export function breakable(name) {
+  return name.split(/(?<=[_.])/).flatMap((part, at) => (at ? [el("wbr"), part] : [part]));
+}
+
 export function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
@@ -25,9 +30,33 @@ export function replace(place, ...children) {
   place.replaceChildren(...children.flat().filter(Boolean));
 }
 
-/** A table with headings; cells are texts or elements. */
-export function grid(headings, rows, label) {
-  return el("div", { class: "scroll" }, el("table", { "aria-label": label },
-    el("thead", {}, el("tr", {}, headings.map((text) => el("th", { scope: "col" }, text)))),
-    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell ?? "")))))));
+/** `replace`, unless the content is unchanged: then focus, selection and scrolling are kept. */
+export function refresh(place, key, make) {
+  const text = JSON.stringify(key);
+  if (place.shownKey === text) return;
+  place.shownKey = text;
+  replace(place, make());
+}
+
+/** A column: its title and the kind of its cells: `number` (on the right), `moment` (on one line), or text. */
+export function column(title, kind = null) {
+  return { title, kind };
+}
+
+/**
+ * A table with headings; on narrow screens each row is a block that names its values.
+ * rows: lists of cells (texts or elements), or { cells, message }: the message is displayed in a separate line below the row.
+ */
+export function grid(columns, rows, label, kind = "") {
+  const titled = columns.map((one) => (typeof one === "string" ? column(one) : one));
+  const body = rows.flatMap((row) => {
+    const { cells, message } = Array.isArray(row) ? { cells: row, message: null } : row;
+    const shown = el("tr", { class: message ? "explained" : null }, cells.map((cell, at) => el(at === 0 ? "th" : "td", {
+      scope: at === 0 ? "row" : null, class: titled[at].kind, "data-label": titled[at].title,
+    }, cell ?? "")));
+    return message ? [shown, el("tr", { class: "message" }, el("td", { colspan: titled.length }, message))] : [shown];
+  });
+  return el("table", { class: `grid ${kind}`.trim(), "aria-label": label },
+    el("thead", {}, el("tr", {}, titled.map((one) => el("th", { scope: "col", class: one.kind }, one.title)))),
+    el("tbody", {}, body));
 }

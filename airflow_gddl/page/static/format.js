@@ -1,7 +1,13 @@
-// Values as people read them.
+// Formats values for display. An unknown value is a dash, never an empty cell or a zero.
+
+export const UNKNOWN = "–";
+
+function known(value) {
+  return value !== null && value !== undefined;
+}
 
 export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "";
+  if (!known(seconds)) return UNKNOWN;
   if (seconds < 0) return "-" + duration(-seconds);
   if (seconds < 60) return `${Math.round(seconds * 10) / 10}s`;
   const minutes = Math.floor(seconds / 60);
@@ -11,41 +17,85 @@ export function duration(seconds) {
 }
 
 export function count(number) {
-  return number === null || number === undefined ? "" : number.toLocaleString("en-US");
+  return known(number) ? number.toLocaleString("en-US") : UNKNOWN;
 }
 
-/** Seconds since the epoch as UTC, to the second. */
+/** `3 files`, `1 file`. */
+export function counted(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** The time zone of Airflow's UI, else the browser's. */
+function chosenZone() {
+  const chosen = (window.localStorage.getItem("timezone") ?? "").replace(/^"|"$/g, "");
+  try {
+    return new Intl.DateTimeFormat("en", { timeZone: chosen }).resolvedOptions().timeZone;
+  } catch {
+    return Intl.DateTimeFormat().resolvedOptions().timeZone;
+  }
+}
+
+export const ZONE = chosenZone();
+const PARTS = new Intl.DateTimeFormat("en-CA", {
+  timeZone: ZONE, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit",
+  hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+
+/** Seconds since the epoch as `2024-01-31 23:59:58` in the user's time zone. */
 export function moment(seconds) {
-  return seconds === null || seconds === undefined ? "" : new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", "\u00a0") + "\u00a0UTC";
+  if (!known(seconds)) return UNKNOWN;
+  const part = Object.fromEntries(PARTS.formatToParts(new Date(seconds * 1000)).map(({ type, value }) => [type, value]));
+  return `${part.year}-${part.month}-${part.day}\u00a0${part.hour}:${part.minute}:${part.second}`;
+}
+
+/** The same for a moment in text, UTC without a zone; other texts are unchanged. */
+export function momentOf(text) {
+  if (!known(text)) return UNKNOWN;
+  if (!/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d/.test(text)) return text;
+  const zoned = /(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : `${text}Z`;
+  const value = Date.parse(zoned.replace(" ", "T"));
+  return Number.isNaN(value) ? text : moment(value / 1000);
 }
 
 export function ago(seconds, now) {
-  return seconds === null || seconds === undefined ? "never" : `${duration(Math.max(0, now - seconds))} ago`;
+  return known(seconds) ? `${duration(Math.max(0, Math.round(now - seconds)))}\u00a0ago` : "never";
 }
 
 export function bytes(number) {
-  if (number === null || number === undefined) return "";
+  if (!known(number)) return UNKNOWN;
   const units = ["B", "kB", "MB", "GB", "TB"];
   let value = number, unit = 0;
   while (value >= 1000 && unit < units.length - 1) { value /= 1000; unit += 1; }
   return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
 }
 
-/** How a run ended: a class for its colour, a sign for those who don't see it, a word. */
+/** Outcome of a run: a class for its colour, a sign, and a word. */
 export function outcome(run) {
   if (run.status === "failed") return { kind: "failed", sign: "✕", word: `failed ${run.error ?? ""}`.trim() };
   if (!run.adds_up) return { kind: "failed", sign: "≠", word: "rows do not add up" };
   if (run.quarantined > 0) return { kind: "warned", sign: "!", word: "succeeded, rows in quarantine" };
   if (run.warnings.length > 0) return { kind: "warned", sign: "~", word: `succeeded, ${run.warnings.join(", ")}` };
+  if (run.status === "skipped") return { kind: "good", sign: "✓", word: "nothing to do" };
   return { kind: "good", sign: "✓", word: "succeeded" };
 }
 
 export function runText(run) {
-  const lines = [`${moment(run.started)}: ${outcome(run).word}`, `${run.mode}, ${duration(run.seconds)}, ${count(run.files)} files`];
+  const lines = [`${moment(run.started)}: ${outcome(run).word}`, `${run.mode}, ${duration(run.seconds)}, ${counted(run.files, "file")}`];
   lines.push(`${count(run.rows_read)} rows read, ${count(run.appended)} appended, ${count(run.quarantined)} quarantined`);
   if (run.late_ignored) lines.push(`${count(run.late_ignored)} changes ignored as late`);
   if (run.lag !== null) lines.push(`lag ${duration(run.lag)}`);
   return lines.join("\n");
 }
 
-export const STATE_SIGNS = { failed: "✕", late: "◔", attention: "!", waiting: "…", new: "+", fresh: "✓", disabled: "–" };
+export const STATE_SIGNS = {
+  broken_row: "⊘", failed: "✕", late: "◔", attention: "!", running: "▸", waiting: "…", new: "+", fresh: "✓", disabled: "–",
+};
+
+export function stateText(state) {
+  return state.replaceAll("_", " ");
+}
+
+/** Sign and class of a schema change: `added …`, `widened …`. */
+export function changeKind(text) {
+  return text.startsWith("added") ? { sign: "+", kind: "added" } : { sign: "~", kind: "changed" };
+}

@@ -7,7 +7,7 @@ export function airflowLink(path, text) {
   return el("a", { href: root + path, target: "_top", onclick: (event) => { event.preventDefault(); leave(path); } }, text);
 }
 
-/** A page elsewhere; what is none of the web's addresses is shown as text. */
+/** A link to an external page; other texts than http(s) URLs are shown as text. */
 export function pageLink(address, text) {
   return /^https?:\/\//.test(address) ? el("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, text) : address;
 }

@@ -1,29 +1,32 @@
 // The list of all tables: filters, sorting, pages, and a cell for each of a table's last runs.
 
 import * as api from "./api.js";
-import { el, replace } from "./dom.js";
-import { ago, count, duration, moment, outcome, runText, STATE_SIGNS } from "./format.js";
+import { breakable, el, replace } from "./dom.js";
+import { ago, count, counted, duration, moment, outcome, runText, STATE_SIGNS, stateText, UNKNOWN } from "./format.js";
 import { tableHash } from "./links.js";
 
 const FACETS = ["source", "tier", "priority", "owner"];
 const COLUMNS = [
-  ["Table", "table"], ["State", "urgency"], ["Last runs", "last_run"], ["Lag", "lag"], ["Up to date", null], ["Rows", null],
-  ["Waiting", "waiting"], ["Quarantined", "quarantined"], ["Owner", null],
+  ["Table", "table"], ["State", "urgency"], ["Last runs", "last_run"], ["Lag", "lag", true], ["Up to date", null, true],
+  ["Rows", null, true], ["Waiting", "waiting", true], ["Quarantined", "quarantined", true],
 ];
 const RUNS_SHOWN = 14;
 
 export class Matrix {
-  constructor(place, query, told) {
+  constructor(place, query, showTroubles) {
     this.place = place;
     this.query = query;
-    this.told = told;
+    this.showTroubles = showTroubles;
     this.asked = 0;
-    this.parts = { states: el("div", { class: "chips", role: "group", "aria-label": "States" }), filters: el("div", { class: "filters" }), list: el("div") };
+    this.parts = {
+      states: el("div", { class: "chips", role: "group", "aria-label": "States" }), filters: el("div", { class: "filters" }),
+      banner: el("div", { role: "status" }), list: el("div"),
+    };
     this.search = el("input", {
       type: "search", placeholder: "Search tables ( / )", "aria-label": "Search tables", value: query.get("search") ?? "",
       oninput: () => { clearTimeout(this.soon); this.soon = setTimeout(() => this.set("search", this.search.value), 200); },
     });
-    replace(place, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
+    replace(place, this.parts.banner, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
   }
 
   /** Changes one field of the query; the first page of the answer is shown. */
@@ -38,12 +41,28 @@ export class Matrix {
     const number = ++this.asked;
     const answer = await api.tables(this.query);
     if (number !== this.asked) return; // a later question was asked meanwhile
-    this.told(answer.troubles, answer.now);
+    this.showTroubles(answer.troubles, answer.now);
     const focused = document.activeElement && document.activeElement.id;
+    this.banner(answer);
     this.states(answer);
     this.filters(answer.facets);
     this.list(answer);
     if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
+  }
+
+  /** Invalid rows, which no DAG loads. */
+  banner({ counts, metadata_problems: others }) {
+    const broken = counts.broken_row;
+    const shown = [];
+    if (broken) {
+      const text = `${counted(broken, "table")} ${broken === 1 ? "has" : "have"} an invalid row and ${broken === 1 ? "is" : "are"} not loaded until the metadata is fixed. `;
+      shown.push(el("p", { class: "trouble bad" }, text, el("button", { type: "button", id: "show-broken", onclick: () => this.set("state", "broken_row") }, broken === 1 ? "Show it" : "Show them")));
+    }
+    if (others.length) {
+      shown.push(el("details", { class: "trouble", open: this.parts.banner.querySelector("details")?.open ?? false },
+        el("summary", {}, `${counted(others.length, "more problem")} in the metadata`), el("ul", {}, others.map((line) => el("li", {}, line)))));
+    }
+    replace(this.parts.banner, shown);
   }
 
   states({ counts, tables }) {
@@ -52,7 +71,7 @@ export class Matrix {
       id: `state-${state || "all"}`, type: "button", class: `chip ${state}`, "aria-pressed": String(chosen === state),
       onclick: () => this.set("state", chosen === state ? "" : state),
     }, state ? el("span", { class: "sign", "aria-hidden": "true" }, STATE_SIGNS[state]) : null, `${text} `, el("b", {}, count(number)));
-    replace(this.parts.states, chip("", tables, "all"), Object.entries(counts).map(([state, number]) => chip(state, number, state)));
+    replace(this.parts.states, chip("", tables, "all"), Object.entries(counts).map(([state, number]) => chip(state, number, stateText(state))));
   }
 
   filters(facets) {
@@ -68,14 +87,14 @@ export class Matrix {
   list(answer) {
     const order = this.query.get("order") ?? "urgency";
     const down = this.query.get("direction") === "down";
-    const heading = ([text, key]) => el("th", { scope: "col", "aria-sort": key === order ? (down ? "descending" : "ascending") : null },
+    const heading = ([text, key, number]) => el("th", { scope: "col", class: number ? "number" : null, "aria-sort": key === order ? (down ? "descending" : "ascending") : null },
       key ? el("button", { type: "button", class: "sort", id: `sort-${key}`, onclick: () => this.sort(key, order, down) }, text, key === order ? (down ? " ▾" : " ▴") : "") : text);
-    const body = answer.rows.map((row) => this.row(row, answer.now));
+    const body = answer.rows.flatMap((row) => this.row(row, answer.now));
     replace(this.parts.list,
-      el("p", { class: "count", role: "status" }, `${count(answer.matching)} of ${count(answer.tables)} tables`),
-      el("div", { class: "scroll" }, el("table", { class: "matrix", "aria-label": "Tables" },
-        el("thead", {}, el("tr", {}, COLUMNS.map(heading))), el("tbody", {}, body))),
-      answer.rows.length ? null : el("p", { class: "empty" }, answer.tables ? "No table fits these filters." : "No table yet: add a row to the metadata."),
+      el("p", { class: "count", role: "status" }, `${count(answer.matching)} of ${counted(answer.tables, "table")}`),
+      el("table", { class: "grid matrix", "aria-label": "Tables" },
+        el("thead", {}, el("tr", {}, COLUMNS.map(heading))), el("tbody", {}, body)),
+      answer.rows.length ? null : el("p", { class: "empty" }, answer.tables ? "No table matches these filters." : "No table yet: add a row to the metadata."),
       this.pager(answer));
   }
 
@@ -85,22 +104,20 @@ export class Matrix {
   }
 
   row(row, now) {
-    const state = el("span", { class: `state ${row.state}` }, el("span", { "aria-hidden": "true" }, STATE_SIGNS[row.state]), ` ${row.state}`,
-      row.late && row.state !== "late" ? ", late" : "");
     const allowed = row.freshness === null ? "" : ` (allowed ${duration(row.freshness)})`;
-    return el("tr", {},
-      el("th", { scope: "row" }, el("a", { href: tableHash(row.table) }, row.table),
-        el("span", { class: "small" }, `${row.source} · ${row.tier} · ${row.priority}`)),
-      el("td", {}, state, row.error ? el("span", { class: "small error", title: row.error[1] ?? "" }, row.error[0]) : null,
-        row.attention.length ? el("span", { class: "small" }, row.attention.join(", ")) : null,
-        row.held_by.length ? el("span", { class: "small" }, `waits for ${row.held_by.join(", ")}`) : null),
-      el("td", {}, cells(row.runs)),
-      el("td", { class: "number" }, duration(row.lag)),
-      el("td", { class: row.late ? "number bad" : "number", title: row.as_of === null ? "" : `as of ${moment(row.as_of)}${allowed}` }, ago(row.as_of, now)),
-      el("td", { class: "number" }, count(row.rows)),
-      el("td", { class: "number" }, row.waiting ? `${count(row.waiting)} files` : ""),
-      el("td", { class: "number" }, row.quarantined ? count(row.quarantined) : ""),
-      el("td", {}, row.owner ?? ""));
+    const cell = (at, number, ...content) => el("td", { class: number ? "number" : null, "data-label": COLUMNS[at][0] }, content);
+    const shownMessages = messages(row);
+    const about = [row.source, row.tier, row.priority, row.owner].filter(Boolean).join(" · ");
+    const shown = el("tr", { class: shownMessages.length ? "explained" : null },
+      el("th", { scope: "row" }, el("a", { href: tableHash(row.table) }, breakable(row.table)), el("span", { class: "small" }, about)),
+      cell(1, false, stateOf(row)),
+      cell(2, false, cells(row.runs)),
+      cell(3, true, duration(row.lag)),
+      el("td", { class: row.late ? "number bad" : "number", "data-label": "Up to date", title: row.as_of === null ? null : `as of ${moment(row.as_of)}${allowed}` }, ago(row.as_of, now)),
+      cell(5, true, count(row.rows)),
+      cell(6, true, row.looked === null ? UNKNOWN : counted(row.waiting, "file")),
+      cell(7, true, row.runs.length ? count(row.quarantined) : UNKNOWN));
+    return shownMessages.length ? [shown, el("tr", { class: "message" }, el("td", { colspan: COLUMNS.length }, shownMessages))] : [shown];
   }
 
   pager({ page, pages }) {
@@ -110,7 +127,32 @@ export class Matrix {
   }
 }
 
-/** A cell for each run, oldest first, on the right side of a strip of fixed width. */
+/** Its state, and further states. */
+export function stateOf(row) {
+  const also = [row.late && row.state !== "late" ? "late" : "", row.running !== null && row.state !== "running" ? "running" : ""];
+  const last = row.state === "broken_row" ? [el("span", { class: "small" }, `last state: ${stateText(row.last_state)}`)] : [];
+  return el("span", {}, el("span", { class: `state ${row.state}` }, el("span", { "aria-hidden": "true" }, STATE_SIGNS[row.state]), ` ${stateText(row.state)}`),
+    also.filter(Boolean).map((word) => `, ${word}`).join(""), last);
+}
+
+/** Messages of a row, one line each, in full. */
+function messages(row) {
+  const line = (kind, text) => el("p", { class: kind }, text);
+  return [
+    ...row.problems.map((text) => line("error", text)),
+    row.error ? line("error", errorText(row.error)) : null,
+    row.attention.length ? line("warn", `See the newest run: ${row.attention.join(", ")}`) : null,
+    row.held_by.length ? line("small", `Waits for ${row.held_by.join(", ")}`) : null,
+  ].filter(Boolean);
+}
+
+/** [code, message]; most messages begin with their code. */
+export function errorText([code, message]) {
+  if (!message) return `[${code}]`;
+  return message.startsWith(`[${code}]`) ? message : `[${code}] ${message}`;
+}
+
+/** A cell for each run, oldest first, right-aligned in a strip of fixed width. */
 export function cells(runs) {
   const shown = runs.map((run) => {
     const { kind, sign, word } = outcome(run);

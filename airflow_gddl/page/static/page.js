@@ -1,45 +1,48 @@
-// The page's one entry: which part is shown follows from the address after `#`.
+// Entry point of the page: the part after `#` in the URL selects what is shown.
 
 import "./theme.js";
 import { root } from "./api.js";
 import { el, replace } from "./dom.js";
-import { moment } from "./format.js";
+import { moment, ZONE } from "./format.js";
 import { showLog } from "./log.js";
 import { Matrix } from "./matrix.js";
-import { showTable } from "./table.js";
+import { TablePage } from "./table.js";
 
 const AGAIN_MS = 15_000;
 const main = document.getElementById("main");
-let matrix = null;
+let shown = null; // what is asked again: the list, or a table's page
 let turn = 0;
 
-function told(troubles, now) {
+function showTroubles(troubles, now) {
   replace(document.getElementById("troubles"), troubles.map(({ what, since }) => el("p", { class: "trouble" },
-    `${what} ${since === null ? "" : `What is shown is as of ${moment(since)}.`}`)));
-  document.title = `GDDL tables, ${moment(now)}`;
+    `${what} ${since === null ? "" : `The displayed state is as of ${moment(since)}.`}`)));
+  replace(document.getElementById("as-of"), document.createTextNode(`${moment(now)} (${ZONE})`));
 }
 
 function failed(error) {
   const lost = error.status === 401 || error.status === 403;
-  const text = lost ? "You are not logged in, or may not see this." : error.status === 404 ? `There is ${error.message}, or you may not see it.` : `This can't be shown: ${error.message}`;
-  const shown = el("p", { class: "trouble", role: "alert" }, text, lost ? el("a", { href: `${root}/`, target: "_top" }, " Log in to Airflow") : el("a", { href: "#/" }, " All tables"));
-  if (matrix && !lost) replace(document.getElementById("troubles"), shown); else replace(main, shown);
+  const text = lost ? "You are not logged in, or may not see this." : error.status === 404 ? `There is ${error.message}, or you may not see it.` : `The page can't be loaded: ${error.message}`;
+  const message = el("p", { class: "trouble", role: "alert" }, text, lost ? el("a", { href: `${root}/`, target: "_top" }, " Log in to Airflow") : el("a", { href: "#/" }, " All tables"));
+  if (shown && !lost) replace(document.getElementById("troubles"), message); else replace(main, message);
 }
 
 async function show() {
   const mine = ++turn;
   const [path, query] = location.hash.replace(/^#/, "").split("?", 2);
+  shown?.leave?.();
+  document.title = "GDDL tables";
+  shown = null;
   try {
     const name = /^\/table\/(.+)$/.exec(path);
     if (name) {
-      matrix = null;
-      await showTable(main, decodeURIComponent(name[1]), told, () => mine === turn);
+      const page = new TablePage(main, decodeURIComponent(name[1]), showTroubles, () => mine === turn);
+      await page.show();
+      if (mine === turn) shown = page;
     } else if (path === "/log") {
-      matrix = null;
       await showLog(main, new URLSearchParams(query ?? ""), () => mine === turn);
     } else {
-      matrix = new Matrix(main, new URLSearchParams(query ?? ""), told);
-      await matrix.show();
+      shown = new Matrix(main, new URLSearchParams(query ?? ""), showTroubles);
+      await shown.show();
     }
   } catch (error) {
     if (mine === turn) failed(error);
@@ -49,7 +52,7 @@ async function show() {
 window.addEventListener("hashchange", show);
 document.addEventListener("keydown", (event) => {
   const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-  if (event.key === "/" && matrix && !typing) { event.preventDefault(); matrix.search.focus(); }
+  if (event.key === "/" && shown?.search && !typing) { event.preventDefault(); shown.search.focus(); }
 });
-setInterval(() => { if (matrix && !document.hidden) matrix.show().catch(failed); }, AGAIN_MS);
+setInterval(() => { if (shown && !document.hidden) shown.show().catch(failed); }, AGAIN_MS);
 show();

@@ -1,29 +1,76 @@
-// A line over time in SVG, with a table of the same figures for those who can't see it elsewhere on the page.
+// A line chart over time in SVG, for the available width, with the value under the pointer.
 
-import { svg } from "./dom.js";
+import { el, svg, replace } from "./dom.js";
 import { moment } from "./format.js";
 
-const WIDTH = 720, HEIGHT = 160, LEFT = 70, BOTTOM = 24, TOP = 10;
+const HEIGHT = 170, BOTTOM = 26, TOP = 12, RIGHT = 12, CHARACTER = 7, FAR = 5;
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 
-/** points: {x: seconds since the epoch, y: number}, oldest first; limit: a line to compare with, or null. */
-export function plot(points, { label, format, limit = null }) {
+/** Round steps up to `highest`, about four of them; `time`: in usual units of time. */
+export function ticks(highest, time) {
+  const rough = highest / 4;
+  let step = time ? SECONDS.find((one) => one >= rough) : undefined;
+  if (step === undefined) {
+    const power = 10 ** Math.floor(Math.log10(rough));
+    step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? rough;
+  }
+  step = time ? step : Math.max(1, step);
+  const made = [];
+  for (let value = 0; value <= highest + step * 0.999; value += step) made.push(value);
+  return made;
+}
+
+/**
+ * points: {x: seconds since the epoch, y: number, or null: not known}, oldest first.
+ * limit: a line to compare with, or null. Null: too few points.
+ */
+export function plot(points, { label, format, time = false, limit = null, limitText = "" }) {
   const known = points.filter((point) => point.y !== null && point.y !== undefined);
   if (known.length < 2) return null;
+  // A limit far above all values would flatten the line; it is named instead of drawn.
+  const far = limit !== null && limit > FAR * Math.max(...known.map((point) => point.y), 1);
+  const text = summary(known, format) + (far ? `; ${limitText} is above the plot` : "");
+  const caption = el("p", { class: "small value", "aria-live": "off" }, text);
+  const drawing = el("div", { class: "drawing" });
+  const draw = () => { if (drawing.clientWidth) replace(drawing, drawn(known, drawing.clientWidth, { label, format, time, limit: far ? null : limit, limitText, text }, caption)); };
+  new ResizeObserver(draw).observe(drawing);
+  return el("div", {}, drawing, caption);
+}
+
+function summary(known, format) {
+  const values = known.map((point) => point.y);
+  return `Newest ${format(values[values.length - 1])}, at least ${format(Math.min(...values))}, at most ${format(Math.max(...values))}`;
+}
+
+function drawn(known, width, { label, format, time, limit, limitText, text: overall }, caption) {
+  const steps = ticks(Math.max(...known.map((point) => point.y), limit ?? 0, 1), time);
+  const highest = steps[steps.length - 1];
+  const left = 10 + CHARACTER * Math.max(...steps.map((value) => format(value).length));
   const first = known[0].x, last = known[known.length - 1].x;
-  const highest = Math.max(...known.map((point) => point.y), limit ?? 0, 1e-9);
-  const x = (value) => LEFT + ((value - first) / Math.max(1, last - first)) * (WIDTH - LEFT - 10);
+  const x = (value) => left + ((value - first) / Math.max(1, last - first)) * (width - left - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - (Math.max(0, value) / highest) * (HEIGHT - BOTTOM - TOP);
-  const line = known.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join(" ");
   const text = (at, height, anchor, words) => svg("text", { x: at, y: height, "text-anchor": anchor }, words);
-  const title = `${label}: from ${format(known[0].y)} to ${format(known[known.length - 1].y)}, at most ${format(Math.max(...known.map((p) => p.y)))}`;
-  return svg("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title },
-    svg("line", { class: "axis", x1: LEFT, y1: HEIGHT - BOTTOM, x2: WIDTH - 10, y2: HEIGHT - BOTTOM }),
-    svg("line", { class: "axis", x1: LEFT, y1: TOP, x2: LEFT, y2: HEIGHT - BOTTOM }),
-    limit === null ? null : svg("line", { class: "limit", x1: LEFT, y1: y(limit), x2: WIDTH - 10, y2: y(limit) }),
-    svg("polyline", { class: "line", points: line }),
-    known.map((point) => svg("circle", { cx: x(point.x), cy: y(point.y), r: 2.5 }, svg("title", {}, `${moment(point.x)}: ${format(point.y)}`))),
-    text(LEFT - 6, TOP + 8, "end", format(highest)),
-    text(LEFT - 6, HEIGHT - BOTTOM, "end", format(0)),
-    text(LEFT, HEIGHT - 6, "start", moment(first)),
-    text(WIDTH - 10, HEIGHT - 6, "end", moment(last)));
+  const mark = svg("circle", { class: "mark", r: 4, visibility: "hidden" });
+  const line = svg("line", { class: "mark", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+  const show = (point) => {
+    for (const part of [mark, line]) part.setAttribute("visibility", point ? "visible" : "hidden");
+    replace(caption, document.createTextNode(point ? `${moment(point.x)}: ${format(point.y)}` : overall));
+    if (!point) return;
+    mark.setAttribute("cx", x(point.x)); mark.setAttribute("cy", y(point.y));
+    line.setAttribute("x1", x(point.x)); line.setAttribute("x2", x(point.x));
+  };
+  const nearest = (event) => {
+    const at = event.clientX - made.getBoundingClientRect().left;
+    return known.reduce((best, point) => (Math.abs(x(point.x) - at) < Math.abs(x(best.x) - at) ? point : best));
+  };
+  const made = svg("svg", {
+    class: "plot", width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${label}: ${overall}`,
+    onpointermove: (event) => show(nearest(event)), onpointerleave: () => show(null),
+  },
+    steps.map((value) => [svg("line", { class: "axis", x1: left, y1: y(value), x2: width - RIGHT, y2: y(value) }), text(left - 6, y(value) + 4, "end", format(value))]).flat(),
+    limit === null ? null : [svg("line", { class: "limit", x1: left, y1: y(limit), x2: width - RIGHT, y2: y(limit) }), svg("text", { class: "limit", x: width - RIGHT, y: y(limit) + (y(limit) < TOP + 14 ? 14 : -4), "text-anchor": "end" }, limitText)],
+    svg("polyline", { class: "line", points: known.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join(" ") }),
+    known.map((point) => svg("circle", { cx: x(point.x), cy: y(point.y), r: 2.5 })),
+    text(left, HEIGHT - 8, "start", moment(first)), text(width - RIGHT, HEIGHT - 8, "end", moment(last)), line, mark);
+  return made;
 }

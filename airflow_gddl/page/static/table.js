@@ -1,97 +1,188 @@
-// One table: where it stands, its runs, its lake.
+// One table: its state, runs and lake. Polled while it is displayed; unchanged parts are not replaced.
 
-import { buttons } from "./actions.js";
+import { Actions } from "./actions.js";
 import * as api from "./api.js";
-import { el, grid, replace } from "./dom.js";
-import { ago, bytes, count, duration, moment, outcome, STATE_SIGNS } from "./format.js";
+import { copier } from "./copy.js";
+import { column, el, grid, refresh, replace } from "./dom.js";
+import { explainForm } from "./explain.js";
+import { ago, bytes, changeKind, count, counted, duration, moment, momentOf, outcome, UNKNOWN } from "./format.js";
 import { airflowLink, dagPath, pageLink, taskPath } from "./links.js";
-import { cells } from "./matrix.js";
+import { cells, errorText, stateOf } from "./matrix.js";
 import { plot } from "./plot.js";
+import { Quarantine } from "./quarantine.js";
 
 const RUNS_SHOWN = 50;
+const OFTEN_MS = 3_000;
 
-export async function showTable(place, name, told, current) {
-  replace(place, el("p", { role: "status" }, "Reading …"));
-  const answer = await api.table(name);
-  if (!current()) return;
-  told(answer.troubles, answer.now);
-  const lake = el("div", {}, el("p", { role: "status" }, "Reading the lake …"));
-  replace(place, el("p", {}, el("a", { href: "#/" }, "← all tables")), el("h2", {}, answer.table.table),
-    facts(answer), buttons(answer.table, answer.may_trigger), plots(answer), runs(answer), changes(answer), lake);
-  try {
-    const found = await api.lake(name);
-    if (current()) replace(lake, inLake(found));
-  } catch (error) {
-    replace(lake, el("p", { class: "trouble" }, `The lake can't be read: ${error.message}`));
+export class TablePage {
+  constructor(place, name, showTroubles, current) {
+    Object.assign(this, { place, name, showTroubles, current });
+    this.parts = Object.fromEntries(["problems", "facts", "actions", "plots", "runs", "changes", "lake", "explain"].map((part) => [part, el("div")]));
+    this.quarantine = new Quarantine(name);
+    this.actions = new Actions(this.parts.actions, () => this.show(), () => this.quarantine.code);
+    replace(place, el("p", { role: "status" }, "Reading …"));
   }
+
+  leave() {
+    clearTimeout(this.soon);
+  }
+
+  async show() {
+    clearTimeout(this.soon);
+    const answer = await api.table(this.name);
+    if (!this.current()) return;
+    this.showTroubles(answer.troubles, answer.now);
+    if (!this.place.contains(this.parts.facts)) this.begin(answer);
+    const { table, now, runs: found } = answer;
+    refresh(this.parts.problems, table.problems, () => problems(table));
+    refresh(this.parts.facts, [table, now], () => facts(answer));
+    await this.actions.show(answer);
+    refresh(this.parts.plots, [found, table.freshness], () => plots(answer));
+    refresh(this.parts.runs, found, () => runs(answer));
+    refresh(this.parts.changes, answer.schema_changes, () => changes(answer) ?? []);
+    await this.showLake(found.length ? found[0].started : null);
+    if (this.current() && (table.running !== null || this.actions.pending)) this.soon = setTimeout(() => this.show().catch(() => {}), OFTEN_MS);
+  }
+
+  begin({ table, keys }) {
+    replace(this.place, el("p", {}, el("a", { href: "#/" }, "← all tables")), el("h2", {}, table.table), Object.values(this.parts));
+    replace(this.parts.lake, el("p", { role: "status" }, "Reading the lake …"));
+    replace(this.parts.explain, explainForm(table.table, keys));
+  }
+
+  /** The lake is read again only when a run has ended. */
+  async showLake(newest) {
+    if (this.newest === newest) return;
+    this.newest = newest;
+    try {
+      const [found] = await Promise.all([api.lake(this.name), this.quarantine.read()]);
+      if (this.current()) replace(this.parts.lake, this.quarantine.place, inLake(found));
+    } catch (error) {
+      replace(this.parts.lake, el("p", { class: "trouble" }, `The lake can't be read: ${error.message}`));
+    }
+  }
+}
+
+function problems(table) {
+  if (!table.problems.length) return [];
+  return [el("div", { class: "trouble bad", role: "status" },
+    el("p", {}, "The row of this table is invalid, so no DAG loads it. The state below is that of its last run."),
+    el("ul", {}, table.problems.map((text) => el("li", {}, text))))];
 }
 
 function facts({ table, totals, now }) {
   const fact = (name, ...value) => [el("dt", {}, name), el("dd", {}, value)];
   const allowed = table.freshness === null ? "any" : duration(table.freshness);
   return el("dl", { class: "facts" },
-    fact("State", el("span", { class: `state ${table.state}` }, `${STATE_SIGNS[table.state]} ${table.state}`), table.late && table.state !== "late" ? ", late" : ""),
-    table.error ? fact("Error", el("span", { class: "error" }, `[${table.error[0]}] ${table.error[1] ?? ""}`)) : null,
-    table.attention.length ? fact("Attention", `${table.attention.join(", ")}: see what the newest run said`) : null,
-    totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: what is stored of their keys is newer`) : null,
+    fact("State", stateOf(table)),
+    table.running === null ? null : fact("Running", `since ${moment(table.running)}, ${ago(table.running, now)}`),
+    table.last_state === "new" && table.grace !== null ? fact("New", `late only if no load ends within ${duration(table.grace)} after the first poll`) : null,
+    table.error ? fact("Error", el("span", { class: "error" }, errorText(table.error))) : null,
+    table.attention.length ? fact("Attention", `${table.attention.join(", ")}: see the newest run`) : null,
+    totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: the stored rows are newer`) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
-    fact("Last look", table.looked === null ? "none" : `${ago(table.looked, now)}: ${count(table.files)} files landed, ${count(table.waiting)} waiting`),
-    table.not_listed_days ? fact("Old files", `${count(table.not_listed_days)} days not looked at since ${table.listed === null ? "the first run" : moment(table.listed)}`) : null,
+    fact("Last poll", table.looked === null ? "none" : `${moment(table.looked)}, ${ago(table.looked, now)}: ${counted(table.files, "file")} landed, ${count(table.waiting)} waiting`),
+    table.not_listed_days ? fact("Old files", `${count(table.not_listed_days)} days not listed since ${table.listed === null ? "the first run" : moment(table.listed)}`) : null,
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
-    fact("Rows", count(table.rows) || "not known"),
-    totals && totals.files ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} delivered again + ${count(totals.quarantined)} quarantined, from ${count(totals.files)} files in the runs below`) : null,
-    fact("Pipeline", table.dag_id === null ? "none: the table is disabled" : airflowLink(dagPath(table.dag_id), table.dag_id)),
-    fact("Row", `source ${table.source}, tier ${table.tier}, priority ${table.priority}, owner ${table.owner ?? "none"}`),
+    fact("Rows", table.rows === null ? "not known" : count(table.rows)),
+    totals && totals.files ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} delivered again + ${count(totals.quarantined)} quarantined, from ${counted(totals.files, "file")} in the runs below`) : null,
+    fact("Pipeline", pipeline(table)),
+    table.source ? fact("Row", `source ${table.source}, tier ${table.tier}, priority ${table.priority}, owner ${table.owner ?? "none"}`) : null,
     fact("Last runs", cells(table.runs)));
 }
 
-function plots({ table, runs }) {
-  const oldest = [...runs].reverse();
-  const lag = plot(oldest.map((run) => ({ x: run.started, y: run.lag })), { label: "Lag at the end of each run", format: duration, limit: table.freshness });
-  const rows = plot(oldest.map((run) => ({ x: run.started, y: run.rows })), { label: "Rows of the replica", format: (value) => count(Math.round(value)) });
-  const shown = (title, drawn) => el("figure", {}, el("figcaption", {}, title), drawn ?? el("p", { class: "small" }, "Fewer than two runs tell it."));
-  return el("section", { class: "plots", "aria-label": "Over time" }, shown("Lag", lag), shown("Rows", rows));
+function pipeline(table) {
+  if (table.problems.length) return table.dag_id === null ? "none" : `none; ${table.dag_id} before the row became invalid`;
+  return table.dag_id === null ? "none: the table is disabled" : airflowLink(dagPath(table.dag_id), table.dag_id);
 }
+
+function plots({ table, runs: found }) {
+  const oldest = [...found].reverse();
+  const over = (name) => oldest.map((run) => ({ x: run.started, y: run[name] }));
+  const lag = plot(over("lag"), { label: "Lag at the end of each run", format: duration, time: true, limit: table.freshness, limitText: `freshness ${duration(table.freshness)}` });
+  const rows = plot(over("rows"), { label: "Rows of the replica", format: (value) => count(Math.round(value)) });
+  const shown = (title, drawn) => el("figure", {}, el("figcaption", {}, title), drawn ?? el("p", { class: "small" }, "A plot needs two runs."));
+  return el("section", { class: "plots", "aria-label": "Over time" }, shown("Lag at the end of each run", lag), shown("Rows of the replica", rows));
+}
+
+const RUN_COLUMNS = [
+  column("Started", "moment"), column("Outcome"), column("What"), column("Took", "number"), column("Files", "number"), column("Read", "number"), column("Appended", "number"),
+  column("Quarantined", "number"), column("Late", "number"), column("Lag", "number"), column("Airflow"),
+];
 
 function runs({ table, runs: found }) {
   const rows = found.slice(0, RUNS_SHOWN).map((run) => {
     const { kind, sign, word } = outcome(run);
-    return [
-      moment(run.started), el("span", { class: `word ${kind}` }, `${sign} ${word}`), run.action === "run" ? run.mode : run.action, run.engine, duration(run.seconds), count(run.files),
-      count(run.rows_read), count(run.appended), count(run.quarantined), count(run.late_ignored), duration(run.lag), run.version === null ? "" : String(run.version ?? ""),
-      links(run, table),
-      [run.message ?? "", run.did, ...(run.warned ?? []).map((one) => `[${one.code}] ${one.message}`)].filter(Boolean).join("\n"),
-    ];
+    const what = [run.action === "run" ? run.mode : run.action.replaceAll("_", " "), run.engine, run.version === null || run.version === undefined ? "" : `version ${run.version}`];
+    return {
+      cells: [
+        moment(run.started), el("span", { class: `word ${kind}` }, `${sign} ${word}`), what.filter(Boolean).join(", "), duration(run.seconds), count(run.files),
+        count(run.rows_read), count(run.appended), count(run.quarantined), count(run.late_ignored), duration(run.lag), links(run, table),
+      ],
+      message: messages(run),
+    };
   });
-  const headings = ["Started", "Outcome", "Mode", "Engine", "Took", "Files", "Read", "Appended", "Quarantined", "Late", "Lag", "Version", "Airflow", "Said"];
-  return el("section", {}, el("h3", {}, "Runs"), rows.length ? grid(headings, rows, "Runs") : el("p", {}, "No run yet."));
+  const older = found.length > RUNS_SHOWN ? el("p", { class: "small" }, `${counted(found.length - RUNS_SHOWN, "older run")} not shown`) : null;
+  return el("section", {}, el("h3", {}, "Runs"), rows.length ? grid(RUN_COLUMNS, rows, "Runs", "wide") : el("p", {}, "No run yet."), older);
+}
+
+/** Messages of a run, one line each, with names of unreadable files. Null: none. */
+function messages(run) {
+  const lines = [
+    run.message ? el("p", { class: "error" }, errorText([run.error, run.message])) : null,
+    run.did ? el("p", {}, run.did) : null,
+    ...(run.warned ?? []).map((one) => el("p", { class: "warn" }, `[${one.code}] ${one.message}`,
+      one.files.length ? el("ul", { class: "files" }, one.files.map((name) => el("li", {}, el("code", {}, name))), one.count > one.files.length ? el("li", {}, `and ${count(one.count - one.files.length)} more`) : null) : null)),
+  ].filter(Boolean);
+  return lines.length ? lines : null;
 }
 
 function links(run, table) {
   const [dagRun, task, job] = run.airflow;
   const dag = run.dag_id ?? table.dag_id;
-  return [dagRun && dag ? airflowLink(taskPath(dag, [dagRun, task]), "task and log") : null, job ? " " : null, job ? pageLink(job, "job") : null];
+  const found = [dagRun && dag ? airflowLink(taskPath(dag, [dagRun, task]), "task and log") : null, job ? " " : null, job ? pageLink(job, "job") : null];
+  return found.some(Boolean) ? el("span", {}, found) : UNKNOWN;
 }
 
 function changes({ schema_changes: found }) {
   if (!found.length) return null;
-  return el("section", {}, el("h3", {}, "Schema changes"), grid(["When", "What"], found.map((one) => [moment(one.started), one.changes.join("; ")]), "Schema changes"));
+  const line = (text) => { const { sign, kind } = changeKind(text); return el("p", { class: `diff ${kind}` }, el("span", { class: "sign" }, sign), ` ${text}`); };
+  return [el("section", {}, el("h3", {}, "Schema changes"), grid([column("When", "moment"), "What"], found.map((one) => [moment(one.started), el("div", {}, one.changes.map(line))]), "Schema changes"))];
 }
 
-function inLake({ place, replica, ledger, quarantine }) {
-  const part = (title, answer, show) => el("section", {}, el("h3", {}, title),
-    answer.refused ? el("p", {}, "You may not see this table's data.") : answer.error ? el("p", { class: "trouble" }, answer.error) : show(answer.found));
+function queryTexts(found) {
+  if (!found.length) return el("p", {}, "None: the replica does not exist or can't be read, or the table is not published.");
+  return found.map(({ reader, query }) => {
+    const text = el("pre", {}, query);
+    const copy = copier(text);
+    return el("details", {}, el("summary", {}, reader), text, el("p", {}, copy.button, " ", copy.status));
+  });
+}
+
+function registration(found) {
+  if (found === null) return el("p", {}, "The table is not registered: its row names no catalog.");
+  const { catalog, kind, entries, synced_at: synced, version, problem } = found;
+  const at = version === null ? "" : `, at Delta version ${version}`;
   return [
-    part("Quarantine", quarantine, ({ unresolved, rows }) => unresolved === 0 ? el("p", {}, "Nothing in quarantine.") : [
-      el("p", {}, `${count(unresolved)} unresolved, of which:`),
-      grid(["When", "Code", "Reason", "Column", "File", "Record"], rows.map((row) => [row.occurred_at, row.code, row.reason, row.column, row.source_file, el("code", {}, row.record ?? "")]), "Quarantine")]),
+    problem === null ? null : el("p", { class: "trouble" }, `[${problem.code}] ${problem.message}`),
+    el("p", {}, `Catalog ${catalog} (${kind}). `, synced === null ? "Not synced yet." : `Last synced ${momentOf(synced)}${at}.`),
+    grid([column("Table", "moment"), "Name", column("State", "moment")], entries.map((one) => [one.table, el("code", {}, one.name), one.registered ? "registered" : "not registered"]), "Catalog"),
+  ];
+}
+
+function inLake({ place, replica, ledger, registration: registered, queries }) {
+  const part = (title, answer, show) => el("section", {}, el("h3", {}, title), answer.error ? el("p", { class: "trouble" }, answer.error) : show(answer.found));
+  const files = [column("File"), column("Kind"), column("State"), column("Size", "number"), column("Rows", "number"), column("Quarantined", "number"), column("Batch", "number"), column("Newest commit", "moment")];
+  return [
     part("Schema", replica, (found) => found === null ? el("p", {}, `No replica at ${place} yet.`) :
       grid(["Column", "Type", "Null"], found.columns.map((one) => [one.name, el("code", {}, one.type), one.nullable ? "allowed" : "never"]), "Schema")),
+    part("Catalog", registered, registration),
+    part("Queries", queries, queryTexts),
     part("Delta versions", replica, (found) => found === null ? el("p", {}, "None yet.") :
-      grid(["Version", "When", "Operation"], found.versions.map((one) => [String(one.version), moment(one.at), one.operation]), "Delta versions")),
-    part("Files", ledger, ({ batch, files }) => batch === 0 ? el("p", {}, "No batch yet.") : [
-      el("p", {}, `${count(batch)} batches; the newest files:`),
-      grid(["File", "Kind", "State", "Size", "Rows", "Quarantined", "Batch", "Newest commit"], files.map((one) => [one.path, one.kind, one.state, bytes(one.size), count(one.rows), count(one.quarantined), String(one.batch), one.max_commit_ts]), "Files")]),
+      grid([column("Version"), column("When", "moment"), column("Operation")], found.versions.map((one) => [String(one.version), moment(one.at), one.operation]), "Delta versions")),
+    part("Files", ledger, ({ batch, files: found }) => batch === 0 ? el("p", {}, "No batch yet.") : [
+      el("p", {}, `${count(batch)} ${batch === 1 ? "batch" : "batches"}; the newest files:`),
+      grid(files, found.map((one) => [el("code", {}, one.path), one.kind, one.state, bytes(one.size), count(one.rows), count(one.quarantined), String(one.batch), momentOf(one.max_commit_ts)]), "Files", "wide")]),
   ];
 }

@@ -1,4 +1,4 @@
-// Light or dark: as Airflow's own UI was told, else as the system says.
+// Light or dark: as Airflow's own UI is set, else as the system is.
 
 export function followTheme() {
   const chosen = window.localStorage.getItem("theme");

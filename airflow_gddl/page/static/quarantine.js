@@ -1,0 +1,57 @@
+// Quarantined rows with their values, of one code or of all.
+
+import * as api from "./api.js";
+import { breakable, column, el, grid, replace } from "./dom.js";
+import { count, counted, momentOf, UNKNOWN } from "./format.js";
+
+export class Quarantine {
+  constructor(name) {
+    this.name = name;
+    this.code = "";
+    this.place = el("section", { id: "quarantine" });
+  }
+
+  /** Reads it again; shows an error if it can't be read. */
+  async read() {
+    const code = this.code;
+    try {
+      const answer = await api.quarantine(this.name, code);
+      if (code === this.code) replace(this.place, el("h3", {}, "Quarantine"), this.shown(answer));
+    } catch (error) {
+      replace(this.place, el("h3", {}, "Quarantine"), el("p", { class: "trouble" }, `The quarantine can't be read: ${error.message}`));
+    }
+  }
+
+  shown({ refused, error, found }) {
+    if (refused) return el("p", {}, "You may not see this table's data.");
+    if (error) return el("p", { class: "trouble" }, error);
+    if (found.unresolved === 0) return el("p", {}, "No quarantined rows.");
+    const matching = this.code ? (found.codes[this.code] ?? 0) : found.unresolved;
+    return [
+      el("div", { class: "chips", role: "group", "aria-label": "Codes" }, this.chip("", found.unresolved), Object.entries(found.codes).map(([code, number]) => this.chip(code, number))),
+      el("p", { class: "count" }, matching > found.rows.length ? `The first ${count(found.rows.length)} of ${counted(matching, "row")}; gddl errors list --table ${this.name} has more.` : counted(matching, "row")),
+      grid([column("When", "moment"), "Code", "Column", "File", "Batch"], found.rows.map(quarantined), "Quarantine"),
+    ];
+  }
+
+  chip(code, number) {
+    return el("button", {
+      type: "button", class: "chip", "aria-pressed": String(this.code === code),
+      onclick: () => { this.code = code; this.read(); },
+    }, `${code || "all codes"} `, el("b", {}, count(number)));
+  }
+}
+
+function quarantined(row) {
+  return {
+    cells: [momentOf(row.occurred_at), el("b", {}, row.code ?? ""), row.column ?? UNKNOWN, el("code", {}, row.source_file ?? ""), (row.batch_id ?? "").replace(/^0+(?=.)/, "")],
+    message: [row.reason ? el("p", { class: "warn" }, row.reason) : null, values(row.values)].filter(Boolean),
+  };
+}
+
+/** Distinguishes null, an empty text and a masked value. */
+function values(found) {
+  if (!found.length) return null;
+  const value = (one) => one.hidden ? el("i", { class: "small" }, "masked") : one.value === null ? el("i", { class: "small" }, "null") : el("code", {}, one.value === "" ? "\"\"" : one.value);
+  return el("dl", { class: "values" }, found.map((one) => el("div", {}, el("dt", {}, breakable(one.name || "record")), el("dd", {}, value(one)))));
+}
