@@ -11,5 +11,5 @@ def table_asset(table: str) -> Asset:
 
 
 def alias_of(dag_id: str) -> AssetAlias:
-    """What a pipeline's tasks name as their outlet; the tables that a run changed are added when it runs."""
+    """Outlet of a pipeline's tasks; the changed tables' assets are added at run time."""
     return AssetAlias(dag_id)

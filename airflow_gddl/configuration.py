@@ -1,4 +1,4 @@
-"""Airflow's own configuration for this package, section `[gddl]`, and the snapshot it leads to."""
+"""Airflow's configuration section `[gddl]` and the metadata snapshot."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def owner_links() -> dict[str, str]:
 
 
 def metadata_place(given: str | Path | None = None, beside: str | Path | None = None) -> str:
-    """Where the metadata is: as given, as configured, or a folder `metadata` beside a DAG file or beside its folder."""
+    """Location of the metadata: as given, as configured, or a folder `metadata` next to a DAG file or its folder."""
     chosen = str(given or text("metadata") or os.environ.get("GDDL_METADATA", ""))
     if not chosen:
         near = Path(beside).resolve().parent if beside else Path.cwd()
@@ -94,7 +94,7 @@ def dags_folder() -> str:
 
 
 def snapshot(metadata: str) -> MetadataSnapshot:
-    """The snapshot that serves now.
+    """The current snapshot.
 
     Raises:
         FatalError: `CACHE_UNUSABLE`.
@@ -109,12 +109,13 @@ def snapshot(metadata: str) -> MetadataSnapshot:
             refresh_seconds=number("refresh_seconds"),
             copy=copy.rstrip("/") if "://" in copy else str(Path(copy).absolute()) if copy else "",
             copy_environ=environ_for(copy),
+            lake_environ=lambda lake, connection: environ_for(lake, aws_conn_id=connection),
         )
     )
 
 
 def other_places(configured: str) -> list[str]:
-    """Metadata folders that DAG files on this machine name beside the configured one."""
+    """Metadata folders named by DAG files on this machine in addition to the configured one."""
     return [place for place in places(_cache_folder()) if place != configured]
 
 
@@ -123,10 +124,10 @@ def _cache_folder() -> Path:
 
 
 def following(environ: Mapping[str, str]) -> Following | None:
-    """Where news of files come from; null: from listing the landing folders.
+    """Queue of file notifications; null: landing folders are listed.
 
     Args:
-        environ: tells how queue and stores are reached.
+        environ: environment for queue and stores.
     """
     url = text("events_queue")
     if not url:
@@ -139,7 +140,7 @@ def following(environ: Mapping[str, str]) -> Following | None:
 
 
 def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
-    """What programs and clients are told that reach these places: this process's environment, and for S3 a connection.
+    """Environment for access to these paths: this process's environment, and a connection for S3.
 
     Args:
         aws_conn_id: empty: the configured one, if any.
@@ -153,7 +154,9 @@ def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
 def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
     """`environ_for` the roots of a pipeline or of all tables."""
     roots = document.roots
-    return environ_for(roots.landing, roots.lake, aws_conn_id=document.aws_conn_id or "")
+    specs = document.specs if isinstance(document, PipelineDocument) else ()
+    landings = [root for spec in specs for root in (spec.landing, *spec.shard_landings.values()) if root]
+    return environ_for(roots.landing, roots.lake, *landings, aws_conn_id=document.aws_conn_id or "")
 
 
 def _wrong(option: str, what: str, remedy: str) -> MetadataError:

@@ -1,4 +1,4 @@
-"""What Airflow is told of this package; imports nothing of it, since Airflow asks early and often."""
+"""Provider metadata for Airflow; imports nothing of this package, since Airflow loads it early and often."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ refresh_seconds (float) = 30
 events_queue (string) =
   URL of an SQS queue that gets the landing bucket's events. Empty: landing folders are listed.
 full_listing_seconds (float) = 3600
-  With a queue: landing folders are listed all the same after this time.
+  With a queue: landing folders are still listed after this time.
 poll_seconds (float) = 60
-  Time between two looks of pipelines that wait for others.
+  Time between two polls of pipelines that wait for others.
 dependency_wait_seconds (float) = 300
   How long a run with nothing else to do waits for tables of depends_on.
 continuous_hours (float) = 6
-  How long a job of a continuous pipeline lives, so that logs end and new code is picked up. 0: no end.
+  Time limit of a continuous pipeline's job, so that logs end and new code is picked up. 0: none.
 continuous_retries (integer) = 10
-  Tries of a continuous pipeline's task after the first, ever later ones.
+  Retries of a continuous pipeline's task, with growing delays.
 continuous_retry_seconds (float) = 10
-  Time before the first of them; it doubles, to ten minutes at most.
+  Delay before the first retry; it doubles up to ten minutes.
 run_poll_seconds (float) = 5
-  Time between the first looks at a run elsewhere; it grows twelvefold.
+  Initial poll interval of a remote run; it grows up to twelvefold.
 claim_wait_seconds (float) = 90
   How long a job waits for a table that another run holds.
 job_command (string) =
@@ -40,38 +40,38 @@ job_command (string) =
 sensor_pool (string) = default_pool
   Pool of the sensors; loads use the pools of their tiers.
 retries (integer) = 2
-  Tries of a failed task after the first.
+  Retries of a failed task.
 retry_delay_seconds (float) = 60
-  Time between two tries.
+  Delay between retries.
 owner_links (string) =
-  Where the owners of tables are to be found: a JSON object of http, https or mailto URLs by owner.
+  Links of table owners: a JSON object of http, https or mailto URLs by owner.
 paused_upon_creation (boolean) = False
   Whether new DAGs start paused.
 alert_notifiers (string) =
-  Whom to tell of late, failing or damaged tables: a JSON list of notifiers. Empty: the webhook, if any.
+  Notifiers for late, failing or damaged tables, as a JSON list. Empty: the webhook, if any.
 alert_quarantine_rate (float) = 0.01
-  Share of a run's rows that may be put aside before somebody is told.
+  Share of a run's rows that may be quarantined before an alert is sent.
 maintenance_schedule (string) = @daily
-  Schedule of gddl_maintenance, a preset or cron. Empty: by hand.
+  Schedule of gddl_maintenance, a preset or cron. Empty: manual.
 verify_schedule (string) = @weekly
-  Schedule of gddl_verify, a preset or cron. Empty: by hand.
+  Schedule of gddl_verify, a preset or cron. Empty: manual.
 watch_schedule (string) = */10 * * * *
-  Schedule of gddl_watch, which is there where alerts have a way. Empty: by hand.
+  Schedule of gddl_watch, which exists where alerts are configured. Empty: manual.
 notify_connection (string) =
-  Connection of a webhook to tell of failures and late runs. Empty: nobody.
+  Connection of a webhook to notify of failures and late runs. Empty: none.
 """
-"""An option, its type and its default on a line, and what it is for on the lines below."""
+"""An option, its type and default on one line, its description on the lines below."""
 _HEAD = re.compile(r"(?P<name>\w+) \((?P<type>\w+)\) =(?: (?P<default>.*))?")
 
 
 def _options() -> dict[str, dict[str, Any]]:
-    """As Airflow wants them."""
+    """The options in Airflow's format."""
     found: dict[str, dict[str, Any]] = {}
     for line in _TEXT.splitlines():
         head = _HEAD.fullmatch(line)
         if head is not None:
-            told = {"type": head["type"], "default": head["default"] or "", "description": ""}
-            option = found[head["name"]] = {**told, "version_added": "0.1.0", "example": None}
+            fields = {"type": head["type"], "default": head["default"] or "", "description": ""}
+            option = found[head["name"]] = {**fields, "version_added": "0.1.0", "example": None}
         else:
             option["description"] = f"{option['description']} {line.strip()}".strip()
     return found

@@ -1,4 +1,4 @@
-"""What the running Airflow can do: every difference between its versions, decided here by looking for the feature."""
+"""Differences between Airflow versions, decided here by feature detection."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
 """Whether a task can start in the triggerer with its run's params: only a trigger that renders templates gets them."""
 
 TELLS_TRIGGERS_OF_KILLS = hasattr(BaseTrigger, "on_kill")
-"""Whether a trigger is told that a person stopped its task; else it must ask what became of the task."""
+"""Whether a trigger learns that a user stopped its task; else it must query the task's state."""
 
 
 async def is_still_deferred(instance: Any) -> bool:
-    """Whether a trigger's task waits for it still: asked from within the trigger, where it is cancelled."""
+    """Whether a trigger's task is still deferred; called from the cancelled trigger."""
     run, task = instance.run_id, instance.task_id
     asked = _first("RuntimeTaskInstance", "airflow.sdk.execution_time.task_runner").get_task_states
     states = await sync_to_async(asked)(
@@ -58,7 +58,7 @@ def gauge(name: str, value: float, tags: dict[str, str]) -> None:
 
 
 def deadline(seconds: int | None, notifier: type, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Argument of a DAG that has the notifier told when a run takes longer; none where Airflow has no deadlines."""
+    """Argument of a DAG that calls the notifier when a run takes longer; none where Airflow has no deadlines."""
     try:
         sdk = importlib.import_module("airflow.sdk")
         alert, reference, callback = sdk.DeadlineAlert, sdk.DeadlineReference, sdk.AsyncCallback

@@ -1,4 +1,4 @@
-"""Archives whose bytes depend on their content alone: sorted names, one time, one mode."""
+"""Reproducible archives: sorted names, one time, one mode."""
 
 from __future__ import annotations
 

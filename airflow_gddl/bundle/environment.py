@@ -1,6 +1,6 @@
 """A Python environment as an archive that a cluster unpacks anywhere: libraries beside a link to the nodes' Python.
 
-It is what `python -m venv` makes, but for another machine, and without its absolute paths.
+Like `python -m venv`, but for another machine and without absolute paths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.python_command import module_command
 
 _OF_SPARK = ("pyspark", "delta-spark")
-"""A cluster brings these itself."""
+"""Packages that the cluster provides."""
 _GLIBC = ("2_28", "2_27", "2_26", "2_24", "2_17")
 _FORM = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*?)\s*(?:;\s*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 _PYTHON = re.compile(r"/\S*/python(3\.\d+)")
@@ -28,7 +28,7 @@ _PYTHON = re.compile(r"/\S*/python(3\.\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where an environment is to run.
+    """Target of an environment.
 
     Attributes:
         python: path of the nodes' Python, e.g. `/usr/bin/python3.11`.
@@ -52,12 +52,12 @@ class Target:
 
 
 def here() -> str:
-    """Path of the Python that this one's environment was made of."""
+    """Path of the base Python of the current environment."""
     return str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
 
 
 def requirements() -> list[str]:
-    """What a task on a cluster imports beyond Spark itself, as the package's metadata says."""
+    """Requirements of a task on a cluster beyond Spark itself, from the package's metadata."""
     found = []
     for line in _required():
         match = _FORM.fullmatch(line.strip())
@@ -93,7 +93,7 @@ def write_environment(path: Path, wheel: Path, target: Target, epoch: int = EPOC
 
 
 def link_python(root: Path, target: Target) -> None:
-    """Make a folder with libraries in it an environment of the target's Python."""
+    """Turn a folder of libraries into an environment of the target's Python."""
     binaries = root / "bin"
     binaries.mkdir()
     (binaries / "python").symlink_to(target.python)
@@ -110,5 +110,5 @@ def _install(site: Path, what: Sequence[str], target: Target) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with names from here
     if done.returncode:
         said = " / ".join(line for line in done.stderr.splitlines() if "ERROR" in line)[:500] or done.stderr[-500:]
-        remedy = "give pip its way to a package index (PIP_INDEX_URL, PIP_FIND_LINKS), or use --no-environment"
+        remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS), or use --no-environment"
         raise FatalError("ENVIRONMENT_FAILED", f"pip could not fetch the libraries: {said}", remedy=remedy)

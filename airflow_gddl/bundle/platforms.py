@@ -1,4 +1,4 @@
-"""Which files each platform is given."""
+"""Files for each platform."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from airflow_gddl.bundle.wheel import write_wheel
 
 Platform = Literal["mwaa", "databricks", "emr_serverless", "glue", "spark"]
 Runner = Literal["databricks", "emr_serverless", "glue"]
-ENTRY = '"""Where spark-submit starts the job; its code and libraries come beside it."""\n\nimport sys\n\n'
+Extra = Literal["events", "openlineage", "s3", "source"]
+ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
-ENTRY_TASK = '"""What EMR Serverless starts: a job that fails says why in the details of its run."""\n\n'
+ENTRY_TASK = '"""Entry point on EMR Serverless: the details of a failed run name the error."""\n\n'
 ENTRY_TASK += 'from spark_jobs.main import task\n\nif __name__ == "__main__":\n    task()\n'
-ENTRY_GLUE = '''"""What Glue starts: arguments of its own come among ours, and are left alone."""
+ENTRY_GLUE = '''"""Entry point on Glue: Glue's own arguments are ignored."""
 
 import argparse
 import os
@@ -38,13 +39,13 @@ if __name__ == "__main__":
     task()
 '''
 _PLUGINS = "/usr/local/airflow/plugins"
-"""Where MWAA unpacks plugins.zip."""
+"""Path of the unpacked plugins.zip on MWAA."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
 DAGS = {
     "gddl.py": '"""Every table of the metadata folder as an Airflow DAG."""\n\n'
     "from airflow_gddl.dags.factory import build_dags\n\nglobals().update(build_dags(beside=__file__))\n",
     "gddl_metadata_problems.py": '"""Wrong metadata rows as one import error in Airflow\'s UI."""\n\n'
-    "from airflow_gddl.dags.problems import tell\n\ntell(beside=__file__)\n",
+    "from airflow_gddl.dags.problems import raise_problems\n\nraise_problems(beside=__file__)\n",
     "gddl_upkeep.py": '"""Maintenance and verification of all tables, a task for each tier, and reruns."""\n\n'
     "from airflow_gddl.dags.maintenance import build_upkeep_dags\n\n"
     "globals().update(build_upkeep_dags(beside=__file__))\n",
@@ -54,13 +55,14 @@ DAGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """What to make, and where.
+    """Options of a bundle.
 
     Attributes:
-        out: folder, made if need be; files in it are replaced.
-        target: the nodes that an environment is for; null: without one.
+        out: folder, created if missing; files in it are replaced.
+        target: nodes of the environment; null: no environment.
         airflow: version of Airflow on MWAA. `airflow_python`: its Python, e.g. `3.12`.
-        runner: where MWAA's jobs run; its own files go into a folder `jobs` of `out`. Null: none is prepared.
+        runner: runner of MWAA's jobs; its files are written to the folder `jobs` of `out`. Null: none.
+        extras: further extras of the Airflow side for MWAA.
         epoch: time of every file in archives, seconds UTC.
     """
 
@@ -69,10 +71,11 @@ class Bundle:
     airflow: str = "3.0.6"
     airflow_python: str = "3.12"
     runner: Runner | None = None
+    extras: tuple[Extra, ...] = ()
     epoch: int = EPOCH
 
     def write(self, platform: Platform | None) -> list[Path]:
-        """The files written, the wheel first; without a platform the wheel alone.
+        """Return the written files, the wheel first; without a platform only the wheel.
 
         Raises:
             FatalError: `CODE_MISSING`, `ENVIRONMENT_FAILED`.
@@ -91,8 +94,8 @@ class Bundle:
 
 def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
     constraints = _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
-    extras = ("cli", *([bundle.runner.replace("_", "-")] if bundle.runner else []))
-    # What the constraints leave open has an exact version, too: an environment made anew is the one that was tested.
+    extras = ("cli", *([bundle.runner.replace("_", "-")] if bundle.runner else []), *sorted(set(bundle.extras)))
+    # Packages without a constraint are pinned, too, so that a rebuilt environment equals the tested one.
     lines = [f'--constraint "{constraints}"', *pinned(extras), f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
     plugins = write_zip(bundle.out / "plugins.zip", {wheel.name: wheel.read_bytes()}, epoch=bundle.epoch)
     dags = [bundle.text(f"dags/{name}", text) for name, text in DAGS.items()]
@@ -105,7 +108,7 @@ def _databricks(bundle: Bundle, wheel: Path) -> list[Path]:
 
 
 def _spark(bundle: Bundle, wheel: Path) -> list[Path]:
-    """Code and libraries apart: the code changes more often, and is sent with each job."""
+    """Code and libraries in separate archives: the code changes more often and is sent with each job."""
     made = [write_code(bundle.out / "gddl-job-code.zip"), bundle.text("gddl_job.py", ENTRY)]
     made.append(bundle.text("requirements.txt", "".join(f"{line}\n" for line in requirements())))
     return made + _environment(bundle, wheel)

@@ -1,6 +1,6 @@
-"""The wheel, made again of what is installed: modules from where Python imports them, the rest from the metadata.
+"""Rebuilds the wheel from the installed package: modules from their import locations, the rest from the metadata.
 
-So it needs neither the source tree nor a build backend nor a network, and is the very code that runs here.
+This needs no source tree, build backend or network, and contains exactly the code that runs here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REMEDY = "install the wheel, or the source tree with `pip install -e .`, and ru
 
 
 def distribution() -> metadata.Distribution:
-    """What pip knows of this package.
+    """Installed metadata of this package.
 
     Raises:
         FatalError: `CODE_MISSING`.
@@ -85,9 +85,9 @@ def _information(known: metadata.Distribution, folder: str) -> dict[str, bytes]:
 
 
 def project() -> dict[str, Any] | None:
-    """The `[project]` table of the source tree that the code is of; null when it is installed without one.
+    """The `[project]` table of the code's source tree; null when there is none.
 
-    An editable install remembers what held when it was made, so where there is a tree, its word counts.
+    The metadata of an editable install may be outdated, so the source tree takes precedence.
     """
     tree = Path(airflow_gddl.__file__).parents[1] / "pyproject.toml"
     if not tree.is_file():

@@ -1,1 +1,1 @@
-"""The `gddl` command: a thin shell around the catalog, the runners and the simulator."""
+"""The `gddl` command: a thin layer over the catalog, the runners and the simulator."""

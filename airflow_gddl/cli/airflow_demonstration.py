@@ -1,4 +1,4 @@
-"""The course of `gddl demo --airflow`, once pyarrow is there."""
+"""Implementation of `gddl demo --airflow`; imports pyarrow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
-from airflow_gddl.metadata.topology import pipelines, pools
+from airflow_gddl.metadata.topology import pools
 from airflow_gddl.runtime.runners.java import check_java
 from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
 from airflow_gddl.runtime.state.records import read_records
@@ -39,15 +39,15 @@ _OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}
 
 @dataclass(frozen=True, kw_only=True)
 class AirflowDemonstration:
-    """What to show, and where.
+    """Options of the demo.
 
     Attributes:
-        project: folder whose `dags` and `metadata` are used; null: the demonstration writes its own.
-        port: that the UI would like to have.
+        project: folder whose `dags` and `metadata` are used; null: the demo writes its own.
+        port: preferred port of the UI.
         stay: keep Airflow up until Ctrl-C.
     """
 
-    around: CliContext
+    cli: CliContext
     place: DemoFolder
     source: SourceOptions
     project: Path | None
@@ -55,12 +55,12 @@ class AirflowDemonstration:
     stay: bool
 
     def run(self) -> int:
-        """Exit status: 0 when every run was green and every replica holds what its source does.
+        """Exit status: 0 when every run succeeded and every replica equals its source.
 
         Raises:
-            GddlError: it could not begin or go on, and why.
+            GddlError: the demo could not start or continue.
         """
-        check_java(self.around.environ)
+        check_java(self.cli.environ)
         shown = False
         try:
             with stoppable(), Standalone(self._order()) as airflow:
@@ -95,29 +95,29 @@ class AirflowDemonstration:
         return right
 
     def _rounds(self, airflow: Standalone, source: DemoSource, catalog: Catalog) -> None:
-        made = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
-        runs = Runs(airflow, self.around.screen.say)
+        made = metadata.pipelines(self.cli, catalog)
+        runs = Runs(airflow, self.cli.screen.say)
         runs.create_pools(pools(made))
         runs.wait_for([pipeline.dag_id for pipeline in made])
         runs.finish([runs.first(pipeline.dag_id) for pipeline in made])
-        self._say("the first round is green")
+        self._say("the first round succeeded")
         for number in range(1, self.source.rounds + 1):
             self._say(source.land(number))
             runs.finish([runs.trigger(pipeline.dag_id) for pipeline in made])
 
     def _conclude(self, source: DemoSource, catalog: Catalog) -> bool:
         verified = perform(self._around(), Request(metadata=self._metadata, options=JobOptions(action="verify")))
-        summary.show_troubles(self.around.screen, verified.outcome)
+        summary.show_troubles(self.cli.screen, verified.outcome)
         specs = {spec.table: spec for spec in catalog.tables}
-        # Rows of one's own in the project's metadata have no truth to be compared with.
+        # Further rows in the project's metadata have no expected content.
         results = [result for result in verified.outcome.results if result.table in source.tables]
         endings = [_ending(source, catalog.roots, specs[result.table], result) for result in results]
-        right = conclude(self.around.screen, endings)
+        right = conclude(self.cli.screen, endings)
         return right and verified.exit_status == 0 and len(endings) == len(source.tables)
 
     def _stay(self, airflow: Standalone) -> None:
         for line in next_steps(airflow.rest.url, self.place, self._metadata):
-            self.around.screen.dictate(line)
+            self.cli.screen.dictate(line)
         try:
             while True:
                 airflow.check()
@@ -133,7 +133,7 @@ class AirflowDemonstration:
             more={"gddl": {**_OPTIONS, "metadata": self._metadata}},
         )
         home = Home(self.place.airflow)
-        return StartOrder(home=home, settings=settings, environ=self.around.environ, own=dict(self._roots()))
+        return StartOrder(home=home, settings=settings, environ=self.cli.environ, own=dict(self._roots()))
 
     @property
     def _metadata(self) -> str:
@@ -144,11 +144,11 @@ class AirflowDemonstration:
         yield "GDDL_LAKE", str(self.place.lake)
 
     def _around(self) -> CliContext:
-        environ = {name: value for name, value in self.around.environ.items() if not name.startswith("GDDL_")}
-        return replace(self.around, environ={**environ, **dict(self._roots())})
+        environ = {name: value for name, value in self.cli.environ.items() if not name.startswith("GDDL_")}
+        return replace(self.cli, environ={**environ, **dict(self._roots())})
 
     def _say(self, text: str) -> None:
-        self.around.screen.say(text, "bold")
+        self.cli.screen.say(text, "bold")
 
 
 def _ending(source: DemoSource, roots: Roots, spec: TableSpec, verified: JobResult) -> Ending:

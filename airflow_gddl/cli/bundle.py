@@ -11,7 +11,7 @@ import typer
 from airflow_gddl.bundle.archives import EPOCH
 from airflow_gddl.bundle.environment import Target, here
 from airflow_gddl.bundle.platforms import Bundle
-from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import context
 from airflow_gddl.contract.errors import MetadataError
 
 _EMR_PYTHON = "/usr/bin/python3.11"
@@ -31,6 +31,13 @@ class BundleRunner(StrEnum):
     GLUE = "glue"
 
 
+class BundleExtra(StrEnum):
+    EVENTS = "events"
+    OPENLINEAGE = "openlineage"
+    S3 = "s3"
+    SOURCE = "source"
+
+
 class Arch(StrEnum):
     X86 = "x86_64"
     ARM = "aarch64"
@@ -40,28 +47,35 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     ctx: typer.Context,
     *,
     platform: Annotated[
-        BundleTarget | None, typer.Option("--for", help="What is to run it; without it only the wheel is made.")
+        BundleTarget | None, typer.Option("--for", help="Target platform; without it, only the wheel is built.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
     python: Annotated[
         str | None, typer.Option("--python", metavar="PATH", help="The cluster nodes' Python, with its version.")
     ] = None,
-    arch: Annotated[Arch, typer.Option("--arch", help="The cluster nodes' processor.")] = Arch.X86,
+    arch: Annotated[Arch, typer.Option("--arch", help="Processor architecture of the cluster nodes.")] = Arch.X86,
     no_environment: Annotated[
         bool, typer.Option("--no-environment", metavar="", help="Neither fetch nor pack the libraries.")
     ] = False,
     runner: Annotated[
         BundleRunner | None, typer.Option("--runner", help="With --for mwaa: where its jobs run.")
     ] = None,
+    extra: Annotated[
+        list[BundleExtra] | None,
+        typer.Option("--extra", help="With --for mwaa: an extra that Airflow needs, too; may be given several times."),
+    ] = None,
     airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
     airflow_python: Annotated[
         str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
     ] = "3.12",
 ) -> None:
-    """Make the wheel, and what a platform needs beside it; equal code gives equal bytes."""
-    around = surroundings.of(ctx)
+    """Build the wheel and the files that a platform needs; reproducible."""
+    cli = context.of(ctx)
     if runner is not None and platform is not BundleTarget.MWAA:
         raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
+    if extra and platform is not BundleTarget.MWAA:
+        remedy = "leave --extra out, or write --for mwaa"
+        raise MetadataError("OPTION_INVALID", f"--extra {extra[0]} without --for mwaa", remedy=remedy)
     on_emr = platform is BundleTarget.EMR_SERVERLESS or runner is BundleRunner.EMR_SERVERLESS
     nodes = python or (_EMR_PYTHON if on_emr else here())
     made = Bundle(
@@ -70,7 +84,8 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
         airflow=airflow,
         airflow_python=airflow_python,
         runner=runner.value if runner else None,
-        epoch=_epoch(around.environ.get("SOURCE_DATE_EPOCH", "")),
+        extras=tuple(one.value for one in extra or ()),
+        epoch=_epoch(cli.environ.get("SOURCE_DATE_EPOCH", "")),
     )
     for path in made.write(platform.value if platform else None):
         typer.echo(path)

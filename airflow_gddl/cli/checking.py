@@ -1,4 +1,4 @@
-"""What `gddl check` tries: each part of a deployment once, whatever becomes of the others."""
+"""Checks of `gddl check`: each part of a deployment, independent of the others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
 
 OLDEST_AIRFLOW = (3, 0, 6)
-_JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "duckdb")
+_JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
 _ON_THIS_MACHINE = ("local", "spark_submit")
 _DEPLOYED = ("databricks", "glue")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """One part that was tried.
+    """Result of one check.
 
     Attributes:
         subject: e.g. `lake`, `Java`, `connection GDDL_SOURCE_SHOP`.
-        status: `skipped`: it can't be tried, or nothing needs it.
-        message: what was found; of a failed one `[CODE] what (where). Remedy: way out.`
+        status: `skipped`: it can't be checked, or is not needed.
+        message: the finding; of a failed check `[CODE] what (where). Remedy: …`
     """
 
     subject: str
@@ -44,25 +45,37 @@ class Checked:
     message: str
 
 
-def check_all(around: CliContext, folder: str) -> Iterator[Checked]:
+def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     """Versions, metadata, roots, runner and source connections, in this order.
 
-    Without metadata that can be read nothing after it is tried.
+    With unreadable metadata, later checks are skipped.
     """
     yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
     yield _airflow()
     try:
-        catalog = metadata_folder.read(around, folder)
+        catalog = metadata_folder.read(cli, folder)
     except GddlError as error:
         yield Checked(subject="metadata", status="failed", message=str(error))
         return
     yield _rows(catalog)
-    yield _tried("landing", lambda: probe_landing(catalog.roots.landing, around.environ))
-    yield _tried("lake", lambda: probe_lake(catalog.roots.lake, around.environ, around.new_id()))
-    yield from _runner(around, catalog)
+    for subject, root in _landings(catalog):
+        yield _tried(subject, partial(probe_landing, root, cli.environ))
+    yield _tried("lake", lambda: probe_lake(catalog.roots.lake, cli.environ, cli.new_id()))
+    yield from _runner(cli, catalog)
     names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
     for name in sorted(names):
-        yield _tried(f"connection {name}", Database(name, around.environ).connect_once)
+        yield _tried(f"connection {name}", Database(name, cli.environ).connect_once)
+
+
+def _landings(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """The common landing root, where a table or nothing else uses one, and those of sources."""
+    own = {root: name for name, root in reversed(list(catalog.landings.items()))}
+    if catalog.roots.landing not in own and (
+        not own or any(spec.landing is None and not spec.shards for spec in catalog.tables)
+    ):
+        yield "landing", catalog.roots.landing
+    for root, name in reversed(list(own.items())):
+        yield ("landing" if root == catalog.roots.landing else f"landing of {name}"), root
 
 
 def _tried(subject: str, probe: Callable[[], str]) -> Checked:
@@ -74,8 +87,8 @@ def _tried(subject: str, probe: Callable[[], str]) -> Checked:
 
 def _rows(catalog: Catalog) -> Checked:
     if catalog.problems:
-        told = f"{counted(len(catalog.problems), 'problem')} in the metadata. Remedy: see `gddl validate`"
-        return Checked(subject="metadata", status="failed", message=told)
+        problems = f"{counted(len(catalog.problems), 'problem')} in the metadata. Remedy: see `gddl validate`"
+        return Checked(subject="metadata", status="failed", message=problems)
     enabled = sum(spec.enabled for spec in catalog.tables)
     return Checked(subject="metadata", status="ok", message=f"{counted(enabled, 'enabled table')}")
 
@@ -94,14 +107,14 @@ def _supported(airflow: str) -> str:
     return airflow
 
 
-def _runner(around: CliContext, catalog: Catalog) -> Iterator[Checked]:
+def _runner(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
     subject = f"runner {catalog.runner}"
     if catalog.runner in _ON_THIS_MACHINE:
         yield _tried(subject, _job_packages)
-        yield _java(around, catalog)
+        yield _java(cli, catalog)
         return
     own = catalog.runners.get(catalog.runner, {})
-    yield _tried(subject, lambda: _platform(catalog.runner, own, around))
+    yield _tried(subject, lambda: _platform(catalog.runner, own, cli))
 
 
 def _job_packages() -> str:
@@ -113,15 +126,15 @@ def _job_packages() -> str:
     return ", ".join(f"{name} {found}" for name, found in versions.items())
 
 
-def _java(around: CliContext, catalog: Catalog) -> Checked:
+def _java(cli: CliContext, catalog: Catalog) -> Checked:
     tiers = [catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled]
     if tiers and all(tier.engine == "delta_rs" and tier.spread == "processes" for tier in tiers):
         return Checked(subject="Java", status="skipped", message="no table's tier needs it")
-    return _tried("Java", lambda: str(check_java(around.environ)))
+    return _tried("Java", lambda: str(check_java(cli.environ)))
 
 
-def _platform(name: str, own: object, around: CliContext) -> str:
-    make_platform(name, own if isinstance(own, dict) else {}, around.environ, FromEnvironment())
+def _platform(name: str, own: object, cli: CliContext) -> str:
+    make_platform(name, own if isinstance(own, dict) else {}, cli.environ, FromEnvironment())
     login = f"; `gddl deploy {name} --dry-run` tries the login" if name in _DEPLOYED else ""
     return f"its package and settings are complete{login}"
 

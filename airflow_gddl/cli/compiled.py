@@ -1,4 +1,4 @@
-"""The metadata as it was compiled when it last changed: for commands that are asked again and again."""
+"""Compiled metadata for commands that run often."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, SnapshotSettings
 
 
-def directory(around: CliContext, folder: str) -> Directory | None:
-    """Every table in a short row; compiled now if the metadata has changed since the last time.
+def directory(cli: CliContext, folder: str) -> Directory | None:
+    """A short row for every table; compiled again if the metadata has changed.
 
     Returns:
-        null where rows are wrong, the metadata can't be read, or nothing can be kept: whoever reads all of it tells.
+        null where rows are invalid, the metadata can't be read, or the cache can't be written.
     """
-    cache = _cache(around)
+    cache = _cache(cli)
     if cache is None:
         return None
     place = folder if "://" in folder else str(Path(folder).absolute())
-    # Whoever asks wants it as it is now: nothing is left to settle, and a remote folder is listed anew.
+    # Commands need the current metadata: no settling time, and a remote folder is listed again.
     settings = SnapshotSettings(
-        metadata=place, cache=cache, environ=around.environ, clock=time.time, refresh_seconds=0.0, settle_seconds=0.0
+        metadata=place, cache=cache, environ=cli.environ, clock=time.time, refresh_seconds=0.0, settle_seconds=0.0
     )
     try:
         serving = MetadataSnapshot.current(settings)
@@ -32,9 +32,9 @@ def directory(around: CliContext, folder: str) -> Directory | None:
         return None
 
 
-def _cache(around: CliContext) -> Path | None:
-    """Null where the environment names no place for it."""
-    given, home = around.environ.get("XDG_CACHE_HOME"), around.environ.get("HOME")
+def _cache(cli: CliContext) -> Path | None:
+    """Null where the environment names no cache folder."""
+    given, home = cli.environ.get("XDG_CACHE_HOME"), cli.environ.get("HOME")
     if given:
         return Path(given, "gddl")
     return Path(home, ".cache", "gddl") if home else None

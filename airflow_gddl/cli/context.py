@@ -1,4 +1,4 @@
-"""What the commands get from outside: environment, clock, ids, the job's command and the terminal."""
+"""Context of the commands: environment, clock, ids, the job's command and the terminal."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ class CliContext:
     screen: Screen = field(default_factory=Screen)
 
     def lending(self, connection: str) -> CliContext:
-        """The same, for a job that may use this connection: a person who names it has its secret already."""
+        """A copy for a job that may use this connection: a user who names it on the command line already has its
+        secret."""
         if not connection or is_lent(connection, self.environ):
             return self
         listed = ",".join(filter(None, (self.environ.get(LENT), connection)))
         return replace(self, environ={**self.environ, LENT: listed})
 
     def run_id(self) -> str:
-        """Sorts by time, and is unique beyond it."""
+        """A unique id that sorts by time."""
         return f"{self.now():%Y%m%dT%H%M%S}-{self.new_id()}"
 
 
 def real() -> CliContext:
-    """Those of this process."""
+    """The context of this process."""
     return CliContext(
         environ=os.environ,
         now=lambda: datetime.now(UTC),
@@ -55,8 +56,8 @@ def real() -> CliContext:
 
 
 def of(ctx: typer.Context) -> CliContext:
-    """The surroundings that the command was started with."""
+    """The context that the command was started with."""
     found = ctx.find_object(CliContext)
     if found is None:
-        raise LookupError("the command was started without its surroundings")
+        raise LookupError("the command was started without a CliContext")
     return found

@@ -1,4 +1,4 @@
-"""`gddl run --continuous`: the job of this machine that goes on, with the metadata followed beside it."""
+"""`gddl run --continuous`: a continuous job on this machine that follows metadata changes."""
 
 from __future__ import annotations
 
@@ -25,37 +25,38 @@ from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
 _HERE = ("local", "spark_submit")
 
 
-def keep(around: CliContext, request: Request) -> Done:
-    """Keep the request's tables until Ctrl-C or SIGTERM, which end the job after the batch that it is at.
+def keep(cli: CliContext, request: Request) -> Done:
+    """Load the request's tables until Ctrl-C or SIGTERM, which end the job after its current batch.
 
     Raises:
-        GddlError: nothing was run, and why.
+        GddlError: nothing was run.
     """
-    catalog = metadata.read(around, request.metadata)
-    signature = sign(request.metadata, around.environ).text
+    catalog = metadata.read(cli, request.metadata)
+    signature = sign(request.metadata, cli.environ).text
     if catalog.runner not in _HERE:
-        remedy = "run it under Airflow, which watches jobs elsewhere, or set GDDL_RUNNER=local"
+        remedy = "run it under Airflow, which watches remote jobs, or set GDDL_RUNNER=local"
         what = f"runner {catalog.runner} can't be followed from a terminal"
         raise MetadataError("CONTINUOUS_REFUSED", what, where="--continuous", remedy=remedy)
-    tables, bad = metadata.choose(around, catalog, request.tables, request.metadata)
+    tables, bad = metadata.choose(cli, catalog, request.tables, request.metadata)
     if not tables:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
-    run_id = around.run_id()
+    run_id = cli.run_id()
     standing = DesiredStateKeeper(
-        catalog.roots, f"by-hand-{run_id}", _Followed(around, request, signature).order, around.environ
+        catalog.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).order, cli.environ
     )
-    standing.put(DesiredState(tables=tables, tiers=catalog.tiers))
+    standing.put(DesiredState(tables=tables, tiers=catalog.tiers, catalogs=catalog.catalogs))
     spec = JobSpec(
         run_id=run_id,
         roots=catalog.roots,
         tables=tables,
         tiers=catalog.tiers,
+        catalogs=catalog.catalogs,
         options=JobOptions(continuous=Continuous(folder=standing.folder)),
     )
-    recorder = _recorder(around, catalog)
+    recorder = _recorder(cli, catalog)
     try:
-        with _listening(around, request, recorder) as listener:
-            outcome = runner_of(around, catalog, run_id, _Ticks(around, standing, recorder)).run(spec, listener)
+        with _listening(cli, request, recorder) as listener:
+            outcome = runner_of(cli, catalog, run_id, _Ticks(cli, standing, recorder)).run(spec, listener)
     finally:
         recorder.flush()
         standing.remove()
@@ -63,7 +64,7 @@ def keep(around: CliContext, request: Request) -> Done:
 
 
 def _quiet(outcome: JobOutcome) -> JobOutcome:
-    """Told to stop is how it is meant to end."""
+    """A stop signal is the regular end."""
     if outcome.exit_status not in (0, 1):
         return outcome
     return JobOutcome(results=outcome.results, exit_status=outcome.exit_status, log=outcome.log)
@@ -71,34 +72,34 @@ def _quiet(outcome: JobOutcome) -> JobOutcome:
 
 @dataclass
 class _Followed:
-    """The metadata, read when it has changed; rows that are wrong then keep the job as it is."""
+    """The metadata, read again when it changed; with invalid rows the job keeps its tables."""
 
-    around: CliContext
+    cli: CliContext
     request: Request
     signature: str
 
     def order(self) -> DesiredState | None:
-        signature = sign(self.request.metadata, self.around.environ).text
+        signature = sign(self.request.metadata, self.cli.environ).text
         if signature == self.signature:
             return None
         self.signature = signature
-        catalog = metadata.read(self.around, self.request.metadata)
-        tables, bad = metadata.choose(self.around, catalog, self.request.tables, self.request.metadata)
-        return None if bad else DesiredState(tables=tables, tiers=catalog.tiers)
+        catalog = metadata.read(self.cli, self.request.metadata)
+        tables, bad = metadata.choose(self.cli, catalog, self.request.tables, self.request.metadata)
+        return None if bad else DesiredState(tables=tables, tiers=catalog.tiers, catalogs=catalog.catalogs)
 
 
 @dataclass
 class _Ticks:
-    """What is done beside the job."""
+    """Monitoring of the job."""
 
-    around: CliContext
+    cli: CliContext
     standing: DesiredStateKeeper
     recorder: StateRecorder
     _flushed: float = 0.0
 
     def __call__(self) -> None:
         self.standing.refresh()
-        now = self.around.now().timestamp()
+        now = self.cli.now().timestamp()
         if now - self._flushed >= WRITE_EVERY:
             self._flushed = now
             self.recorder.flush()
@@ -106,7 +107,7 @@ class _Ticks:
 
 @dataclass
 class _Live:
-    """Hands results to the state as they come; idle looks go no further."""
+    """Records results in the state, except idle polls."""
 
     recorder: StateRecorder
     shown: Listener
@@ -121,13 +122,13 @@ class _Live:
 
 
 @contextmanager
-def _listening(around: CliContext, request: Request, recorder: StateRecorder) -> Iterator[Listener]:
-    """A line a turn: there is no end that a bar could show the way to."""
-    lines = Lines(around.screen)
-    around.screen.warn("the tables are kept until Ctrl-C", "dim")
-    yield _Live(recorder, DisplayRecords(around.screen, lines) if request.as_json else lines)
+def _listening(cli: CliContext, request: Request, recorder: StateRecorder) -> Iterator[Listener]:
+    """One line for each turn, since a continuous job has no end for a progress bar."""
+    lines = Lines(cli.screen)
+    cli.screen.warn("the tables are loaded until Ctrl-C", "dim")
+    yield _Live(recorder, DisplayRecords(cli.screen, lines) if request.as_json else lines)
 
 
-def _recorder(around: CliContext, catalog: Catalog) -> StateRecorder:
+def _recorder(cli: CliContext, catalog: Catalog) -> StateRecorder:
     known = tuple(row.table for row in catalog.tables)
-    return StateRecorder(catalog.roots, BY_HAND, known, lambda: around.now().timestamp(), around.environ)
+    return StateRecorder(catalog.roots, BY_HAND, known, lambda: cli.now().timestamp(), cli.environ)

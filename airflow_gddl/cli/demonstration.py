@@ -1,4 +1,4 @@
-"""The course of `gddl demo`, once pyarrow is there."""
+"""Implementation of `gddl demo`; imports pyarrow."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from airflow_gddl.contract.spec import JobOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration:
-    """What to show, and where."""
+    """Options of the demo."""
 
-    around: CliContext
+    cli: CliContext
     place: DemoFolder
     source: SourceOptions
 
     def run(self) -> bool:
-        """Whether every run succeeded and every replica holds what its source does.
+        """Whether every run succeeded and every replica equals its source.
 
         Raises:
-            GddlError: it could not begin or go on, and why.
+            GddlError: the demo could not start or continue.
         """
         self.place.begin()
         self.place.write_project()
@@ -35,22 +35,20 @@ class Demonstration:
         for number in range(self.source.rounds + 1):
             self._say(f"{source.land(number)}, running")
             runs.append(self._job("run"))
-            summary.show_runs(self.around.screen, runs[-1].outcome.results)
+            summary.show_runs(self.cli.screen, runs[-1].outcome.results)
             if runs[-1].exit_status:
-                summary.show_troubles(self.around.screen, runs[-1].outcome)
+                summary.show_troubles(self.cli.screen, runs[-1].outcome)
                 return False
         self._say("verifying: each replica against the fold of its change table, and its rows against the source")
         verified = self._job("verify")
-        summary.show_troubles(self.around.screen, verified.outcome)
+        summary.show_troubles(self.cli.screen, verified.outcome)
         return self._conclude(source, runs, verified)
 
     def _job(self, action: str) -> Done:
-        # A variable meant for another lake must not lead the demonstration there.
-        environ = {name: value for name, value in self.around.environ.items() if not name.startswith("GDDL_")}
+        # Variables for another lake must not redirect the demo.
+        environ = {name: value for name, value in self.cli.environ.items() if not name.startswith("GDDL_")}
         options = JobOptions(action="verify" if action == "verify" else "run")
-        return perform(
-            replace(self.around, environ=environ), Request(metadata=str(self.place.metadata), options=options)
-        )
+        return perform(replace(self.cli, environ=environ), Request(metadata=str(self.place.metadata), options=options))
 
     def _conclude(self, source: DemoSource, runs: list[Done], verified: Done) -> bool:
         own = runs_by_table([result for run in runs for result in run.outcome.results])
@@ -58,10 +56,10 @@ class Demonstration:
             Ending(verified=result, runs=own.get(result.table, ()), truth_rows=source.truth(result.table).num_rows)
             for result in verified.outcome.results
         ]
-        right = conclude(self.around.screen, endings) and verified.exit_status == 0
+        right = conclude(self.cli.screen, endings) and verified.exit_status == 0
         where = f"--metadata {self.place.metadata}"
-        self._say(f"Look around: gddl status {where}; gddl errors list {where}")
+        self._say(f"Next: gddl status {where}; gddl errors list {where}")
         return right
 
     def _say(self, text: str) -> None:
-        self.around.screen.say(text, "bold")
+        self.cli.screen.say(text, "bold")

@@ -1,4 +1,4 @@
-"""`gddl deploy databricks` and `gddl deploy glue`: what the metadata asks of a platform, made there."""
+"""`gddl deploy databricks` and `gddl deploy glue`: creates the jobs that the metadata needs on a platform."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
-from airflow_gddl.cli import options
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TierSpec
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from airflow_gddl.runtime.runners.changes import JobChange
 
-app = typer.Typer(help="Make on a platform what the metadata asks of it.", no_args_is_help=True)
+app = typer.Typer(help="Create the jobs that the metadata needs on a platform.", no_args_is_help=True)
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
 
 
 @app.callback()
 def _group() -> None:
-    """A callback keeps the name of the platform a word of its own."""
+    """A callback keeps the platform a subcommand."""
 
 
 @app.command()
@@ -47,26 +46,26 @@ def databricks(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Make or renew the saved Databricks jobs, one for each tier that tables use."""
-    around = surroundings.of(ctx)
+    """Create or update the saved Databricks jobs, one for each tier with tables."""
+    cli = context.of(ctx)
     require_sdk()
-    # The SDK takes a second to import: only this command pays for it.
+    # Imported here, since the SDK takes a second to import.
     from airflow_gddl.metadata.runners.databricks import DatabricksSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.databricks import deploy, jobs  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.databricks.workspace import connect  # noqa: PLC0415 - imported when needed
 
-    catalog = catalogs.read(around, metadata)
+    catalog = catalogs.read(cli, metadata)
     settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
     wanted = jobs.jobs_of(_used(catalog), settings)
     if warning := deploy.serverless_warning(_used(catalog), settings, catalog.roots):
-        around.screen.warn(warning, "yellow")
+        cli.screen.warn(warning, "yellow")
     if render_bundle is not None:
         path = deploy.render_bundle(render_bundle, settings.job_name, wanted)
-        around.screen.say(f"{len(wanted)} jobs written to {path}; `databricks bundle deploy` makes them")
+        cli.screen.say(f"{len(wanted)} jobs written to {path}; `databricks bundle deploy` creates them")
         return
     workspace = connect(DatabricksAccess())
     changes = deploy.plan(workspace, wanted)
-    (_record if json else _show)(around.screen, changes)
+    (_record if json else _show)(cli.screen, changes)
     if not dry_run:
         deploy.apply(workspace, changes)
 
@@ -81,24 +80,24 @@ def glue(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Make or renew the saved Glue jobs, one for each tier that tables use."""
-    around = surroundings.of(ctx)
+    """Create or update the saved Glue jobs, one for each tier with tables."""
+    cli = context.of(ctx)
     require_boto3()
     from airflow_gddl.metadata.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.connections import FromEnvironment  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.glue import deploy, jobs  # noqa: PLC0415 - imported when needed
 
-    catalog = catalogs.read(around, metadata)
+    catalog = catalogs.read(cli, metadata)
     settings = settings_of("glue", GlueSettings, catalog.runners.get("glue", {}))
     client = deploy.connect(settings, FromEnvironment())
     changes = deploy.plan(client, jobs.jobs_of(_used(catalog), settings))
-    (_record if json else _show)(around.screen, changes)
+    (_record if json else _show)(cli.screen, changes)
     if not dry_run:
         deploy.apply(client, changes, settings.tags)
 
 
 def _used(catalog: Catalog) -> Mapping[str, TierSpec]:
-    """Tiers that some enabled table has."""
+    """Tiers of the enabled tables."""
     sizes = {spec.size for spec in catalog.tables if spec.enabled}
     return {size: tier for size, tier in catalog.tiers.items() if size in sizes}
 

@@ -1,22 +1,32 @@
-"""What is shown while a job runs: bars on a terminal, a line a table elsewhere; always on standard error."""
+"""Progress of a job: bars on a terminal, otherwise one line for each table; always on standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.summary import STYLES
-from airflow_gddl.cli.text import count, duration, safe
+from airflow_gddl.cli.text import count, counted, duration, safe
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runtime.runners.base import Listener, ProgressEvent
+from airflow_gddl.runtime.runners.base import STARTING_SPARK, Listener, ProgressEvent
+from airflow_gddl.runtime.runners.heartbeat import Heartbeat
+
+
+class Display(Listener, Protocol):
+    """A listener that is also called periodically."""
+
+    def tick(self) -> None:
+        """Called several times a second while the job runs."""
 
 
 @contextmanager
-def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Listener]:
-    """The listener that fits; with `as_json` every result also goes to standard output the moment it is there."""
+def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Display]:
+    """The display for the terminal; with `as_json` every result is also written to standard output immediately."""
     if screen.err.is_terminal:
         with _progress(screen) as progress:
             bars = ProgressBars(progress, screen, tables)
@@ -27,34 +37,47 @@ def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Listener]
 
 
 class Lines:
-    """A line for each table that is done; progress would be too much for a log.
+    """One line for each finished table, for the start of Spark, and after half a minute without output.
 
     Args:
-        tables: how many there are; null in a continuous job, which has no end to count to.
+        tables: number of tables; null in a continuous job.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, screen: Screen, tables: int | None = None) -> None:
+    def __init__(self, screen: Screen, tables: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
         self._tables = tables
+        self._heartbeat = Heartbeat(clock)
+        self._is_starting = False
         self._done = 0
 
-    def on_progress(self, event: ProgressEvent) -> None: ...
+    def on_progress(self, event: ProgressEvent) -> None:
+        self._heartbeat.moved(event)
+        is_starting = event.step == STARTING_SPARK
+        if is_starting and not self._is_starting:
+            self._screen.warn(STARTING_SPARK, "dim")
+        self._is_starting = is_starting
+
+    def tick(self) -> None:
+        if (line := self._heartbeat.line()) is not None:
+            self._screen.warn(line, "dim")
 
     def on_result(self, result: JobResult) -> None:
+        self._heartbeat.ended(result.table)
         self._done += 1
-        read = f" ({result.mode}), {count(result.rows_read)} rows read" if result.batches else ""
+        read = f" ({result.mode}), {counted(result.rows_read, 'row')} read" if result.batches else ""
         number = "" if self._tables is None else f"{self._done} of {self._tables}  "
         line = f"{number}{result.table}: {result.status}{read} in {duration(result.seconds)}"
         self._screen.warn(line, STYLES.get(result.status, ""))
 
 
 class ProgressBars:
-    """A bar for the job, and one for each table that is at work; above them a line for each table that is done."""
+    """A bar for the job and for each running table, with a line above for each finished table."""
 
     def __init__(self, progress: Progress, screen: Screen, tables: int) -> None:
         self._progress = progress
         self._lines = Lines(screen, tables)
-        self._all = progress.add_task("starting", total=tables, note="")
+        self._all = progress.add_task("starting the job", total=tables, note="")
         self._tables: dict[str, TaskID] = {}
 
     def on_progress(self, event: ProgressEvent) -> None:
@@ -62,10 +85,13 @@ class ProgressBars:
         task = self._tables.get(event.table)
         if task is None:
             if event.step == "done":
-                return  # its result may have been there before, and nothing would take the bar away again
+                return  # a late event of a finished table would leave its bar on the screen
             task = self._tables[event.table] = self._progress.add_task(safe(event.table), total=None, note="")
-        note = f"{event.step}, {count(event.rows)} rows"
+        note = f"{event.step}, {count(event.rows)} rows" if event.rows else event.step
         self._progress.update(task, total=event.batches, completed=max(event.batch - 1, 0), note=note)
+
+    def tick(self) -> None:
+        """Bars refresh themselves."""
 
     def on_result(self, result: JobResult) -> None:
         self._lines.on_result(result)
@@ -76,14 +102,17 @@ class ProgressBars:
 
 
 class DisplayRecords:
-    """Results as JSON lines on standard output, beside another listener."""
+    """Writes results as JSON lines to standard output, and calls another listener."""
 
-    def __init__(self, screen: Screen, beside: Listener) -> None:
+    def __init__(self, screen: Screen, beside: Display) -> None:
         self._screen = screen
         self._beside = beside
 
     def on_progress(self, event: ProgressEvent) -> None:
         self._beside.on_progress(event)
+
+    def tick(self) -> None:
+        self._beside.tick()
 
     def on_result(self, result: JobResult) -> None:
         self._beside.on_result(result)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import options, summary
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.execution import carry_out, each
 from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.keys import read_key
@@ -34,19 +33,19 @@ def erase(
     json: options.Json = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    """Remove one key from all of a table's tables for good, and let nothing bring it back.
+    """Permanently remove one key from all of a table's Delta tables, and prevent its return.
 
-    A key that is personal belongs into a file or on standard input: arguments are in the shell's history and in the
-    machine's list of processes.
+    Pass personal keys in a file or on standard input: arguments are visible in the shell's history and the process
+    list.
     """
-    around = surroundings.of(ctx)
+    cli = context.of(ctx)
     code = "ERASE_KEY_INVALID"
     asked = JobOptions(action="erase", key=read_key(key, code), asked_by=getpass.getuser(), wait_seconds=wait)
-    carry_out(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_erasure))
+    carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_erasure))
 
 
 def show_erasure(screen: Screen, result: JobResult) -> None:
-    """What was removed, until when storage still holds it, and the files that are the source's to remove."""
+    """Show removed rows, when storage is cleaned, and landing files that still contain the key."""
     found = summary.answer(result)
     if not found:
         return

@@ -7,18 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import options, summary
-from airflow_gddl.cli.execution import carry_out, each
-from airflow_gddl.cli.job import Request
+from airflow_gddl.cli import context, exits, options, summary
+from airflow_gddl.cli.execution import carry_out
+from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen
-from airflow_gddl.cli.text import count
+from airflow_gddl.cli.text import count, counted
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
 _FIRST = ("code", "reason")
 
-app = typer.Typer(help="Rows and files in the quarantine: list them, or try them again.", no_args_is_help=True)
+app = typer.Typer(help="Quarantined rows and files: list them, or process them again.", no_args_is_help=True)
 
 
 @app.command(name="list")
@@ -27,13 +26,13 @@ def list_errors(
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of each table, at most.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum rows of each table.")] = 100,
 ) -> None:
-    """Show what is in quarantine and why."""
-    around = surroundings.of(ctx)
+    """Show quarantined rows with their reasons."""
+    cli = context.of(ctx)
     asked = JobOptions(action="errors_list", limit=limit)
     request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
-    carry_out(around, request, each(show_quarantine))
+    carry_out(cli, request, show_quarantines)
 
 
 @app.command()
@@ -43,26 +42,33 @@ def replay(
     table: options.Tables = None,
     json: options.Json = False,
     wait: options.Wait = 0.0,
+    code: Annotated[list[str] | None, typer.Option("--code", help="Only rows with this code. Repeat for more.")] = None,
 ) -> None:
-    """Take the quarantined rows through the job again, after their cause was fixed."""
-    around = surroundings.of(ctx)
-    asked = JobOptions(action="errors_replay", wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
-    carry_out(around, request, show_replays)
+    """Process the quarantined rows again, after their cause was fixed; exit status 1 when some fail again."""
+    cli = context.of(ctx)
+    asked = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
+    done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    if not json:
+        show_replays(cli.screen, done.outcome.results, codes=asked.codes)
+    summary.show_troubles(cli.screen, done.outcome)
+    again = done.exit_status == exits.OK and any(result.quarantined for result in done.outcome.results)
+    raise typer.Exit(exits.FAILED if again else done.exit_status)
 
 
-def show_replays(screen: Screen, results: Sequence[JobResult]) -> None:
-    """What the job did to each table, then how many of its quarantined rows were accepted."""
+def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequence[str] = ()) -> None:
+    """Show each table's result, then how many of its quarantined rows were accepted."""
     summary.show_runs(screen, results)
-    each(show_replay)(screen, results)
+    for result in results:
+        show_replay(screen, result, codes=codes)
 
 
-def show_replay(screen: Screen, result: JobResult) -> None:
+def show_replay(screen: Screen, result: JobResult, *, codes: Sequence[str] = ()) -> None:
     """How many of the quarantined rows of one table were accepted."""
     if result.status == "failed":
         return
     if not result.rows_read:
-        screen.say(f"{result.table}: no rows in quarantine", "green")
+        with_codes = f" with code {' or '.join(codes)}" if codes else ""
+        screen.say(f"{result.table}: no rows in quarantine{with_codes}", "yellow" if codes else "green")
         return
     accepted, again = result.rows_read - result.quarantined, result.quarantined
     rest = f"; {count(again)} in quarantine again, see `gddl errors list --table {result.table}`" if again else ""
@@ -71,20 +77,27 @@ def show_replay(screen: Screen, result: JobResult) -> None:
     )
 
 
+def show_quarantines(screen: Screen, results: Sequence[JobResult]) -> None:
+    """The quarantined rows of each table; tables without any share a line."""
+    read = [result for result in results if result.status != "failed"]
+    empty = [result.table for result in read if not summary.answer(result).get("rows")]
+    for result in read:
+        if result.table not in empty:
+            show_quarantine(screen, result)
+    if empty:
+        screen.say(f"{empty[0] if len(empty) == 1 else counted(len(empty), 'table')}: nothing in quarantine", "green")
+
+
 def show_quarantine(screen: Screen, result: JobResult) -> None:
-    """The quarantined rows of one table, or that there are none."""
+    """The quarantined rows of one table."""
     found = summary.answer(result)
-    rows: list[dict[str, Any]] = found.get("rows", [])
-    if not rows:
-        if result.status != "failed":
-            screen.say(f"{result.table}: nothing in quarantine", "green")
-        return
-    first = f", the first {count(len(rows))} are" if found["unresolved"] > len(rows) else ""
+    rows: list[dict[str, Any]] = found["rows"]
+    first = f", {count(len(rows))} shown" if found["unresolved"] > len(rows) else ""
     screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine{first}", "bold")
     for row in rows:
         screen.say("")
         screen.spans([Cell(str(row.get("code")), "yellow"), Cell(f"  {row.get('reason') or ''}")])
         others = {name: value for name, value in row.items() if value is not None and name not in _FIRST}
         for name, value in others.items():
-            # A line each, for a record is wider than any table.
+            # One line each, since records are too wide for a table.
             screen.spans([Cell(f"  {name:<13}", "dim"), Cell(str(value))])

@@ -1,4 +1,4 @@
-"""What commands that work on tables have in common: the job, an answer on the screen, the troubles, the exit status."""
+"""Common part of commands that run jobs: the job, its output, warnings and errors, the exit status."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from airflow_gddl.contract.result import JobResult
 Show = Callable[[Screen, Sequence[JobResult]], None]
 
 
-def carry_out(around: CliContext, request: Request, show: Show) -> NoReturn:
+def carry_out(cli: CliContext, request: Request, show: Show) -> NoReturn:
     """Run the request, show the results unless they are printed as JSON, and exit.
 
     Raises:
         typer.Exit: always, with the command's status.
-        GddlError: nothing was run, and why.
+        GddlError: nothing was run.
     """
-    done = perform(around, request)
+    done = perform(cli, request)
     if not request.as_json:
-        show(around.screen, done.outcome.results)
-    summary.show_troubles(around.screen, done.outcome)
+        show(cli.screen, done.outcome.results)
+    summary.show_troubles(cli.screen, done.outcome)
     raise typer.Exit(done.exit_status)
 
 
 def each(show: Callable[[Screen, JobResult], None]) -> Show:
-    """Shows results one after the other."""
+    """Shows results one by one."""
 
     def show_all(screen: Screen, results: Sequence[JobResult]) -> None:
         for result in results:

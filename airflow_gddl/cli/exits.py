@@ -12,7 +12,7 @@ RETRY = 75
 
 
 def of_outcome(outcome: JobOutcome, *, bad_rows: bool) -> int:
-    """Failed tables, then bad metadata, then passing faults; 128 plus the signal's number when a signal stopped it."""
+    """By precedence: failed tables, invalid metadata, transient errors; 128 plus the signal's number after a signal."""
     failed = [result for result in outcome.results if result.status == "failed"]
     if failed and outcome.cancelled_by is not None:
         return 128 + outcome.cancelled_by
@@ -24,7 +24,7 @@ def of_outcome(outcome: JobOutcome, *, bad_rows: bool) -> int:
 
 
 def of_error(error: GddlError) -> int:
-    """An error outside a table's run: nothing was done, so it is the caller's to mend, or to try again."""
+    """Status of an error outside a table's run, which changed nothing: the caller must fix it, or retry."""
     if isinstance(error, RetriableError):
         return RETRY
     return BAD_METADATA if isinstance(error, FatalError) else FAILED

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import options, summary
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.execution import carry_out, each
 from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.keys import read_key
@@ -30,7 +29,7 @@ _PARTS = {
     "tie_break": "tie policy",
     "position": "position in the batch",
 }
-"""Names of parts of the order, where they are others than the job's."""
+"""Display names of parts of the order that differ from the job's names."""
 
 
 def explain(
@@ -50,18 +49,18 @@ def explain(
     json: options.Json = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Changes to read: the highest ones.")] = 100,
 ) -> None:
-    """Show what happened to one key: its changes in order, the one that decides and why, and what the replica holds.
+    """Show what happened to one key: its changes in order, the deciding one with the reason, and the replica's row.
 
     Takes no claim and changes nothing. Masked values are shown as they are stored.
     """
-    around = surroundings.of(ctx)
+    cli = context.of(ctx)
     code = "EXPLAIN_KEY_INVALID"
     asked = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
-    carry_out(around, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_history))
+    carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_history))
 
 
 def show_history(screen: Screen, result: JobResult) -> None:
-    """The key's changes, the row that they give, and what else is known of it."""
+    """Show the key's changes, the resulting row, and further details."""
     found = summary.answer(result)
     if not found:
         return
@@ -78,7 +77,7 @@ def show_history(screen: Screen, result: JobResult) -> None:
 
 
 _OUTCOMES = {
-    "present": ("the row is there", "green"),
+    "present": ("the row exists", "green"),
     "deleted": ("the row is deleted", "yellow"),
     "swept": ("swept: the full load of generation {swept} lacks the row", "yellow"),
     "no_changes": ("no change is stored", "yellow"),
@@ -98,7 +97,7 @@ def _show_changes(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
     verb = "wins" if last["state"] == "winner" else "was the last"
     why = f"its {_part(last)} is higher than that of change {number - 1}" if number > 1 else "there is no other"
     if last["forced"]:
-        why = "it is applied whatever its sequence (force_update)"
+        why = "it is applied regardless of its sequence (force_update)"
     screen.say(f"Change {number} ({last['op']}) {verb}: {why}.")
     if any(change["state"] == "late" for change in changes):
         screen.say("Late changes arrived in a later batch than a higher one, and were not applied.")
@@ -126,7 +125,7 @@ def _show_replica(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
         values = parser.loads(row["record"], parse_float=str)
         longest = max(map(len, values))
         for name, value in values.items():
-            # A line each, for a row is wider than any table.
+            # One line each, since rows are too wide for a table.
             screen.spans([Cell(f"  {name:<{longest}}  ", "dim"), Cell(_value(value))])
     if not found["replica"]:
         screen.say("The replica has no row of this key.")
@@ -137,8 +136,8 @@ def _show_replica(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
     if found["verdict"] is None:
         screen.say("Not all changes were read (--limit), so the replica was not compared.", "yellow")
     elif found["verdict"] != "equal":
-        screen.say(f"The replica is not what these changes give ({found['verdict']}).", "bold red")
-        unfinished = "A batch is not finished: ask again after the next run."
+        screen.say(f"The replica differs from these changes ({found['verdict']}).", "bold red")
+        unfinished = "A batch is not finished: run this command again after the next run."
         screen.say(unfinished if found["batch_unfinished"] else f"Compare the whole table: gddl verify --table {table}")
 
 

@@ -1,4 +1,4 @@
-"""`gddl fake-databricks`: the whole way through a workspace, without an account."""
+"""`gddl fake-databricks`: a local Databricks workspace, without an account."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import deploy
+from airflow_gddl.cli import context, deploy
 
 
 def fake_databricks(
     ctx: typer.Context,
     *,
-    port: Annotated[int, typer.Option("--port", help="On the loopback; 0: any that is free.")] = 8765,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On the loopback; 0: any that is free.")] = 8765,
 ) -> None:
-    """Serve a Databricks Jobs API on this machine that runs jobs as processes of it, until Ctrl-C."""
-    around = surroundings.of(ctx)
+    """Serve a Databricks Jobs API that runs jobs as local processes, until Ctrl-C."""
+    cli = context.of(ctx)
     deploy.require_sdk()
     from airflow_gddl.devtools.fakes.databricks.server import TOKEN, serving  # noqa: PLC0415 - imports the SDK, which takes long
 
@@ -30,6 +29,6 @@ def fake_databricks(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    with serving(around.job_command, port) as fake:
-        around.screen.dictate(f"export DATABRICKS_HOST={fake.workspace.url} DATABRICKS_TOKEN={TOKEN}")
+    with serving(cli.job_command, port) as fake:
+        cli.screen.dictate(f"export DATABRICKS_HOST={fake.workspace.url} DATABRICKS_TOKEN={TOKEN}")
         ended.wait()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import context
 from airflow_gddl.cli.project_files import PROJECT
 from airflow_gddl.contract.errors import MetadataError
 
 _SHARED = (".airflowignore", "README.md")
-"""Files that a folder may have before it becomes a project."""
+"""Files that may exist before a project is created."""
 _STEPS = (
     "edit metadata/gddl.yaml    # where files land, where tables are kept",
     "gddl check                 # folders, permissions, connections, versions",
@@ -24,19 +25,21 @@ _STEPS = (
 
 def init(
     ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Made if need be. Default: this one.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Created if missing. Default: the current folder.")
+    ] = Path(),
 ) -> None:
-    """Make an empty project: metadata with a sample row, DAGs and a README. Nothing is overwritten."""
-    screen = surroundings.of(ctx).screen
+    """Create an empty project: metadata with a sample row, DAGs and a README. No file is overwritten."""
+    screen = context.of(ctx).screen
     for name, is_new in write_project(folder, {**PROJECT, **_schemas()}).items():
         screen.say(f"{'wrote' if is_new else 'kept '} {folder / name}", "" if is_new else "dim")
     screen.say("\nNext steps:")
-    for step in (*([f"cd {folder}"] if folder != Path() else []), *_STEPS):
+    for step in (*([f"cd {shlex.quote(str(folder))}"] if folder != Path() else []), *_STEPS):
         screen.dictate(f"  {step}")
 
 
 def write_project(folder: Path, files: Mapping[str, str]) -> dict[str, bool]:
-    """Write these files; by name, whether it was written (false: it was there, and stays as it is).
+    """Write these files; return by name whether it was written (false: it exists and is kept).
 
     Raises:
         MetadataError: `PROJECT_EXISTS`: nothing was written.
@@ -44,10 +47,8 @@ def write_project(folder: Path, files: Mapping[str, str]) -> dict[str, bool]:
     there = [name for name in files if name not in _SHARED and (folder / name).exists()]
     there += ["metadata"] if (folder / "metadata").exists() and any((folder / "metadata").iterdir()) else []
     if there:
-        remedy = "name another folder, e.g. gddl init my-project, or go on with this one: gddl check"
-        raise MetadataError(
-            "PROJECT_EXISTS", f"{folder / there[0]} is there already; nothing was written", remedy=remedy
-        )
+        remedy = "name another folder, e.g. gddl init my-project, or continue with this one: gddl check"
+        raise MetadataError("PROJECT_EXISTS", f"{folder / there[0]} already exists; nothing was written", remedy=remedy)
     return {name: _write_new(folder / name, text) for name, text in files.items()}
 
 

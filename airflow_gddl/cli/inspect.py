@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import exits, options
+from airflow_gddl.cli import context, exits, options
 from airflow_gddl.cli.simulate import require_pyarrow
 
 _Landing = Annotated[
-    str, typer.Option("--landing", metavar="ROOT", help="Judge the files below this root; else gddl.yaml's landing.")
+    str, typer.Option("--landing", metavar="ROOT", help="Root of the files; default: gddl.yaml's landing.")
 ]
 
 
@@ -23,9 +22,9 @@ def inspect(
     table: options.Tables = None,
     json: options.Json = False,
 ) -> None:
-    """Judge the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
+    """Check the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
     require_pyarrow("landing files are read with")
     from airflow_gddl.cli.inspecting import carry_out  # noqa: PLC0415 - needs pyarrow, as said above
 
-    found = carry_out(surroundings.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
+    found = carry_out(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
     raise typer.Exit(exits.FAILED if found else exits.OK)

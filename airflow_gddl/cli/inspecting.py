@@ -1,4 +1,4 @@
-"""The course of `gddl inspect`, once pyarrow is there."""
+"""Implementation of `gddl inspect`; imports pyarrow."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
@@ -24,12 +25,12 @@ _STYLES = {"error": "red", "warning": "yellow"}
 
 
 def carry_out(
-    around: CliContext, metadata: str, root: str, tables: frozenset[str], *, as_json: bool
+    cli: CliContext, metadata: str, root: str, tables: frozenset[str], *, as_json: bool
 ) -> tuple[Finding, ...]:
-    """All findings, shown as they are found.
+    """Show all findings, and return them.
 
     Args:
-        root: empty: `landing` of the metadata, which then has to be there.
+        root: empty: `landing` of the metadata and of its sources; then the metadata is required.
         tables: only these; empty: all.
 
     Raises:
@@ -39,31 +40,43 @@ def carry_out(
     for table in sorted(tables):
         if fault := table_name_fault(table):
             raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
-    place, specs = _place(around, metadata, root)
-    landing = Landing(place, around.environ)
-    # What files of another service should look like, no rule here knows.
-    others = {table for table, spec in specs.items() if spec.dialect != "dms"}
-    folders = [folder for folder in landing.folders(tables) if folder.table not in others]
-    if not folders:
-        remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
-        raise MetadataError("INSPECT_NOTHING_FOUND", "no table has files of AWS DMS there", where=place, remedy=remedy)
+    places = _places(cli, metadata, root)
     found: list[Finding] = []
-    for folder in folders:
-        for finding in judge(look_into(landing, folder, specs.get(folder.table))):
-            found.append(finding)
-            if as_json:
-                around.screen.record(finding)
+    count = 0
+    for place, specs in places.items():
+        landing = Landing(place, cli.environ)
+        # There are no rules for files of other services.
+        others = {table for table, spec in specs.items() if spec.dialect != "dms"}
+        folders = [folder for folder in landing.folders(tables) if folder.table not in others]
+        count += len(folders)
+        for folder in folders:
+            for finding in judge(look_into(landing, folder, specs.get(folder.table))):
+                found.append(finding)
+                if as_json:
+                    cli.screen.record(finding)
+    if not count:
+        remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
+        where = ", ".join(places)
+        raise MetadataError("INSPECT_NOTHING_FOUND", "no table has files of AWS DMS there", where=where, remedy=remedy)
     if not as_json:
-        show(around.screen, found, len(folders))
+        show(cli.screen, found, count)
     return tuple(found)
 
 
-def _place(around: CliContext, metadata: str, root: str) -> tuple[str, Mapping[str, TableSpec]]:
-    """The landing root, and the rows that are known; a root of one's own needs no metadata."""
-    if root and not is_s3(metadata) and not Path(metadata).is_dir():
-        return _absolute(root), {}
-    catalog = metadata_folder.read(around, metadata) if not root else load(metadata, around.environ)
-    return (_absolute(root) if root else catalog.roots.landing), {spec.table: spec for spec in catalog.tables}
+def _places(cli: CliContext, metadata: str, root: str) -> Mapping[str, Mapping[str, TableSpec]]:
+    """Landing roots, and the rows below each by their names in the source; an explicit root needs no metadata."""
+    own = _absolute(root) if root else ""
+    if own and not is_s3(metadata) and not Path(metadata).is_dir():
+        return {own: {}}
+    catalog = load(metadata, cli.environ) if own else metadata_folder.read(cli, metadata)
+    places: dict[str, dict[str, TableSpec]] = {own: {}} if own else {catalog.roots.landing: {}}
+    if not own:
+        places |= {landing: {} for landing in catalog.landings.values()}
+    for spec in catalog.tables:
+        for folder in LandingFolder.all_of(catalog.roots, spec):
+            if folder.root in places:
+                places[folder.root].setdefault(folder.table, spec)
+    return places
 
 
 def _absolute(root: str) -> str:
@@ -71,7 +84,7 @@ def _absolute(root: str) -> str:
 
 
 def show(screen: Screen, found: list[Finding], tables: int) -> None:
-    """Findings by code: what it means and what to set once, the places below it."""
+    """Findings by code: meaning and setting once, with the locations below."""
     for code in dict.fromkeys(finding.code for finding in found):
         mine = [finding for finding in found if finding.code == code]
         screen.say(f"[{code}] {mine[0].message}", _STYLES[mine[0].level])

@@ -1,4 +1,4 @@
-"""From a command line to a finished job: catalog, selection, order, run."""
+"""Runs a job for a command: catalog, selection, order, run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the command line asked for. `tables` empty: all that are enabled."""
+    """A command's request. `tables` empty: all enabled tables."""
 
     metadata: str
     tables: tuple[str, ...] = ()
@@ -36,59 +36,71 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """A job that ended, and the command's exit status after it."""
+    """A finished job, and the command's exit status."""
 
     outcome: JobOutcome
     exit_status: int
 
 
-def perform(surroundings: CliContext, request: Request) -> Done:
-    """Run the request's tables; bad rows are reported and stop nobody else.
+def perform(cli: CliContext, request: Request) -> Done:
+    """Run the request's tables; invalid rows are reported and do not stop other tables.
 
     Raises:
-        GddlError: nothing was run, and why.
+        GddlError: nothing was run.
     """
-    catalog = metadata.read(surroundings, request.metadata)
-    tables, bad = metadata.choose(surroundings, catalog, request.tables, request.metadata)
+    catalog = metadata.read(cli, request.metadata)
+    tables, bad = metadata.choose(cli, catalog, request.tables, request.metadata)
     if not tables and not bad:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
-    outcome = _run(surroundings, catalog, tables, request) if tables else JobOutcome(results=(), exit_status=0)
+    outcome = run_tables(cli, catalog, tables, request) if tables else JobOutcome(results=(), exit_status=0)
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
-def _run(surroundings: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
+def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
+    """A job of these tables.
+
+    Raises:
+        GddlError: nothing was run.
+    """
     spec = JobSpec(
-        run_id=surroundings.run_id(),
+        run_id=cli.run_id(),
         roots=catalog.roots,
         tables=tables,
         tiers=catalog.tiers,
         options=request.options,
+        catalogs=catalog.catalogs,
     )
-    runner = runner_of(surroundings, catalog, spec.run_id)
-    with display(surroundings.screen, len(tables), as_json=request.as_json) as listener:
+    with display(cli.screen, len(tables), as_json=request.as_json) as listener:
+        runner = runner_of(cli, catalog, spec.run_id, listener.tick)
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
     if request.options.action in ("run", "errors_replay"):
-        # Where nothing was kept by hand yet, runs of before are read too: what there is must tell of all tables.
-        known = tuple(row.table for row in catalog.tables)
-        recorder = StateRecorder(
-            catalog.roots, BY_HAND, known, lambda: surroundings.now().timestamp(), surroundings.environ
-        )
+        recorder = recorder_of(cli, catalog)
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")
         recorder.flush()
     return outcome
 
 
-def runner_of(surroundings: CliContext, catalog: Catalog, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
+def recorder_of(cli: CliContext, catalog: Catalog) -> StateRecorder:
+    """Recorder for runs of commands.
+
+    Without a state of manual runs, earlier records are read, too, so that the state covers all tables.
+    """
+    known = tuple(row.table for row in catalog.tables)
+    clock = lambda: cli.now().timestamp()  # noqa: E731 - passed as a value
+    return StateRecorder(catalog.roots, BY_HAND, known, clock, cli.environ)
+
+
+def runner_of(cli: CliContext, catalog: Catalog, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
     """
     Raises:
         GddlError: as `make_runner`.
     """
     settings = RunnerSettings(
-        command=surroundings.job_command,
-        environ=surroundings.environ,
+        command=cli.job_command,
+        environ=cli.environ,
         own=catalog.runners.get(catalog.runner, {}),
         submission=SubmissionContext(task=TaskKey(pipeline="command", run=run_id, task="run"), roots=catalog.roots),
         tick=tick,

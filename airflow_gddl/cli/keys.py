@@ -9,7 +9,7 @@ from airflow_gddl.contract.errors import MetadataError
 
 
 def read_key(given: list[str], code: str, *, alone: bool = False) -> dict[str, str]:
-    """`["a=1", "@FILE"]` as `{"a": "1", ...}`, with a part from each line of a file; `@-` is standard input.
+    """`["a=1", "@FILE"]` as `{"a": "1", ...}`, with one part for each line of a file; `@-` is standard input.
 
     Args:
         code: of the error; its message shows no value, which may be personal.
@@ -30,7 +30,8 @@ def _lines(file: str, code: str) -> list[str]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        what = f"the file of the key can't be read: {type(error).__name__}"
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        what = f"the file of the key can't be read: {reason}"
         raise MetadataError(code, what, remedy="name a text file in UTF-8, or @-") from error
     return [line for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
 

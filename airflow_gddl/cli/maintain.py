@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import options, summary
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.execution import carry_out, show_counts
 from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.screen import Screen
@@ -32,19 +31,17 @@ def maintain(
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show what there is to do, and do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Show pending work without doing it.")] = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    """Join small files and remove what nobody needs any more; what readers see stays as it is."""
+    """Compact small files and remove unreferenced ones; readers see no change."""
     asked = JobOptions(action="maintain", dry_run=dry_run, wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
-    carry_out(surroundings.of(ctx), request, show_upkeep)
+    carry_out(context.of(ctx), request, show_upkeep)
 
 
 def show_upkeep(screen: Screen, results: Sequence[JobResult]) -> None:
-    """What was joined and what was removed of each table."""
+    """Show compacted and removed files of each table."""
     titles = ("files joined", "files removed", "log files", "tombstones", "changes cut", "runs", "leftovers")
     show_counts(screen, titles, results, _counts)
 

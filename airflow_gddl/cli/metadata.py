@@ -1,4 +1,4 @@
-"""The metadata folder that a command was pointed at."""
+"""The metadata folder of a command."""
 
 from __future__ import annotations
 
@@ -8,50 +8,83 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.cli import problems
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.topology import Pipeline, Placed, Placement, arrange
 from airflow_gddl.metadata.topology.selection import select
 from airflow_gddl.metadata.variables import misspelt
+from airflow_gddl.runtime.snapshot import placements
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
     from airflow_gddl.metadata.problems import Problem
 
 
-def read(around: CliContext, folder: str) -> Catalog:
+def read(cli: CliContext, folder: str) -> Catalog:
     """The folder's catalog.
 
     Raises:
         MetadataError: `METADATA_MISSING`, or `SETTINGS_INVALID` (a `SettingsError`).
-        RetriableError: its store does not answer.
+        RetriableError: its store does not respond.
     """
     if "://" not in folder and not Path(folder).is_dir():
-        remedy = "make one with `gddl init`, or name yours with --metadata or GDDL_METADATA"
+        remedy = "create one with `gddl init`, or set --metadata or GDDL_METADATA"
         raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
-    # Checking rows takes pydantic, whose import costs more than all that most commands do themselves.
+    # Imported here, since pydantic takes longer to import than most commands run.
     from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
 
-    warn_of_variables(around)
-    return load(folder, around.environ)
+    warn_of_variables(cli)
+    return load(folder, cli.environ)
 
 
-def warn_of_variables(around: CliContext) -> None:
-    """Name each variable that is one of this package's but for its spelling."""
-    for problem in misspelt(around.environ):
-        around.screen.warn(problem.compiler_line(""), "yellow")
+def placed(cli: CliContext, catalog: Catalog) -> Placed:
+    """Placement of tables in DAGs by the lake; with a warning, none if it can't be read."""
+    path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)
+    try:
+        before, _ = placements.read(path, cli.environ)
+    except GddlError as error:
+        cli.screen.warn(f"DAG ids may differ from Airflow's: {error}", "yellow")
+        before = Placement()
+    return Placed(placement=before, at=cli.now().timestamp())
+
+
+def pipelines(cli: CliContext, catalog: Catalog) -> tuple[Pipeline, ...]:
+    """DAGs as in Airflow, see `placed`."""
+    return arrange(catalog.tables, catalog.tiers, catalog.dag_prefix, placed(cli, catalog)).pipelines
+
+
+def warn_of_variables(cli: CliContext) -> None:
+    """Warn about each misspelt variable of this package."""
+    for problem in misspelt(cli.environ):
+        cli.screen.warn(problem.compiler_line(""), "yellow")
 
 
 def choose(
-    around: CliContext, catalog: Catalog, names: Sequence[str], folder: str
+    cli: CliContext, catalog: Catalog, names: Sequence[str], folder: str
 ) -> tuple[tuple[TableSpec, ...], list[Problem]]:
-    """The tables that the names mean (all enabled ones when there is none), and the problems that concern them.
+    """The named tables (all enabled ones when none is named), and the problems that affect them.
 
-    The problems are shown on standard error: they stop nobody else.
+    The problems are shown on standard error and do not stop other tables.
 
     Raises:
         MetadataError: as `select`.
     """
-    bad = [problem for problem in catalog.problems if not names or problem.table in names]
+    bad = problems_of(catalog, names)
+    show_problems(cli, bad, folder)
+    return select(catalog.tables, names, [name for problem in bad for name in _names_of(problem)]), bad
+
+
+def problems_of(catalog: Catalog, names: Sequence[str]) -> list[Problem]:
+    """Problems of the named tables; all when none is named."""
+    return [problem for problem in catalog.problems if not names or not _names_of(problem).isdisjoint(names)]
+
+
+def show_problems(cli: CliContext, bad: Sequence[Problem], folder: str) -> None:
+    """On standard error, if there are any."""
     if bad:
-        problems.show(around.screen, bad, folder, error=True)
-    return select(catalog.tables, names, [problem.table for problem in bad if problem.table]), bad
+        problems.show(cli.screen, bad, folder, error=True)
+
+
+def _names_of(problem: Problem) -> set[str]:
+    """Names of a problem's table: `source:schema.table` also without its source."""
+    return {problem.table, problem.table.rpartition(":")[2]} if problem.table else set()

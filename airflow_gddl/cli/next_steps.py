@@ -1,4 +1,4 @@
-"""What someone can try while the demonstration's Airflow is up."""
+"""Suggestions while the demo's Airflow is running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DAG = f"gddl.{_TABLE}"
 
 
 def next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
-    """Lines for a person, with commands that can be pasted as they are."""
+    """Lines with commands for copying."""
     body = json.dumps({"logical_date": None, "conf": {"full_refresh": True}})
     replica = place.lake.joinpath(*_TABLE.split("."))
     return [
@@ -22,7 +22,7 @@ def next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
         f'  TOKEN=$(curl -s {url}/auth/token | sed \'s/.*access_token":"//; s/".*//\')',
         f'  curl -s {url}/api/v2/dags/{_DAG}/dagRuns -H "Authorization: Bearer $TOKEN" \\',
         f"    -H 'Content-Type: application/json' -d '{body}'",
-        f"- Change {metadata}/tables/nyc.yaml: add a row, disable or break one. The UI tells within half a minute.",
+        f"- Change {metadata}/tables/nyc.yaml: add a row, disable or break one. The UI shows it within half a minute.",
         f"- Read a table: {replica} is Delta; beside it stand its __changes and __errors.",
         f"- Airflow's own command: AIRFLOW_HOME={place.airflow} airflow dags list",
         "Ctrl-C stops it.",

@@ -6,13 +6,10 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import exits, options
+from airflow_gddl.cli import context, exits, options
 from airflow_gddl.cli.simulate import require_pyarrow
 
-_Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="Short name: of the files, and of the packs in Airflow.")
-]
+_Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Short name of the source, used for files and packs.")]
 _Connection = Annotated[
     str,
     typer.Option(
@@ -42,7 +39,8 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     write: _Write = False,
     json: options.Json = False,
 ) -> None:
-    """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if it is left unwritten."""
+    """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if changes are not
+    written."""
     if not connection:
         require_pyarrow("landing files are read with")
     from airflow_gddl.cli.onboarding import OnboardingOptions, carry_out  # noqa: PLC0415 - needs pyarrow, for landing folders
@@ -58,4 +56,4 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
         write=write,
         as_json=json,
     )
-    raise typer.Exit(exits.OK if carry_out(surroundings.of(ctx), given) else exits.FAILED)
+    raise typer.Exit(exits.OK if carry_out(context.of(ctx), given) else exits.FAILED)

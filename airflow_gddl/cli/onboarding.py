@@ -1,4 +1,4 @@
-"""The course of `gddl onboard`: read the source, plan, show the diff, write it if that is wanted."""
+"""Implementation of `gddl onboard`: read the source, plan, show the diff, write on confirmation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.onboarding_report import diff, show_plan
 from airflow_gddl.cli.onboarding_steps import next_steps
+from airflow_gddl.cli.text import counted
 from airflow_gddl.cli.verify import require_name
 from airflow_gddl.contract.checks import check_values, table_name_fault
 from airflow_gddl.contract.codec import plain
@@ -52,40 +53,41 @@ class OnboardingOptions:
     as_json: bool = False
 
 
-def carry_out(around: CliContext, options: OnboardingOptions) -> bool:
-    """Whether nothing is left to be written.
+def carry_out(cli: CliContext, options: OnboardingOptions) -> bool:
+    """Whether all changes are written.
 
     Raises:
-        GddlError: the source or the metadata can't be read, or the files can't be written, and why.
+        GddlError: the source or the metadata can't be read, or the files can't be written.
     """
     check(options)
-    folder = open_folder(options.metadata, around.environ)
+    folder = open_folder(options.metadata, cli.environ)
     first = _first_settings(folder, options)
     seen = Overlay(folder, {change.name: change.new for change in first})
-    settings = read_settings(seen, around.environ)
-    plan = make_plan(seen, settings, options.source, _facts(around, options, settings), around.environ)
+    settings = read_settings(seen, cli.environ)
+    plan = make_plan(seen, settings, options.source, _facts(cli, options, settings), cli.environ)
     files = (*first, *plan.files)
     if not options.as_json:
-        show_plan(around.screen, files, plan)
-    write = bool(files) and (options.write or _confirmed(around, options))
+        show_plan(cli.screen, files, plan)
+    write = bool(files) and (options.write or _confirmed(cli, options))
     if write:
-        write_files(around, options.metadata, files)
+        write_files(cli, options.metadata, files)
     if options.as_json:
-        _records(around, files, plan, written=write)
+        _records(cli, files, plan, written=write)
     elif write:
-        around.screen.say(f"{len(files)} files written", "green")
-        _show_steps(around, options)
+        cli.screen.say(f"{counted(len(files), 'file')} written", "green")
+        _show_steps(cli, options)
     elif files:
-        around.screen.warn("nothing was written; --write does it", "yellow")
+        cli.screen.warn("nothing was written; --write does it", "yellow")
     return write or not files
 
 
-def _show_steps(around: CliContext, options: OnboardingOptions) -> None:
-    catalog = load(options.metadata, around.environ)
+def _show_steps(cli: CliContext, options: OnboardingOptions) -> None:
+    catalog = load(options.metadata, cli.environ)
     mine = [table for table in catalog.tables if table.source == options.source and table.enabled]
     if mine:
-        for line in next_steps(mine, catalog.roots.landing, options.metadata, from_database=bool(options.connection)):
-            around.screen.dictate(line)
+        landing = catalog.landings.get(options.source, catalog.roots.landing)
+        for line in next_steps(mine, landing, options.metadata, from_database=bool(options.connection)):
+            cli.screen.dictate(line)
 
 
 def check(options: OnboardingOptions) -> None:
@@ -104,7 +106,7 @@ def check(options: OnboardingOptions) -> None:
 
 
 def _first_settings(folder: Folder, options: OnboardingOptions) -> tuple[FileChange, ...]:
-    """A `gddl.yaml` where there is none and its roots were given."""
+    """A new `gddl.yaml` if there is none and its roots were given."""
     if not (options.landing and options.lake):
         return ()
     try:
@@ -119,41 +121,43 @@ def _absolute(root: str) -> str:
     return root if is_s3(root) else os.path.normpath(Path(root).absolute())
 
 
-def _facts(around: CliContext, options: OnboardingOptions, settings: Settings) -> SourceFacts:
+def _facts(cli: CliContext, options: OnboardingOptions, settings: Settings) -> SourceFacts:
     if options.connection:
-        return Database(options.connection, around.environ).read(options.schemas, options.tables)
+        return Database(options.connection, cli.environ).read(options.schemas, options.tables)
     from airflow_gddl.onboarding.landing_files import Landing  # noqa: PLC0415 - needs pyarrow, which a database does not
     from airflow_gddl.onboarding.landing_source import read_landing  # noqa: PLC0415 - imported when needed
 
-    root = _absolute(options.landing) if options.landing else settings.roots.landing
-    facts = read_landing(Landing(root, around.environ), options.schemas, options.tables, around.now().timestamp())
+    declared = settings.sources.get(options.source)
+    shared = settings.roots.landing if declared is None else declared.landing
+    root = _absolute(options.landing) if options.landing else shared
+    facts = read_landing(Landing(root, cli.environ), options.schemas, options.tables, cli.now().timestamp())
     if not facts.tables and not facts.notices:
         remedy = (
             "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them; of"
-            " a source whose files another service writes, read the database: --connection"
+            " for files of another service, read the database: --connection"
         )
         raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has files of AWS DMS there", where=root, remedy=remedy)
     return facts
 
 
-def _confirmed(around: CliContext, options: OnboardingOptions) -> bool:
-    """What a person at a terminal answers, having seen the diff; no where nobody can be asked."""
-    if options.as_json or not around.screen.out.is_terminal:
+def _confirmed(cli: CliContext, options: OnboardingOptions) -> bool:
+    """Ask for confirmation of the diff at a terminal; false without a terminal."""
+    if options.as_json or not cli.screen.out.is_terminal:
         return False
     return typer.confirm("Write this?", default=False)
 
 
-def write_files(around: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
-    """The memory of what was proposed comes last: if it is lost, values count as a person's, and nothing is undone."""
+def write_files(cli: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
+    """The record of proposals is written last: without it, values count as edited by a user and are kept."""
     root = _absolute(metadata)
-    store = open_store(around.environ)
+    store = open_store(cli.environ)
     for change in files:
         store.write(join(root, change.name), change.new.encode())
 
 
-def _records(around: CliContext, files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> None:
+def _records(cli: CliContext, files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> None:
     for record in records(files, plan, written=written):
-        around.screen.record(record)
+        cli.screen.record(record)
 
 
 def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> list[dict[str, Any]]:

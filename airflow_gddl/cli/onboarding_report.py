@@ -1,4 +1,4 @@
-"""How a plan of `gddl onboard` is shown: unified diffs in colour, what was kept, what a person has to decide."""
+"""Shows a plan of `gddl onboard`: unified diffs in colour, kept values, open decisions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST = 20
 
 
 def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan) -> None:
-    """The diff on standard output, what stays and what is to be decided on standard error."""
+    """The diff on standard output, kept values and open decisions on standard error."""
     for file in files:
         if file.name.startswith(f"{FOLDER}/"):
             screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
             continue
         for line in diff(file):
             style = next((style for sign, style in _STYLES if line.startswith(sign)), "")
-            # Not folded: a part of a line without its sign would be read as another line.
+            # Not wrapped: a wrapped part without its sign would be read as another line.
             screen.spans([Cell(line.rstrip("\r\n"), style)])
     if not files:
         screen.say("nothing to change", "green")
@@ -55,7 +55,7 @@ def shown(value: Any) -> str:
 
 def _show_kept(screen: Screen, kept: Sequence[KeptValue]) -> None:
     if kept:
-        screen.warn("kept as people wrote it:", "bold")
+        screen.warn("kept as edited:", "bold")
         columns = [ScreenColumn(title) for title in ("table", "field", "kept", "proposed", "because")]
         rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
         screen.table(columns, rows, error=True)

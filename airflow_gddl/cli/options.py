@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they read the same everywhere."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tables = Annotated[
     list[str] | None,
     typer.Option("--table", metavar="SCHEMA.NAME", help="Only this table; may be given several times. Default: all."),
 ]
-# Flags have an empty metavar, else newer versions of typer show `<bool>`, as if a value were to follow.
+# Flags have an empty metavar, else newer versions of typer show `<bool>`, as for an option with a value.
 Json = Annotated[
     bool, typer.Option("--json", metavar="", help="JSON lines on standard output, and nothing else there.")
 ]

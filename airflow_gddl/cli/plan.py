@@ -1,4 +1,4 @@
-"""`gddl plan`: what the metadata will cost, before it is deployed."""
+"""`gddl plan`: estimates the load of the metadata before deployment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import exits, options, plan_view, problems
+from airflow_gddl.cli import context, exits, options, plan_view, problems
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.contract.errors import GddlError, MetadataError
@@ -37,14 +36,14 @@ _Vcpus = Annotated[int | None, typer.Option("--emr-vcpus", min=1, help="Quota of
 _Day = Annotated[str, typer.Option("--day", metavar="DATE", help="Day to show. Default: the busiest of the next 31.")]
 _Seconds = Annotated[
     list[str] | None,
-    typer.Option("--seconds", metavar="TIER=SECONDS", help="What a table of a tier takes, if you know better."),
+    typer.Option("--seconds", metavar="TIER=SECONDS", help="Duration of a table of a tier, instead of the estimate."),
 ]
-_NoRecords = Annotated[bool, typer.Option("--no-records", metavar="", help="Don't look into the lake for former runs.")]
+_NoRecords = Annotated[bool, typer.Option("--no-records", metavar="", help="Don't read past runs from the lake.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """The options that say what Airflow and the account bear."""
+    """Options for limits of Airflow and the account."""
 
     mwaa_class: str
     workers: int | None
@@ -78,8 +77,8 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     seconds: _Seconds = None,
     no_records: _NoRecords = False,
 ) -> None:
-    """Tell what the metadata will cost Airflow and the platform, and what to change; exit status 1: it does not fit."""
-    around = surroundings.of(ctx)
+    """Estimate the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded."""
+    cli = context.of(ctx)
     asked = _Asked(
         mwaa_class=mwaa_class,
         workers=workers,
@@ -89,24 +88,27 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
         emr_vcpus=emr_vcpus,
     )
     limits, chosen = asked.limits(), _day(day)
-    catalog = metadata_folder.read(around, metadata)
+    catalog = metadata_folder.read(cli, metadata)
     if catalog.problems:
-        problems.show(around.screen, catalog.problems, metadata, error=True)
-    records = {} if no_records else _records(around, catalog)
-    planned = _planned(catalog, records, _given(seconds or (), catalog))
-    made = make_plan(planned, limits, around.now().date(), chosen)
+        problems.show(cli.screen, catalog.problems, metadata, error=True)
+    records = {} if no_records else _records(cli, catalog)
+    planned = _planned(cli, catalog, records, _given(seconds or (), catalog))
+    made = make_plan(planned, limits, cli.now().date(), chosen)
     if json:
-        around.screen.record({"fits": made.fits, **plan_view.plain_plan(made)})
+        cli.screen.record({"fits": made.fits, **plan_view.plain_plan(made)})
     else:
-        plan_view.show(around.screen, made)
+        plan_view.show(cli.screen, made)
     if catalog.problems:
         raise typer.Exit(exits.BAD_METADATA)
     if not made.fits:
         raise typer.Exit(exits.FAILED)
 
 
-def _planned(catalog: Catalog, records: Mapping[str, TableRecord], given: Mapping[str, float]) -> Metadata:
+def _planned(
+    cli: CliContext, catalog: Catalog, records: Mapping[str, TableRecord], given: Mapping[str, float]
+) -> Metadata:
     made = Metadata(
+        before=metadata_folder.placed(cli, catalog),
         dag_prefix=catalog.dag_prefix,
         tables=catalog.tables,
         tiers=catalog.tiers,
@@ -120,16 +122,16 @@ def _planned(catalog: Catalog, records: Mapping[str, TableRecord], given: Mappin
     return made
 
 
-def _records(around: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:
-    """What is known of former runs; nothing where the lake can't be read, which is told."""
-    now = around.now().timestamp()
+def _records(cli: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:
+    """Past runs; none, with a warning, where the lake can't be read."""
+    now = cli.now().timestamp()
     try:
-        known = StateReader(catalog.roots.lake, lambda: now, environ=around.environ).read()
+        known = StateReader(catalog.roots.lake, lambda: now, environ=cli.environ).read()
     except GddlError as error:
-        around.screen.warn(f"no records of runs: {error}", "yellow")
+        cli.screen.warn(f"no records of runs: {error}", "yellow")
         return {}
     for trouble in known.troubles:
-        around.screen.warn(trouble.what, "yellow")
+        cli.screen.warn(trouble.what, "yellow")
     return known.records
 
 

@@ -1,7 +1,8 @@
-"""A plan on the screen: figures beside limits, tiers, pools, the day minute by minute, and what to change."""
+"""Shows a plan: figures with limits, tiers, pools, the day by the minute, and advice."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from airflow_gddl.planning.pools import PoolUse
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"
+_NAMED = 5
 _RULER = "     " + "".join(f":{minute:02d}".ljust(15) for minute in (0, 15, 30, 45)) + "  an hour"
 
 
@@ -25,7 +27,7 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
 
 
 def show(screen: Screen, plan: Plan) -> None:
-    """Everything, the advice last: it stays on the screen."""
+    """Show everything, the advice last."""
     kinds = ", ".join(f"{many:,} {kind}" for kind, many in plan.started_by.items())
     screen.say(
         f"{counted(plan.tables, 'table')} in {plan.dags:,} DAGs ({kinds}, 2 of upkeep), runner {plan.runner}", "bold"
@@ -41,7 +43,21 @@ def show(screen: Screen, plan: Plan) -> None:
     for peak in plan.peaks:
         schedules = ", ".join(f"{many:,} of {schedule}" for schedule, many in list(peak.schedules.items())[:3])
         screen.say(f"{peak.minute}  {count(peak.runs):>5} run{'' if peak.runs == 1 else 's'}: {schedules}")
+    for move in moves(plan):
+        screen.say(move)
     _advice(screen, plan)
+
+
+def moves(plan: Plan) -> Iterator[str]:
+    """Tables that change their DAG, one line for each pair of DAGs, truncated."""
+    pairs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for table, pair in plan.moves.items():
+        pairs[pair].append(table)
+    if pairs:
+        yield f"\n{counted(len(plan.moves), 'table')} will be loaded by another DAG; the old one ends its runs"
+    for (before, after), tables in sorted(pairs.items()):
+        more = f" and {count(len(tables) - _NAMED)} more" if len(tables) > _NAMED else ""
+        yield f"{before} -> {after}: {', '.join(tables[:_NAMED])}{more}"
 
 
 def _tiers(screen: Screen, plan: Plan) -> None:
@@ -114,7 +130,7 @@ def histogram(per_minute: Sequence[int], limit: float) -> Iterator[list[Cell]]:
 
 
 def _bar(runs: int, full: float) -> str:
-    # Any run at all is seen: a bar is rounded up.
+    # Bars are rounded up, so that every run is visible.
     return _QUIET if runs == 0 else _BARS[max(1, min(8, -int(-8 * runs // full)))]
 
 
@@ -137,4 +153,4 @@ def _advice(screen: Screen, plan: Plan) -> None:
             screen.spans([Cell("    tables ", "bold"), Cell(", ".join(advice.tables) + more)])
     if not plan.fits:
         screen.say("")
-        screen.say("as it is, this does not fit", "bold red")
+        screen.say("a limit is exceeded", "bold red")

@@ -1,4 +1,4 @@
-"""What `gddl run --dry-run` answers: the batches that each table's run would make."""
+"""Shows the result of `gddl run --dry-run`: the planned batches of each table."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def show_plans(screen: Screen, results: Sequence[JobResult]) -> None:
 def _rows(result: JobResult) -> list[list[Cell | str]]:
     batches = _batches(result)
     if not batches:
-        gone = "the landing folder is not there" if answer(result).get("folder_missing") else "nothing new"
+        gone = "the landing folder does not exist" if answer(result).get("folder_missing") else "nothing new"
         return [[result.table, status(result.status), "", "", "", "", "" if result.error else gone]]
     return [_row(result, batch) for batch in batches]
 
 
 def _row(result: JobResult, batch: dict[str, Any]) -> list[Cell | str]:
-    notes = {"resumed": "begun before, resumed", "sweep": "rows of the load before vanish"}
+    notes = {"resumed": "begun before, resumed", "sweep": "missing rows of the previous load are removed"}
     note = ", ".join(text for name, text in notes.items() if batch.get(name))
     numbers = (batch["batch"], len(batch["files"]), batch["bytes"])
     return [result.table, status(result.status), batch["mode"], *(count(number) for number in numbers), note]

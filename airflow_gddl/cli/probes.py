@@ -1,4 +1,4 @@
-"""Landing folder and lake, tried as runs use them: the first is listed, the second written to."""
+"""Probes of landing folder and lake: the first is listed, the second written to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTENT = b"gddl check"
 
 
 def probe_landing(root: str, environ: Mapping[str, str]) -> str:
-    """What was found.
+    """List the landing root; return the finding.
 
     Raises:
         FatalError: `ROOT_UNUSABLE`, `STORAGE_DENIED`, `S3_…`.
@@ -30,7 +30,7 @@ def probe_landing(root: str, environ: Mapping[str, str]) -> str:
 
 
 def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
-    """What was tried. A file is written, read and removed again; a local lake that is not there yet is not made.
+    """Write, read and remove a file; a missing local lake is not created.
 
     Args:
         name: of the file; unique.
@@ -50,7 +50,7 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
     if not Path(root).exists():
         parent = next(folder for folder in Path(root).parents if folder.exists())
         _require_access(str(parent), os.W_OK | os.X_OK, "write to")
-        return f"{root} is not there yet; the first run can make it"
+        return f"{root} does not exist yet; the first run can create it"
     _require_folder(root, "lake")
     try:
         with tempfile.TemporaryFile(dir=root) as file:
@@ -62,7 +62,7 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
 
 def _require_folder(root: str, field: str) -> None:
     if not Path(root).is_dir():
-        raise _unusable(f"there is no folder {root}", f"make it, or correct `{field}` in gddl.yaml")
+        raise _unusable(f"there is no folder {root}", f"create it, or correct `{field}` in gddl.yaml")
 
 
 def _require_access(path: str, mode: int, doing: str) -> None:

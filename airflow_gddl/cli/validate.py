@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import context, options, problems
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli import options, problems
 from airflow_gddl.cli.exits import BAD_METADATA
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import counted
@@ -18,8 +17,11 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
 
 
+_UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
+
+
 class Format(StrEnum):
-    """How problems are written."""
+    """Output format of problems."""
 
     TEXT = "text"
     JSON = "json"
@@ -34,24 +36,26 @@ def validate(
         Format, typer.Option("--format", help="A line a problem: text, JSON, or annotations of GitHub Actions.")
     ] = Format.TEXT,
 ) -> None:
-    """Check every metadata row; exit status 2 when one is wrong."""
+    """Check every metadata row; exit status 2 when one is invalid."""
     from airflow_gddl.metadata.settings import SettingsError  # noqa: PLC0415 - see `metadata.read`
 
-    around = surroundings.of(ctx)
+    cli = context.of(ctx)
     form = Format.JSON if json else form
     try:
-        catalog = metadata_folder.read(around, metadata)
+        catalog = metadata_folder.read(cli, metadata)
     except SettingsError as error:
-        _answer(around.screen, error.problems, metadata, form)
+        _answer(cli.screen, error.problems, metadata, form)
         raise typer.Exit(BAD_METADATA) from error
-    _answer(around.screen, catalog.problems, metadata, form)
+    _answer(cli.screen, catalog.problems, metadata, form)
     if form is not Format.JSON:
         for table in catalog.unused_keys:
-            around.screen.warn(f"keys of {table} are named, but no row has that table", "yellow")
+            cli.screen.warn(f"keys of {table} are named, but no row has that table", "yellow")
+        for name in catalog.unread_files:
+            cli.screen.warn(f"[FILE_NOT_READ] {name} looks like metadata, but is not read: {_UNREAD_REMEDY}", "yellow")
     if catalog.problems:
         raise typer.Exit(BAD_METADATA)
     if form is not Format.JSON:
-        around.screen.say(f"{counted(len(catalog.tables), 'table')}, no problems", "green")
+        cli.screen.say(f"{counted(len(catalog.tables), 'table')}, no problems", "green")
 
 
 def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Format) -> None:

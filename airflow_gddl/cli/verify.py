@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context as surroundings
-from airflow_gddl.cli import exits, options, summary
+from airflow_gddl.cli import context, exits, options, summary
 from airflow_gddl.cli.job import Done, Request, perform
 from airflow_gddl.contract.checks import CONNECTION_NAME
 from airflow_gddl.contract.errors import MetadataError
@@ -25,24 +24,24 @@ def verify(
         float | None, typer.Option(metavar="SECONDS", min=0, help="How long a change may take to arrive; 0: none does.")
     ] = None,
 ) -> None:
-    """Compare each replica with what its changes give, and with its source; exit status 1 when one differs."""
+    """Compare each replica with its changes, and with its source; exit status 1 when one differs."""
     require_name(source_connection)
-    around = surroundings.of(ctx).lending(source_connection)
+    cli = context.of(ctx).lending(source_connection)
     asked = JobOptions(action="verify", source_connection=source_connection, settle_seconds=settle)
-    done = perform(around, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
     if not json:
-        summary.show_verdicts(around.screen, done.outcome.results)
-    summary.show_troubles(around.screen, done.outcome)
+        summary.show_verdicts(cli.screen, done.outcome.results)
+    summary.show_troubles(cli.screen, done.outcome)
     raise typer.Exit(exits.FAILED if any_different(done) else done.exit_status)
 
 
 def require_name(connection: str) -> None:
     """
     Raises:
-        MetadataError: `CONNECTION_INVALID`; what was given may be a URL with a password, and is not shown.
+        MetadataError: `CONNECTION_INVALID`; the value may be a URL with a password, so it is not shown.
     """
     if connection and not CONNECTION_NAME.fullmatch(connection):
-        remedy = "put the URL into a variable, and name that, e.g. SHOP_DB"
+        remedy = "put the URL into a variable, and pass its name, e.g. SHOP_DB"
         raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""Where this package's own pages are."""
+"""URLs of this package's pages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 from airflow_gddl.contract.layout import log_folder
 
 PREFIX = "/gddl"
-"""Of the page, below Airflow's own address."""
+"""Path prefix of the page, below Airflow's URL."""
 
 
 def log_page(base: str, log: str) -> str:
-    """The page of a job's log; empty for one that is not in a lake, because it could not be put there.
+    """URL of the page of a job's log; empty for a log that is not in a lake.
 
     Args:
         base: Airflow's address, without a slash at its end.

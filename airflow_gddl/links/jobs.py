@@ -1,4 +1,4 @@
-"""Buttons on a task's page."""
+"""Extra links of tasks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from airflow_gddl.version_compat import conf
 
 
 class JobLogLink(BaseOperatorLink):
-    """Where the log of the task's last job is shown: on the page of this package, or on the runner's own."""
+    """Log of the task's last job: on this package's page, or on the runner's."""
 
     name = "Job log"
 
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        """Empty when no job was started, or its log could not be put into the lake."""
+        """Empty when no job was started, or its log is not in the lake."""
         place = str(getattr(operator, "job_log", None) or "")
         return place if place.startswith(("https://", "http://")) else log_page(_base(), place)
 
 
 class AssetsLink(BaseOperatorLink):
-    """Airflow's page of the tables' assets, their events and who listens."""
+    """Airflow's page of the tables' assets, with events and consumers."""
 
     name = "Assets"
 

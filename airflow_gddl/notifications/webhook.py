@@ -1,4 +1,4 @@
-"""Tells a webhook of failed loads and late runs."""
+"""Notifies a webhook of failed loads and late runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GddlNotifier(BaseNotifier):
 
     Args:
         connection: id of a connection whose host is the URL (a token may be its password, appended as a path); null:
-            only log.
+            only logged.
         late: the message is about a run that takes longer than the table's freshness.
         post: sends a message; null: an HTTP POST.
     """
@@ -56,8 +56,8 @@ class GddlNotifier(BaseNotifier):
 
 
 def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
-    """What is sent: alerts of tables where there are any, else what became of the run; null: Airflow doesn't tell."""
-    told = context.get("gddl_text")
+    """Message: table alerts if there are any, else the state of the run; null: not known."""
+    given = context.get("gddl_text")
     task = context.get("task_instance") or context.get("ti")
     run = context.get("dag_run") or {}
     dag_id = getattr(task, "dag_id", None) or _of(run, "dag_id")
@@ -67,7 +67,7 @@ def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
     place = " ".join(str(part) for part in (dag_id, task_id, run_id) if part)
     why = f": {context['exception']}" if context.get("exception") else ""
     return {
-        "text": str(told or f"{place} {what}{why}")[:_LONGEST],
+        "text": str(given or f"{place} {what}{why}")[:_LONGEST],
         "dag_id": dag_id,
         "task_id": task_id,
         "run_id": run_id,
@@ -91,7 +91,7 @@ def url_of(connection: Any) -> str:
 def post_json(url: str, message: Mapping[str, Any]) -> None:
     """
     Raises:
-        OSError: no answer, or one that refuses.
+        OSError: no response, or an error status.
     """
     data = json.dumps(message).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - checked by url_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,10 +11,14 @@ from typing import Any
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.connections import lent_url_of, no_driver, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.metadata.secrets import looks_secret
 from airflow_gddl.onboarding.database_statistics import Statistics, statistics, with_rows
 from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, SourceFacts, TableFacts
 
 _SYSTEM = frozenset({"information_schema", "mysql", "performance_schema", "sys", "pg_catalog", "pg_toast"})
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+_LONGEST = 2000
+"""Maximum length of a comment."""
 _PARTIAL = ("postgresql_where", "sqlite_where", "mssql_where")
 
 
@@ -46,7 +51,7 @@ class Database:
         )
 
     def connect_once(self) -> str:
-        """Connect as a row's `verify_connection`, and do nothing else; host and database.
+        """Connect as a row's `verify_connection` does; return host and database.
 
         Raises:
             FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`.
@@ -65,9 +70,9 @@ class Database:
 
     @staticmethod
     def _sqlalchemy() -> Any:
-        """The module; the catalogues of a whole schema can be asked at once since its version 2."""
+        """The SQLAlchemy module, version 2 or newer, which reads the catalogs of a schema at once."""
         try:
-            import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
+            import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
         except ImportError as error:
             remedy = "pip install 'airflow-gddl[source]'"
             raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy is not installed: {error}", remedy=remedy) from error
@@ -101,16 +106,17 @@ def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:
 
 
 def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts]:
-    """All tables of a schema, each catalogue asked once for all of them."""
+    """All tables of a schema, with one query for each catalog."""
     columns = inspector.get_multi_columns(schema=schema)
     keys = inspector.get_multi_pk_constraint(schema=schema)
     constraints = inspector.get_multi_unique_constraints(schema=schema)
     indexes = inspector.get_multi_indexes(schema=schema)
+    comments = _table_comments(inspector, schema)
     figures = statistics(connection, schema)
-    told = with_rows(connection, schema, {place[1]: figures.get(place[1], Statistics()) for place in columns})
+    known = with_rows(connection, schema, {place[1]: figures.get(place[1], Statistics()) for place in columns})
     for place in sorted(columns):
         name = place[1]
-        found = told[name]
+        found = known[name]
         if not found.is_own:
             continue
         unique = [
@@ -124,7 +130,29 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
             rows=found.rows,
             size_bytes=found.size_bytes,
             activity=_activity(found),
+            descriptions=descriptions(comments.get(place, {}).get("text"), columns[place]),
         )
+
+
+def _table_comments(inspector: Any, schema: str) -> Mapping[Any, Mapping[str, Any]]:
+    try:
+        return dict(inspector.get_multi_table_comment(schema=schema))
+    except NotImplementedError:  # a database without comments, such as SQLite
+        return {}
+
+
+def descriptions(table: str | None, columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Comments as fields of a row, by path. Pure.
+
+    Omits texts that metadata would refuse as secrets, and columns with a dot in their names, which paths can't address.
+
+    Args:
+        columns: as SQLAlchemy's inspector shows them.
+    """
+    found = {"description": table}
+    found |= {f"column_descriptions.{c['name']}": c.get("comment") for c in columns if "." not in c["name"]}
+    cleaned = {path: _CONTROL.sub(" ", text or "").strip()[:_LONGEST] for path, text in found.items()}
+    return {path: text for path, text in cleaned.items() if text and not looks_secret(text)}
 
 
 def best_key(
@@ -133,7 +161,7 @@ def best_key(
     """The declared key; else the unique index of the fewest columns, none of which may be null; null: none. Pure.
 
     Args:
-        unique: constraints and indexes, as SQLAlchemy's inspector tells them.
+        unique: constraints and indexes, as SQLAlchemy's inspector states them.
     """
     if primary is not None and primary.get("constrained_columns"):
         return KeyFact(columns=tuple(primary["constrained_columns"]), evidence=_words("primary key", primary))
@@ -147,7 +175,7 @@ def best_key(
 
 
 def _is_whole(index: Mapping[str, Any]) -> bool:
-    """Whether it holds for all rows, and for columns as they are."""
+    """Whether an index covers all rows, and plain columns."""
     if index.get("unique") is False or index.get("expressions"):
         return False
     return not any(index.get("dialect_options", {}).get(name) is not None for name in _PARTIAL)

@@ -1,4 +1,4 @@
-"""Rows, sizes and changes as a database's own statistics tell them; nothing is scanned for them."""
+"""Rows, sizes and changes from a database's statistics, without table scans."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 MOST_COUNTED = 64 * 1024**2
-"""A table up to so many bytes is counted where no statistics tell its rows."""
+"""Maximum size in bytes of a table whose rows are counted where there are no statistics."""
 _COUNTED_TOGETHER = 64
-"""In one statement: thousands of tables, each a round trip to a database far away, would take minutes."""
+"""In one statement: thousands of tables with a round trip each would take minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Of one table; null: the database does not tell.
+    """Statistics of one table; null: not known.
 
     Attributes:
         counter: rows inserted, updated and deleted since `since`.
-        changes: the same without the first filling, as far as that can be told.
+        changes: the same without the initial load, as far as known.
         since, at: seconds since the epoch.
         is_own: false for a part of another table, and for a table that another server has.
-        broken: indexes that guard nothing, since their building failed or parts are missing.
+        broken: invalid indexes, whose creation failed or whose parts are missing.
     """
 
     rows: int | None = None
@@ -34,8 +34,8 @@ class Statistics:
     broken: frozenset[str] = frozenset()
 
 
-# A partitioned table has no rows of its own. `reltuples` is -1 until somebody has analysed the table; then the
-# counters of rows inserted and deleted tell what there is, if they saw all of it.
+# A partitioned table has no rows of its own. `reltuples` is -1 until the table was analysed; then the counters of
+# inserted and deleted rows give the number, if complete.
 _POSTGRESQL = """
 SELECT c.relname AS name, NOT c.relispartition AND c.relkind <> 'f' AS is_own,
   ARRAY(SELECT k.relname::text FROM pg_index i JOIN pg_class k ON k.oid = i.indexrelid
@@ -86,7 +86,7 @@ def with_rows(connection: Any, schema: str, found: Mapping[str, Statistics]) -> 
 
 def _counted(connection: Any, schema: str, names: Sequence[str]) -> dict[str, int]:
     """Rows by table; without those that it may not read, or whose count takes longer than a statement may."""
-    import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
+    import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
 
     tables = [sa.table(name, schema=schema) for name in names]
     each: list[Any] = [
@@ -121,7 +121,7 @@ def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
 
 
 def _later_changes(inserted: int, others: int, living: int) -> int:
-    """Rows that are there may have come with the first filling; they tell only that the table is not left alone."""
+    """Existing rows may come from the initial load; they only show that the table is in use."""
     return others + max(0, inserted - living) or min(inserted, 1)
 
 
@@ -140,13 +140,13 @@ def _mysql(connection: Any, schema: str) -> dict[str, Statistics]:
 
 
 def _rows(connection: Any, query: str, schema: str) -> list[Any]:
-    import sqlalchemy as sa  # noqa: PLC0415 - only who reads a database needs it
+    import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
 
     return list(connection.execute(sa.text(query), {"schema": schema}))
 
 
 def _rows_or_none(connection: Any, query: str, schema: str) -> list[Any]:
-    """Nothing where the schema of figures is switched off, or closed to this user."""
+    """Empty where the performance schema is disabled, or not accessible."""
     import sqlalchemy as sa  # noqa: PLC0415 - imported when needed
 
     try:

@@ -48,10 +48,10 @@ def table_mapping(tables: Sequence[TableSpec]) -> dict[str, list[dict[str, Any]]
 
 
 def endpoint_settings(landing: str) -> dict[str, Any]:
-    """Of the S3 endpoint that is the task's target.
+    """Settings of the task's S3 target endpoint.
 
     Args:
-        landing: the root; a local one has no bucket, and the two names are left to the reader.
+        landing: the root; for a local root, bucket names are placeholders.
     """
     bucket, folder = split(landing) if is_s3(landing) else ("BUCKET", "FOLDER")
     return {
@@ -72,7 +72,7 @@ def pasted(mapping: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 
 def _locator(table: TableSpec) -> dict[str, str]:
     """Names with their underscores written as DMS reads them literally: alone, one stands for any character."""
-    names = {"schema-name": table.schema_name, "table-name": table.name}
+    names = dict(zip(("schema-name", "table-name"), table.name_in_source.split(".", 1), strict=True))
     return {field: name.replace("_", "[_]") for field, name in names.items()}
 
 

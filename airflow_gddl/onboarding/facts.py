@@ -1,4 +1,4 @@
-"""What a source tells about its tables; frozen, standard library only."""
+"""Facts of a source about its tables; frozen, standard library only."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Origin = Literal["database", "landing"]
 
 @dataclass(frozen=True, kw_only=True)
 class KeyFact:
-    """Columns that identify a row, and how that is known.
+    """Columns that identify a row, with evidence.
 
     Attributes:
-        evidence: in words, e.g. `primary key orders_pkey`, `measured: unique in all 12,345 rows of the full load`.
+        evidence: text, e.g. `primary key orders_pkey`, `measured: unique in all 12,345 rows of the full load`.
     """
 
     columns: tuple[str, ...]
@@ -23,19 +23,19 @@ class KeyFact:
 
     @property
     def is_measured(self) -> bool:
-        """Nobody declared it: it may be chance."""
+        """Whether it was measured, not declared; it may be a coincidence."""
         return self.evidence.startswith(MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """How much a table changes.
+    """Change rate of a table.
 
     Attributes:
-        counter: changes that the source has counted so far, to be compared with a later look; null: it has no counter.
-        changes: changes since `since`, those of the first filling left out as far as they can be told.
-        since: seconds since the epoch; null: from when on is not known.
-        until: when this was so; seconds since the epoch.
+        counter: changes counted by the source so far, for comparison with a later reading; null: no counter.
+        changes: changes since `since`, without those of the initial load as far as known.
+        since: seconds since the epoch; null: not known.
+        until: time of the reading, seconds since the epoch.
     """
 
     counter: int | None = None
@@ -46,7 +46,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts:
-    """One table as its source shows it.
+    """One table in its source.
 
     Attributes:
         table: `schema.name` as the source spells it.
@@ -54,9 +54,11 @@ class TableFacts:
         rows: by statistics where there are any; null: not known.
         size_bytes: of the data without indexes; null: not known.
         activity: null: not known.
-        fields: other fields of the row that change files tell (`sequence_by`, `options.op_column`, ...); null: none
-            were there to tell.
+        fields: other fields of the row that change files state (`sequence_by`, `options.op_column`, ...); null: there
+            were no change files.
         evidence: in words, by field.
+        descriptions: comments of the table and its columns as fields of a row, by path (`description`,
+            `column_descriptions.id`); null: the source does not show comments.
     """
 
     table: str
@@ -67,15 +69,16 @@ class TableFacts:
     activity: Activity | None = None
     fields: Mapping[str, Any] | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
+    descriptions: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """Something that a person should know of a table; nothing of it is written.
+    """A notice about a table; not written to metadata.
 
     Attributes:
         code: stable, listed in docs/codes.md.
-        remedy: empty where nothing has to be done.
+        remedy: empty where no action is needed.
     """
 
     table: str
@@ -86,7 +89,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFacts:
-    """All that was found.
+    """All facts of a source.
 
     Attributes:
         schemas: those that were read; null: all.
@@ -102,7 +105,8 @@ class SourceFacts:
     shown: frozenset[str] | None = None
 
     def shows(self, table: str) -> bool:
-        """Whether other tables of its schema can be seen: without the right to see them, none can be missed."""
+        """Whether other tables of its schema are visible: without permission to see them, a missing table is not a
+        dropped one."""
         return self.shown is None or table.partition(".")[0] in self.shown
 
     def covers(self, table: str) -> bool:

@@ -1,4 +1,4 @@
-"""A landing root as its files show it: names by one listing, footers of some files of each table."""
+"""Reads a landing root: names by one listing, footers of some files of each table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage, StoredObject, open_store
 
 MOST_FOOTERS = 25
-"""Of each kind and table; more of them tell nothing new."""
+"""Maximum number of files read for each kind and table."""
 _THREADS = 16
 _UNREADABLE = (GddlError, OSError, EOFError, pa.ArrowException, ValueError)
 
@@ -40,11 +40,11 @@ class LandedName:
 
 @dataclass(frozen=True, kw_only=True)
 class Footer:
-    """What a parquet file says of itself.
+    """Footer of a parquet file.
 
     Attributes:
         columns: name to Arrow type as text, in file order.
-        nulls: name to nulls in it; a column whose footer does not tell is absent.
+        nulls: name to nulls in it; columns without statistics are absent.
         group_rows, group_bytes: of each row group, bytes as stored.
     """
 
@@ -80,7 +80,7 @@ class TableFolder:
 
 @dataclass(frozen=True)
 class Landing:
-    """A landing root and how it is reached."""
+    """A landing root and its store."""
 
     root: str
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -116,7 +116,7 @@ class Landing:
                 yield from _data_file(table, found.name, found)
 
     def folder(self, table: str) -> str:
-        """Where a table's files are."""
+        """Landing folder of a table."""
         return join(self.root, *table.split(".", 1))
 
     def _looked_into(self, folder: TableFolder) -> TableFolder:
@@ -150,8 +150,8 @@ class Landing:
     def parquet(self, table: str, file: LandedName) -> Iterator[pq.ParquetFile]:
         """The file, opened; one inside a gzip stream is unwrapped first.
 
-        Whoever reads rows of it does so without threads: Arrow's, having read from a file object of Python's, now and
-        then abort the process as it ends (apache/arrow#34314), and the exit status with it.
+        Read rows without threads: Arrow threads that read from a Python file object sometimes abort the process at exit
+        (apache/arrow#34314), which changes the exit status.
         """
         with self.store.open_input(join(self.folder(table), file.name)) as stream:
             source = io.BytesIO(gzip.decompress(stream.read())) if _zipped(stream) else stream

@@ -1,4 +1,4 @@
-"""What a table's landing folder tells of it; pure, on footers that were read before."""
+"""Facts of a table from its landing folder; pure, on footers already read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER
 from airflow_gddl.contract.name_times import change_time, moment
+from airflow_gddl.devtools.simulate.proposing import key_rank
 from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, TableFacts
 from airflow_gddl.onboarding.landing_files import Footer, LandedName, TableFolder
 
 SERVICE = ("Op", *TOTAL_ORDER, *COMMIT_TIMES, "AR_H_OPERATION", "AR_H_STREAM_POSITION", "AR_H_CHANGE_OPER")
-"""Columns that the CDC service adds, or a task's rules do."""
+"""Columns added by the CDC service or a task's rules."""
 BEFORE_PREFIXES = ("BI_", "bi_", "BEFORE_", "before_image_")
 OPERATIONS = ("operation", "cdc_operation", "dml_type", "op_type", "__op", "AR_H_OPERATION", "AR_H_CHANGE_OPER")
 _TIMES = (
@@ -35,7 +36,7 @@ _UNFIT = re.compile(r"^(float|double|halffloat|list|large_list|map|struct|binary
 def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts:
     """
     Args:
-        key: what was measured in the full load; null: nothing.
+        key: key measured in the full load; null: none.
         now: seconds since the epoch.
     """
     fields, evidence = _fields(folder)
@@ -53,19 +54,17 @@ def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts
 
 
 def notices_of(folder: TableFolder) -> Iterable[Notice]:
-    """What keeps a folder from becoming a table, or should be known of it."""
+    """Notices about a folder, including reasons that it can't become a table."""
     if fault := table_name_fault(folder.table):
-        remedy = "rename the table in the task's mapping rules (`rename-table`), or leave it out of them"
+        remedy = "rename the table in the task's mapping rules (`rename-table`), or exclude it"
         yield Notice(table=folder.table, code="TABLE_NAME_INVALID", message=fault, remedy=remedy)
     if any(file.format == "csv" for file in folder.files):
-        message = "CSV tells neither types nor, without a header, names: columns and keys can't be read"
+        message = "CSV states neither types nor, without a header, names: columns and keys can't be read"
         remedy = "set options.csv_header or options.csv_columns, and options.types; or have the service write parquet"
         yield Notice(table=folder.table, code="ONBOARD_CSV", message=message, remedy=remedy)
     for name, why in list(folder.unreadable.items())[:1]:
-        message = f"{len(folder.unreadable)} of the files looked into can't be read, e.g. {name}: {why}"
-        yield Notice(
-            table=folder.table, code="ONBOARD_FILE_UNREADABLE", message=message, remedy="have it written again"
-        )
+        message = f"{len(folder.unreadable)} of the sampled files can't be read, e.g. {name}: {why}"
+        yield Notice(table=folder.table, code="ONBOARD_FILE_UNREADABLE", message=message, remedy="rewrite it")
 
 
 def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:
@@ -73,7 +72,7 @@ def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:
     loads = folder.footers_of("load")
     if not loads:
         return ()
-    name = folder.table.partition(".")[2].lower()
+    name = folder.table.partition(".")[2]
     service = {column.lower() for column in (*SERVICE, *before_columns(loads[0].columns))}
     fit = [
         column
@@ -83,20 +82,13 @@ def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:
         and all(column in footer.columns and not footer.nulls.get(column, 0) for footer in loads)
     ]
     times = [column for column in fit if is_time(loads[0].columns[column])]
-    ranked = sorted((c for c in fit if c not in times), key=lambda c: (_rank(c.lower(), name), fit.index(c)))
+    ranked = sorted((c for c in fit if c not in times), key=lambda c: (key_rank(c, name), fit.index(c)))
     return (*ranked[: most - len(times[:1])], *times[:1])
 
 
 def is_time(kind: str) -> bool:
     """Whether an Arrow type, as text, is a date or a time stamp."""
     return kind.startswith(("timestamp", "date"))
-
-
-def _rank(column: str, table: str) -> int:
-    own = {f"{table}_id", f"{table.rstrip('s')}_id", f"{table}id", f"{table.rstrip('s')}id"}
-    if column == "id" or column in own:
-        return 0
-    return 1 if column.endswith(("_id", "_no", "_key", "_code")) or column in ("uuid", "code", "key") else 2
 
 
 def before_prefix(columns: Iterable[str]) -> str | None:
@@ -144,7 +136,7 @@ def _has(columns: Iterable[str], names: Iterable[str]) -> bool:
 
 
 def _sequence(changes: Sequence[Footer], columns: Mapping[str, str]) -> str | None:
-    """A column that is called like a sequence and never null; null where the dialect knows one itself."""
+    """A column named like a sequence that is never null; null where the dialect has a default."""
     if not changes or _has(columns, TOTAL_ORDER):
         return None
     found = [name for name in columns if _SEQUENCE.search(name) and not before_prefix((name, name[3:]))]
@@ -153,7 +145,7 @@ def _sequence(changes: Sequence[Footer], columns: Mapping[str, str]) -> str | No
 
 
 def _partition(files: Sequence[LandedName]) -> dict[str, str]:
-    """Date folders that begin with the year; the others can't be told apart by looking."""
+    """Date folders that begin with the year; other formats are ambiguous."""
     folders = {file.name.rpartition("/")[0] for file in files}
     found = [_DATED.fullmatch(folder) for folder in folders]
     if not found or not all(found):
@@ -176,7 +168,7 @@ def _source_columns(folder: TableFolder) -> dict[str, str]:
 
 
 def landing_rows(files: Sequence[LandedName], footers: Sequence[Footer]) -> int | None:
-    """Rows of all files, those without a footer taken to be like the others; null: nothing is known."""
+    """Estimated rows of all files, extrapolated from known footers; null: not known."""
     known = sum(footer.file.size for footer in footers)
     rows = sum(footer.rows for footer in footers)
     if not footers or not known:

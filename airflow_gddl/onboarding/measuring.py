@@ -1,16 +1,16 @@
-"""Keys that nobody declared: columns whose values all differ in the full load. Reads its files, up to a bound."""
+"""Measures undeclared keys: columns with distinct values in the full load. Reads its files, up to a limit."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from airflow_gddl.devtools.simulate.source import propose_keys
+from airflow_gddl.devtools.simulate.proposing import propose_keys
 from airflow_gddl.onboarding.facts import MEASURED, KeyFact
 from airflow_gddl.onboarding.landing_files import Landing, TableFolder
 from airflow_gddl.onboarding.landing_rules import is_time, key_candidates
 
 MOST_ROWS = 2_000_000
-"""A larger full load is not measured: a part of it proves nothing."""
+"""Maximum size of a measured full load: a sample proves nothing."""
 
 
 def measured_key(landing: Landing, folder: TableFolder, most_rows: int = MOST_ROWS) -> KeyFact | None:
@@ -33,7 +33,7 @@ def measured_key(landing: Landing, folder: TableFolder, most_rows: int = MOST_RO
 
 
 def _unique(table: pa.Table) -> tuple[str, ...] | None:
-    """The first columns that are unique together; a time alone is so by chance."""
+    """The first unique combination of columns; a time column alone does not count."""
     shape = propose_keys({"": table})[""]
     if shape.surrogate is not None:
         return None

@@ -1,6 +1,6 @@
-"""Three-way merge: what was proposed last time, what stands in the files now, what is proposed today. Pure.
+"""Three-way merge: the last proposal, the current files, the new proposal. Pure.
 
-A value that a person wrote, changed or removed is a person's from then on: it is kept, and told.
+A value that a user wrote, changed or removed belongs to the user: it is kept and reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Kind = Literal["new_table", "dropped_table", "changed"]
 
 @dataclass(frozen=True)
 class Absent:
-    """Stands where no value is written; its default holds there."""
+    """Placeholder for a value that is not set; its default applies."""
 
     def __repr__(self) -> str:
         return "(not set)"
@@ -27,14 +27,14 @@ ABSENT = Absent()
 
 @dataclass(frozen=True, kw_only=True)
 class Present:
-    """A table's row and keys as they stand in the files.
+    """A table's current row and keys in the files.
 
     Attributes:
         fields: the row's own, nested ones by path (`options.op_column`); `table` and `keys` not among them.
         keys: null: none are written.
         keys_here: the keys are in the keys file of this source, or nowhere; else another place has them, which no merge
             touches.
-        fixed: fields that `defaults` set: somebody decided for all tables.
+        fixed: fields that `defaults` set: set for all tables.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Present:
 
 @dataclass(frozen=True, kw_only=True)
 class ProposedChange:
-    """One value to write, or to take out. `field` is a path, or `keys`; `old` and `new` may be `ABSENT`."""
+    """One value to write or remove. `field` is a path, or `keys`; `old` and `new` may be `ABSENT`."""
 
     table: str
     field: str
@@ -56,7 +56,7 @@ class ProposedChange:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptValue:
-    """A person's value that the proposal differs from."""
+    """A user's value that differs from the proposal."""
 
     table: str
     field: str
@@ -71,7 +71,7 @@ class NewRow:
 
     Attributes:
         fixed: fields that `defaults` set for it.
-        named: keys that some keys file has for it already; they hold. Null: none.
+        named: existing keys in a keys file, which are kept. Null: none.
     """
 
     proposal: Proposal
@@ -81,7 +81,7 @@ class NewRow:
 
 @dataclass(frozen=True)
 class Merged:
-    """What is to be written, what is left as people have it, and what is to be remembered of each table."""
+    """Values to write, users' values that are kept, and the proposals to store for each table."""
 
     rows: tuple[NewRow, ...] = ()
     changes: tuple[ProposedChange, ...] = ()
@@ -125,16 +125,16 @@ def _new(row: NewRow, today: Proposal) -> Merged:
 
 
 def _keyed(today: Proposal) -> Proposal:
-    """A table that somebody gave keys is not held back for having none."""
+    """A table with keys set by a user is not disabled for missing keys."""
     if today.keys or today.is_dropped:
         return today
     return replace(today, fields={name: value for name, value in today.fields.items() if name != "enabled"})
 
 
 def _remembered(before: Proposal | None, present: Present, today: Proposal) -> Proposal:
-    """What counts as proposed from now on: a value that a person chose is none, even if it is the same today.
+    """The proposal to store: without users' values, even if they equal the proposal.
 
-    Else a table that a person had stopped would run again once its source dropped it and took it up again.
+    Otherwise a table disabled by a user would be enabled after its source dropped and recreated it.
     """
     base: Mapping[str, Any] = {} if before is None else before.fields
     fields: dict[str, Any] = {}
@@ -163,7 +163,7 @@ def _fields(before: Proposal | None, present: Present, today: Proposal) -> Itera
 
 
 def _is_proposed(name: str, before: Proposal | None, present: Present) -> bool:
-    """Not what `defaults` decide for all; and whether a row runs only where it was proposed."""
+    """Without fields set by `defaults`; `enabled` only where it was proposed."""
     return before is not None if name == "enabled" else name not in present.fixed
 
 
@@ -171,7 +171,7 @@ def _keys(before: Proposal | None, present: Present, today: Proposal) -> Iterato
     mine, new = _written(present.keys), today.keys
     base = ABSENT if before is None else _written(before.keys)
     if not new:
-        return  # that nothing was found takes no key away
+        return  # a missing key does not remove an existing one
     if not present.keys_here and mine != new:
         yield KeptValue(
             table=today.table, field="keys", value=mine, proposed=new, evidence=today.evidence.get("keys", "")

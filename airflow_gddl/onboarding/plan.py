@@ -1,4 +1,4 @@
-"""The whole course of onboarding a source, up to writing: facts, proposals, merge, texts, and the catalog's verdict."""
+"""Plans the onboarding of a source up to writing: facts, proposals, merge, texts, and validation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_gddl.onboarding.writing import FileChange, write_out
 
 @dataclass(frozen=True, kw_only=True)
 class OnboardingPlan:
-    """What would be written, and what a person should know."""
+    """Changes to write, and notices."""
 
     files: tuple[FileChange, ...] = ()
     merged: Merged = field(default_factory=Merged)
@@ -30,7 +30,7 @@ class OnboardingPlan:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A folder with some files as they would be."""
+    """A folder overlaid with changed files."""
 
     below: Folder
     files: Mapping[str, str]
@@ -65,7 +65,7 @@ def make_plan(
             return replace(plan, notices=(*plan.notices, *left_out.values()))
         for table, problem in _touched(plan, found):
             left_out.setdefault(table, _refusal(table, problem))
-    raise MetadataError("ONBOARD_REFUSED", f"the files would not be sound: {found[0]}", remedy=found[0].remedy)
+    raise MetadataError("ONBOARD_REFUSED", f"the files would be invalid: {found[0]}", remedy=found[0].remedy)
 
 
 def _attempt(
@@ -80,14 +80,14 @@ def _attempt(
         elif table.table not in left_out:
             proposals[table.table] = propose(table, bounds, files.before.get(table.table))
         seen.setdefault(table.table.lower(), table.table)
-    gone, told = _gone(files, facts, set(seen))
+    gone, reported = _gone(files, facts, set(seen))
     proposals |= gone
     merged = _all(
         merge(files.before.get(name), files.present.get(name.lower()) or _new(files, proposal), proposal)
         for name, proposal in proposals.items()
     )
     notices += [
-        *told,
+        *reported,
         *_keyless({t: p for t, p in proposals.items() if t not in gone}, files),
         *_rekeyed(merged),
         *_lost_keys(facts, files),
@@ -108,26 +108,26 @@ def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) ->
             table=name, code="TABLE_NAME_INVALID", message=fault, remedy="rename it with a rule of the CDC task"
         )
     if other := seen.get(name.lower()):
-        message = f"differs from {other} by case alone; their folders and tables would be the same to some readers"
+        message = f"differs from {other} only by case; some readers can't distinguish their folders and tables"
         return Notice(
             table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task"
         )
     if place := files.elsewhere.get(name.lower()):
-        message = f"has its row in {place}, which is left as it is"
+        message = f"has its row in {place}, which is not changed"
         return Notice(table=name, code="ONBOARD_ROW_ELSEWHERE", message=message)
     return None
 
 
 def _gone(files: SourceFiles, facts: SourceFacts, seen: set[str]) -> tuple[dict[str, Proposal], list[Notice]]:
-    """Tables that were proposed once and are no more. A landing folder may be emptied while its table lives on."""
+    """Proposed tables that no longer exist. A landing folder may be emptied while its table still exists."""
     lost = [t for t in files.before if t.lower() not in seen and t.lower() in files.present and facts.covers(t)]
     if facts.origin == "database":
         gone = {table: dropped(files.before[table]) for table in lost if facts.shows(table)}
-        message = "no table of its schema is shown any more; its row is left as it is"
+        message = "no table of its schema is visible any more; its row is not changed"
         remedy = "check the rights of the connection; where the schema was dropped, write enabled: false"
         hidden = [table for table in lost if not facts.shows(table)]
         return gone, [Notice(table=t, code="ONBOARD_SCHEMA_HIDDEN", message=message, remedy=remedy) for t in hidden]
-    message = "its landing folder holds no files any more; its row is left as it is"
+    message = "its landing folder has no files any more; its row is not changed"
     remedy = "where the source has dropped it, write enabled: false or remove the row"
     return {}, [Notice(table=table, code="ONBOARD_FOLDER_EMPTY", message=message, remedy=remedy) for table in lost]
 
@@ -146,7 +146,7 @@ def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[
 
 
 def _lost_keys(facts: SourceFacts, files: SourceFiles) -> Iterable[Notice]:
-    """A key that the source does not show any more; not where only a measured one could have been seen."""
+    """Notice about a key that the source no longer has; not for measured keys."""
     for table in facts.tables:
         had = kept_key(None, files.before.get(table.table))
         if table.key is None and had is not None and (facts.origin == "database" or had.is_measured):
@@ -179,7 +179,7 @@ def _all(merges: Iterable[Merged]) -> Merged:
 
 
 def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]) -> list[Problem]:
-    """What the catalog would find wrong that it does not find now."""
+    """New problems that the changes would cause."""
     if not plan.files:
         return []
     known = {(problem.code, problem.table, problem.field, problem.file) for problem in had.problems}
@@ -188,7 +188,7 @@ def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: M
 
 
 def _touched(plan: OnboardingPlan, found: Iterable[Problem]) -> Iterable[tuple[str, Problem]]:
-    """Tables of this plan that problems are about."""
+    """Tables of this plan with problems."""
     tables = {row.proposal.table for row in plan.merged.rows} | {change.table for change in plan.merged.changes}
     shown = {show_name(table): table for table in tables}
     for problem in found:

@@ -1,4 +1,4 @@
-"""The metadata as it stands: what files say of a source's tables, and what other files have already."""
+"""The current metadata of a source's tables, in its own and in other files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from airflow_gddl.onboarding import remembering
 from airflow_gddl.onboarding.merging import Present
 from airflow_gddl.onboarding.rules import Proposal
 
-NESTED = "options"
+NESTED = ("options", "column_descriptions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFiles:
-    """The files of one source, by their names below the metadata folder, and what they hold.
+    """The files of one source, by their names below the metadata folder, with their content.
 
     Attributes:
         texts: by name; a file that is not there is absent.
@@ -32,8 +32,9 @@ class SourceFiles:
         spelled: table in lower case to its name in the keys file.
         named: table in lower case to the keys that any keys file has.
         elsewhere: table in lower case to the file that has its row.
-        before: what was proposed last time, by table.
-        fixed: fields that `defaults` set for rows of the tables file.
+        before: last proposals, by table.
+        fixed: fields that `defaults`, or the declared source, set for rows of the tables file.
+        key_prefix: begins names in the keys file: `source:` of a declared source, whose tables others may have, too.
     """
 
     tables: str
@@ -47,6 +48,7 @@ class SourceFiles:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, Proposal] = field(default_factory=dict)
     fixed: frozenset[str] = frozenset()
+    key_prefix: str = ""
 
 
 def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
@@ -63,19 +65,33 @@ def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
     keys = read_keys(folder)
     _check_problems(keys.problems, names["keys"])
     rows = list(_rows(values))
-    fixed = frozenset((*_flat(settings.defaults.values), *_flat(values.get("defaults") or {})))
+    declared = settings.sources.get(source)
+    of_source = _flat(declared.layer.values) if declared is not None else {}
+    fixed = frozenset((*_flat(settings.defaults.values), *of_source, *_flat(values.get("defaults") or {})))
+    entries = _entries(keys, names["keys"], source, is_declared=declared is not None)
     return SourceFiles(
         **names,
         memory=memory,
         texts=texts,
         rows={row["table"].lower(): place for place, row in rows},
-        present={row["table"].lower(): _present(row, keys, names["keys"], fixed) for _, row in rows},
-        spelled={table: entry.table for table, entry in keys.entries.items() if entry.layer.file == names["keys"]},
-        named={table: entry.keys for table, entry in keys.entries.items()},
-        elsewhere=_elsewhere(folder, settings, names["tables"]),
+        present={row["table"].lower(): _present(row, entries, names["keys"], fixed) for _, row in rows},
+        spelled={table: entry.table for table, entry in entries.items() if entry.layer.file == names["keys"]},
+        named={table: entry.keys for table, entry in entries.items()},
+        elsewhere=_elsewhere(folder, settings, names["tables"], source),
         before=remembering.parse(texts.get(memory, ""), memory),
         fixed=fixed,
+        key_prefix=f"{source}:" if declared is not None else "",
     )
+
+
+def _entries(keys: Keys, own: str, source: str, *, is_declared: bool) -> dict[str, KeysEntry]:
+    """Entries of the source's tables, by `schema.table` in lower case.
+
+    Of a declared source, those without its name count in its own file alone: others may mean a table of another source.
+    """
+    prefix = f"{source.lower()}:"
+    short = {t: e for t, e in keys.entries.items() if ":" not in t and (not is_declared or e.layer.file == own)}
+    return short | {t.removeprefix(prefix): e for t, e in keys.entries.items() if t.startswith(prefix)}
 
 
 def _text(folder: Folder, name: str) -> str | None:
@@ -116,8 +132,8 @@ def _check_problems(problems: tuple[Problem, ...], name: str) -> None:
 
 
 def _unusable(name: str, why: str) -> MetadataError:
-    remedy = "fix the file, or name the source otherwise"
-    return MetadataError("ONBOARD_FILE_UNUSABLE", f"{name} can't be added to: {why}", remedy=remedy)
+    remedy = "fix the file, or choose another source name"
+    return MetadataError("ONBOARD_FILE_UNUSABLE", f"{name} can't be edited: {why}", remedy=remedy)
 
 
 def _rows(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -126,8 +142,10 @@ def _rows(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield place, row
 
 
-def _present(row: Mapping[str, Any], keys: Keys, keys_file: str, fixed: frozenset[str]) -> Present:
-    entry = keys.of(row["table"])
+def _present(
+    row: Mapping[str, Any], entries: Mapping[str, KeysEntry], keys_file: str, fixed: frozenset[str]
+) -> Present:
+    entry = entries.get(row["table"].lower())
     fields = {name: value for name, value in _flat(row).items() if name not in ("table", "keys")}
     if "keys" in row:
         own = one_or_more(row["keys"])
@@ -145,14 +163,17 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in row.items():
         inner = {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-        flat |= inner if name == NESTED else {name: value}
+        flat |= inner if name in NESTED else {name: value}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in flat.items()}
 
 
-def _elsewhere(folder: Folder, settings: Settings, own: str) -> dict[str, str]:
+def _elsewhere(folder: Folder, settings: Settings, own: str, source: str) -> dict[str, str]:
+    """Tables of the source that other files have; of a source that is not declared, those of all such sources."""
     found: dict[str, str] = {}
+    is_declared = source in settings.sources
     for file in table_files(folder, settings):
         for row in file.rows:
-            if row.own.file != own and isinstance(row.table, str):
+            is_same = (row.landing is None and not is_declared) or (row.identity and row.identity.source == source)
+            if row.own.file != own and isinstance(row.table, str) and is_same:
                 found[row.table.lower()] = row.own.file
     return found

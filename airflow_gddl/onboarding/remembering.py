@@ -1,6 +1,6 @@
-"""What was proposed last time: `onboarding/<source>.json` in the metadata folder, committed with it. Pure.
+"""Stores the last proposals: `onboarding/<source>.json` in the metadata folder, committed with it. Pure.
 
-Without it nobody could tell a value that a person wrote from one that was proposed and has gone out of date.
+It distinguishes a user's value from an outdated proposal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = "onboarding"
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """A proposal as it is kept: evidence only of the keys, since a change of the rest is no news."""
+    """A proposal for storage: with evidence only of the keys, since other evidence changes with each run."""
 
     keys: tuple[str, ...] | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -41,26 +41,26 @@ def parse(text: str, where: str) -> dict[str, Proposal]:
     """
     if not text.strip():
         return {}
-    remedy = "restore the file; without it every differing value counts as a person's"
+    remedy = "restore the file; without it, every differing value counts as edited by a user"
     try:
         document = decode(_Document, json.loads(text))
     except (json.JSONDecodeError, FatalError) as error:
         raise MetadataError(
-            "ONBOARD_MEMORY_INVALID", f"not what was written: {error}", where=where, remedy=remedy
+            "ONBOARD_MEMORY_INVALID", f"not in the written format: {error}", where=where, remedy=remedy
         ) from error
     return {table: _proposal(table, entry) for table, entry in document.tables.items()}
 
 
 def render(proposals: Mapping[str, Proposal]) -> str:
-    """A line a table, sorted, so that a change of one is a change of one line."""
+    """One line for each table, sorted, for small diffs."""
     lines = [f"{_json(table)}: {_json(_plain(proposals[table]))}" for table in sorted(proposals)]
     return '{"version": 1, "tables": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
 def remembered(before: Mapping[str, Proposal], today: Iterable[Proposal]) -> dict[str, Proposal]:
-    """What to keep: today's proposals over earlier ones.
+    """Proposals to store: new ones over earlier ones.
 
-    An entry that differs only by how often its table had changed stays as it was: else every look would be a change.
+    An entry that differs only by its change counter is kept: otherwise every run would change the file.
     """
     kept = dict(before)
     for proposal in today:

@@ -11,20 +11,21 @@ from airflow_gddl.onboarding.facts import Activity, KeyFact, TableFacts
 
 DAY = 86_400.0
 BUSY = 1_000_000
-"""Changes a day from which on a table is loaded four times an hour, before others."""
+"""Changes for each day from which a table is loaded four times an hour, with high priority."""
 QUIET_DAYS = 7
-"""Without a change for so long, once a day is enough."""
+"""Days without a change after which a table is loaded once a day."""
 SHRUNK = 0.5
-"""A table keeps its tier, and its rhythm, until it is below this part of the bound; else it would go to and fro."""
+"""A table keeps its tier and schedule until it is below this share of the bound (hysteresis)."""
 _RHYTHMS = {"busy": ("high", "*/15 * * * *"), "usual": ("normal", "@hourly"), "quiet": ("low", "@daily")}
 _ALWAYS_TOLD = frozenset({"size", "priority", "schedule", "enabled"})
+_DESCRIPTIONS = ("description", "column_descriptions")
 _ORDER = ("small", "medium", "large")
 _UNITS = ((1024**4, "TB"), (1024**3, "GB"), (1024**2, "MB"), (1024, "kB"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """How much a table had changed when it was looked at: what a later look is compared with."""
+    """Change counter of a table at a reading, for comparison with a later one."""
 
     counter: int
     at: float
@@ -32,14 +33,14 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a row should say. Fields that have their default are left out.
+    """A proposed row, without fields that have their default.
 
     Attributes:
-        keys: empty: none were found, and the row is not enabled until a person has decided. Null, of what is remembered
-            alone: none were ever proposed.
+        keys: empty: none were found, and the row is disabled until a user decides. Null, only in stored proposals: none
+            were ever proposed.
         fields: by path (`size`, `options.op_column`), in the order in which a row shows them.
-        evidence: in words, by field; `keys` among them.
-        is_dropped: the source has no such table any more.
+        evidence: text, by field; `keys` among them.
+        is_dropped: the source no longer has the table.
     """
 
     table: str
@@ -52,25 +53,24 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Up to how many bytes a table is small, and medium; beyond, it is large."""
+    """Maximum bytes of a small and of a medium table."""
 
     small: int
     medium: int
 
     @classmethod
     def of(cls, tiers: Mapping[str, TierSpec]) -> Bounds:
-        """What the tiers themselves take without Spark."""
+        """Derived from the limits of the tiers without Spark."""
         sizes = (tiers.get(name, DEFAULT_TIERS[name]).delta_rs_max_bytes for name in ("small", "medium"))
         small, medium = sizes
         return cls(small=small, medium=max(small, medium))
 
 
 def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -> Proposal:
-    """What the row of a table should say.
+    """Propose the row of a table.
 
     Args:
-        before: what was proposed last time: it keeps a table from going to and fro between two tiers, and tells how
-            much has changed since.
+        before: the last proposal, for hysteresis between tiers and for the number of changes since.
     """
     fields: dict[str, Any] = {}
     evidence = dict(facts.evidence)
@@ -81,6 +81,7 @@ def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -
     fields |= {"priority": priority} if priority != "normal" else {}
     fields |= {"schedule": schedule} if schedule != "@hourly" else {}
     fields |= _told_before(before) if facts.fields is None else facts.fields
+    fields |= _described_before(before) if facts.descriptions is None else facts.descriptions
     key = kept_key(facts.key, before)
     if key is None:
         fields["enabled"] = False
@@ -93,7 +94,7 @@ def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -
 
 
 def kept_key(found: KeyFact | None, before: Proposal | None) -> KeyFact | None:
-    """A key that was proposed is not given up for none, nor one that was declared for one that was only measured."""
+    """A proposed key is not replaced by none, nor a declared key by a measured one."""
     if before is None or not before.keys:
         return found
     had = KeyFact(columns=before.keys, evidence=before.evidence.get("keys", ""))
@@ -101,15 +102,22 @@ def kept_key(found: KeyFact | None, before: Proposal | None) -> KeyFact | None:
 
 
 def _told_before(before: Proposal | None) -> dict[str, Any]:
-    """What change files told when there were some."""
+    """Fields from earlier change files."""
     if before is None:
         return {}
-    return {name: value for name, value in before.fields.items() if name not in _ALWAYS_TOLD}
+    described = _described_before(before)
+    return {n: value for n, value in before.fields.items() if n not in _ALWAYS_TOLD and n not in described}
+
+
+def _described_before(before: Proposal | None) -> dict[str, Any]:
+    """Descriptions that were proposed."""
+    fields = {} if before is None else before.fields
+    return {name: value for name, value in fields.items() if name.partition(".")[0] in _DESCRIPTIONS}
 
 
 def dropped(before: Proposal) -> Proposal:
-    """What the row of a table should say that its source has no more: it stops, and what it has is kept."""
-    evidence = {**before.evidence, "enabled": "the source has no such table any more"}
+    """The row of a table that its source no longer has: disabled, with its data kept."""
+    evidence = {**before.evidence, "enabled": "the source no longer has this table"}
     return Proposal(
         table=before.table,
         keys=before.keys,
@@ -143,7 +151,7 @@ def in_bytes(size: int) -> str:
 
 
 def _rhythm(activity: Activity | None, before: Proposal | None, evidence: dict[str, str]) -> tuple[str, str]:
-    """Priority and schedule; those of the last proposal while nothing new can be told."""
+    """Priority and schedule; those of the last proposal without new data."""
     window = _window(activity, before)
     if window is None:
         fields: Mapping[str, Any] = {} if before is None else before.fields
@@ -157,7 +165,7 @@ def _rhythm(activity: Activity | None, before: Proposal | None, evidence: dict[s
 
 
 def _window(activity: Activity | None, before: Proposal | None) -> tuple[int, float] | None:
-    """Changes and days of the longest time that can be told, a day at least; null: none."""
+    """Changes and days of the longest known period, at least a day; null: none."""
     if activity is None:
         return None
     known = None if before is None else before.observed

@@ -1,4 +1,4 @@
-"""A merge as new texts of the files of a source; every edit is read back before it counts. Pure."""
+"""Writes a merge into the texts of a source's files; every edit is verified by reading it back. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from airflow_gddl.onboarding.rules import Proposal
 from airflow_gddl.onboarding.yaml_text import Path, UneditableError, YamlText
 
 _TABLES_HEAD = """\
-# Proposed by `gddl onboard {source}`. Edit freely: what a person changed is kept by the next run.
+# Proposed by `gddl onboard {source}`. Edits are kept by the next run.
 source: {source}
 tables:
 """
 _KEYS_HEAD = """\
-# Proposed by `gddl onboard {source}`, each with its evidence. Edit freely: what a person changed is kept.
+# Proposed by `gddl onboard {source}`, each with its evidence. Edits are kept.
 keys:
 """
 
@@ -59,7 +59,7 @@ def write_out(files: SourceFiles, source: str, merged: Merged) -> tuple[FileChan
 
 
 Edit = Callable[[YamlText, Any], None]
-"""Makes one change twice: in the text, and in the plain value that the text must then have."""
+"""Applies a change to the text, and to the plain value that the text must then have."""
 
 
 def _edited(files: SourceFiles, name: str, head: str, edits: Sequence[Edit]) -> str | None:
@@ -74,13 +74,11 @@ def _edited(files: SourceFiles, name: str, head: str, edits: Sequence[Edit]) -> 
         new = text.result()
         if yaml_file.read(new) == value:
             return new
-        why = "the edit would have changed something else, too"
+        why = "the edit would also change other values"
     except (UneditableError, DocumentError) as error:
         why = str(error)
     remedy = "write it with a line for each row, as `gddl onboard` itself would"
-    raise MetadataError(
-        "ONBOARD_UNEDITABLE", f"{name} is written in a way that can't be added to: {why}", remedy=remedy
-    )
+    raise MetadataError("ONBOARD_UNEDITABLE", f"{name} has a format that can't be edited: {why}", remedy=remedy)
 
 
 def _table_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
@@ -112,7 +110,7 @@ def _row(new: NewRow) -> dict[str, Any]:
 def _key_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
     edits: list[Edit] = []
     added = [
-        (new.proposal.table, new.proposal.keys or (), new.proposal.evidence.get("keys", ""))
+        (f"{files.key_prefix}{new.proposal.table}", new.proposal.keys or (), new.proposal.evidence.get("keys", ""))
         for new in merged.rows
         if new.named is None
     ]
@@ -120,7 +118,7 @@ def _key_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
         if change.field == "keys":
             name = files.spelled.get(change.table.lower())
             if name is None:
-                added.append((change.table, change.new, change.evidence))
+                added.append((f"{files.key_prefix}{change.table}", change.new, change.evidence))
             else:
                 edits.append(_renewing(name, change, files.before.get(change.table)))
     return [*edits, _extending(added)] if added else edits

@@ -1,7 +1,7 @@
-"""Edits of a YAML text at single values: every line that is not meant stays as it is, comments and order too. Pure.
+"""Edits single values of a YAML text: other lines, comments and the order are kept. Pure.
 
-The parser's marks tell where a value stands. After an edit the text is read again by whoever asked for it: an edit that
-did not do exactly what it should is refused, never written.
+The parser's marks give the position of a value. After an edit the caller reads the text again and refuses an edit with
+other effects.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _COMMA = re.compile(r"(?:[ \t]*,)?")
 
 
 class UneditableError(Exception):
-    """The text is written in a way that no single value can be changed in; the message says which."""
+    """The format of the text allows no edit of single values; the message gives the reason."""
 
 
 @dataclass
 class YamlText:
-    """A text and the edits that were asked for; all of them refer to the text as it was given.
+    """A text and its edits; all positions refer to the original text.
 
     Raises:
         UneditableError: the text can't be read to the place of each value.
@@ -50,7 +50,7 @@ class YamlText:
         self._removed: dict[int, tuple[Any, set[int]]] = {}
 
     def set(self, path: Path, value: Any) -> None:
-        """Write a value: in the place of the one that is there, else behind the others of its mapping.
+        """Set a value: replace the existing one, else append it to its mapping.
 
         Raises:
             UneditableError: the mapping is not one, or there is none.
@@ -70,18 +70,18 @@ class YamlText:
             self._edits.append((pair[0].end_mark.index, self._end(pair[1]), f": {flow(value)}"))
 
     def remove(self, path: Path) -> None:
-        """Take a value and its name out; with the last one of a nested mapping, the mapping too."""
+        """Remove a value and its name, and a nested mapping that becomes empty."""
         node = self._mapping(path[:-1])
         place = next((i for i, (key, _) in enumerate(node.value) if key.value == path[-1]), None)
         if place is None or (len(node.value) == 1 and len(path) == 1):
-            raise UneditableError(f"{_shown(path)} is not there")
+            raise UneditableError(f"{_shown(path)} does not exist")
         if len(node.value) == 1:
             self.remove(path[:-1])
         else:
             self._removed.setdefault(id(node), (node, set()))[1].add(place)
 
     def remark(self, path: Path, old: str, new: str) -> None:
-        """Replace the comment behind a value, if it is `old` to the letter; a person's stays."""
+        """Replace the comment after a value if it equals `old`; other comments are kept."""
         node = self._mapping(path[:-1])
         pair = _pair(node, str(path[-1]))
         end = self._end(pair[1]) if pair is not None else len(self.source)
@@ -154,11 +154,11 @@ class YamlText:
         else:  # `tables: []`
             pair = _pair(self._mapping(path[:-1]), str(path[-1]))
             if pair is None:
-                raise UneditableError(f"{_shown(path)} is not there")
+                raise UneditableError(f"{_shown(path)} does not exist")
             self._edits.append((pair[0].end_mark.index, self._end(node), f":{shown}"))
 
     def _end(self, node: Any) -> int:
-        """Where a value ends; a collection in block style ends with its last value, whatever stands below it."""
+        """End of a value; a collection in block style ends with its last value."""
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             last = node.value[-1]
             return self._end(last[1] if isinstance(last, tuple) else last)

@@ -35,7 +35,7 @@ def text(value: str) -> str:
 
 
 def comment(words: str) -> str:
-    """Words that may stand behind a `#`: one line, nothing that YAML refuses."""
+    """Text of a comment: one line, without characters that YAML refuses."""
     return "".join(character if character.isprintable() else " " for character in words)
 
 

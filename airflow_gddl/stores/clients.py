@@ -1,4 +1,4 @@
-"""Clients of S3 buckets, made of the environment: endpoint, region, credentials, retries."""
+"""Clients of S3 buckets, configured by the environment: endpoint, region, credentials, retries."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def client(bucket: str, environ: Mapping[str, str], *, quick: bool = False) -> S
     """The process's one client of a bucket and these settings and credentials.
 
     Args:
-        environ: need not be this process's own: a connection may have been laid over it.
+        environ: may differ from this process's: a connection may be overlaid.
         quick: gives up within 20 s, for callers that poll again by themselves.
 
     Raises:
-        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`; `STORAGE_UNUSABLE`: no bucket has such a name.
+        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`; `STORAGE_UNUSABLE`: not a valid bucket name.
     """
     concerned = ((name, value) for name, value in environ.items() if name.startswith("AWS_") or name == "HOME")
     return _client(bucket, tuple(sorted(concerned)), quick)
@@ -66,7 +66,7 @@ def _client(bucket: str, variables: tuple[tuple[str, str], ...], quick: bool) ->
 def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | None:
     """Credentials that obstore does not find by itself; null: it looks in this process's environment, then for a role.
 
-    Keys are never mixed with those of the process's own environment: a connection may have been laid over it.
+    Keys are never mixed with those of the process's environment, which a connection may overlay.
     """
     if not (environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY")):
         name = profile_of(environ)

@@ -1,4 +1,4 @@
-"""Errors of file systems and of the S3 client as errors with a code and a remedy."""
+"""Translates errors of file systems and S3 clients into errors with a code and a remedy."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from airflow_gddl.contract.s3_errors import s3_error
 
 _UNUSABLE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-# obstore gives a failed listing no class of its own: its status is in the message alone.
+# obstore has no error class for a failed listing: the status is only in the message.
 _DENIED_TEXT = re.compile(r"\bAccessDenied\b|status code: 40[13]|\b40[13] (Forbidden|Unauthorized)")
 _NO_STORE_TEXT = re.compile(r"status code: 404")
 
 
 class translated:  # noqa: N801 - a context manager; a class, for a listing of each of 10,000 folders enters one
-    """Raises what a store raised inside as an error of ours; absence stays FileNotFoundError.
+    """Translates errors raised inside; a missing object remains a FileNotFoundError.
 
     Raises:
         RetriableError: `STORAGE_BUSY`; `S3_UNREACHABLE`.
@@ -46,7 +46,7 @@ def _local_fault(error: Exception, path: str) -> GddlError | None:
 
 
 def _s3_fault(error: Exception, path: str) -> GddlError | None:
-    from obstore import exceptions as client  # noqa: PLC0415 - whoever has a path on S3 has imported it
+    from obstore import exceptions as client  # noqa: PLC0415 - already imported for any path on S3
 
     if not isinstance(error, OSError | ValueError | client.BaseError):
         return None
@@ -62,7 +62,7 @@ def _s3_fault(error: Exception, path: str) -> GddlError | None:
 
 
 def os_error(error: OSError, path: str) -> GddlError:
-    """The family of an operating-system error other than absence."""
+    """The error class of an operating-system error other than a missing file."""
     if error.errno in _DENIED:
         return _denied(path, error)
     return _unusable(path, error) if error.errno in _UNUSABLE else _busy(path, error)

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import io
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -47,9 +48,9 @@ def bare(path: str) -> str:
 def list(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:  # noqa: A001 - as `Storage` calls it
     """See `Storage.list`.
 
-    In the order of an object store: `a.b` before `a/b` before `a0`. What vanishes during the walk is left out. Links
-    are followed, but never upwards. Entries wholly before `after` cost neither a stat nor a descent. A folder that
-    leads out of `within` comes as one refused object.
+    In the order of an object store: `a.b` before `a/b` before `a0`. Files that vanish during the walk are skipped.
+    Links are followed, but never upwards. Entries before `after` are neither stat'ed nor descended. A folder that leads
+    out of `within` is returned as one refused object.
     """
     root, bounds = bare(folder), None if within is None else bare(within)
     if bounds is not None and _has_link(root, bounds) and _leaves(root, bounds):
@@ -84,7 +85,7 @@ def _etag(status: os.stat_result) -> str:
 
 
 def _has_link(path: str, bounds: str) -> bool:
-    """Whether the way from `bounds` down to the path leads over a link, or not down; far cheaper than `_leaves`."""
+    """Whether the path below `bounds` contains a link; far cheaper than `_leaves`."""
     if not path.startswith(f"{bounds.rstrip('/')}/") or "/.." in path:
         return True
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -106,7 +107,7 @@ def _refusal(entry: os.DirEntry[str], bounds: str | None) -> str:
 
 
 def is_utf8(name: str) -> bool:
-    """Python gives the bytes of a name that are none as halves of characters."""
+    """Python represents undecodable bytes of a name as surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -159,7 +160,7 @@ def _sorted_entries(folder: str, after: str) -> Sequence[tuple[str, os.DirEntry[
 
 
 def _links_to_folder(link: os.DirEntry[str], folder: str) -> bool:
-    """Whether it is to be followed; not so a link to `folder` itself or above, which would never end."""
+    """Whether to follow it; links to `folder` itself or above would be endless."""
     status = _status(link)
     if status is None or not S_ISDIR(status.st_mode):
         return False
@@ -220,11 +221,20 @@ def write(path: str, data: bytes) -> None:
         beside.replace(bare(path))
 
 
+def copy(path: str, target: str) -> None:
+    """See `Storage.copy`."""
+    if not Path(bare(path)).is_file():
+        raise FileNotFoundError(errno.ENOENT, "no such file", path)
+    with _written_beside(target, b"") as beside:
+        shutil.copyfile(bare(path), beside)
+        beside.replace(bare(target))
+
+
 def create(path: str, data: bytes) -> bool:
     """Put if absent: the name appears with its whole content or not at all."""
     with _written_beside(path, data) as beside:
         try:
-            # A link to a name that is taken fails, whoever took it; a rename would replace what is there.
+            # A hard link to an existing name fails; a rename would replace the file.
             Path(bare(path)).hardlink_to(beside)
         except FileExistsError:
             return False
@@ -249,7 +259,7 @@ def swap(path: str, data: bytes, tag: str | None) -> bool:
     """See `Storage.swap`."""
     target = Path(bare(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A rename alone can't tell whether another writer was faster; the lock is of the folder, held for a moment.
+    # A rename can't detect a concurrent writer, so the folder is locked briefly.
     with (target.parent / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         status = _status(target)
@@ -261,7 +271,7 @@ def swap(path: str, data: bytes, tag: str | None) -> bool:
 
 @contextlib.contextmanager
 def _written_beside(path: str, data: bytes) -> Iterator[Path]:
-    """A file with the content in the target's folder; it is gone afterwards unless it was moved."""
+    """A temporary file in the target's folder; removed afterwards unless it was moved."""
     folder, name = os.path.split(bare(path))
     beside = Path(folder, f".{name[:100]}.{uuid.uuid4().hex}.tmp")
     try:

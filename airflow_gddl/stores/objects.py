@@ -1,4 +1,4 @@
-"""What a listing says of a file or object."""
+"""A file or object in a listing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StoredObject(NamedTuple):
         size: bytes.
         etag: changes whenever the content may have changed; without quotes.
         modified: seconds since the epoch.
-        refused: why it must not be read; empty: it may.
+        refused: why it must not be read; empty: it can be read.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""Seekable readers of files and objects, whose faults are those of the store and not of the content."""
+"""Seekable readers of files and objects that translate store errors."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Buckets:
         for chunk in obstore.list(store, key or None, offset=offset, chunk_size=1000):
             for meta in chunk:
                 name = meta["path"][len(prefix) :]
-                # obstore drops a slash at the end of the offset: a little too much comes back.
+                # obstore drops a trailing slash of the offset and returns a few more objects.
                 if name > after:
                     yield _stored(folder, name, meta)
 
@@ -79,6 +79,10 @@ class Buckets:
     def write(self, url: str, data: bytes) -> None:
         self._put(url, data, "overwrite")
 
+    def copy(self, url: str, target: str) -> None:
+        store, key = self._at(url)
+        obstore.copy(store, key, split(target)[1])
+
     def create(self, url: str, data: bytes) -> bool:
         return self._put(url, data, "create")
 
@@ -93,7 +97,7 @@ class Buckets:
         return True
 
     def delete(self, urls: Sequence[str]) -> None:
-        """1000 objects of a bucket a request."""
+        """Deletes 1000 objects of a bucket with each request."""
         for _, found in itertools.groupby(sorted(urls), lambda url: split(url)[0]):
             same = list(found)
             store, key = self._at(same[0])
@@ -126,7 +130,7 @@ class _Ranges(io.RawIOBase):
         return self._position
 
     def readall(self) -> bytes:
-        # That of RawIOBase would make a request for each 8 KiB.
+        # RawIOBase's implementation would send a request for each 8 KiB.
         rest = bytearray(max(0, self._size - self._position))
         return bytes(rest[: self.readinto(memoryview(rest))])
 

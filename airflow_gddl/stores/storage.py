@@ -1,8 +1,8 @@
 """Files and objects by absolute path or URL: `/folder/x`, `file:///folder/x`, `s3://bucket/x`.
 
-One small set of operations with one meaning on disks and in S3, for landing folders, the lake's state and metadata.
-Text after `file://` is taken literally, as Hadoop does: no percent-decoding. Paths come back in the form they were
-asked in.
+A small set of operations with equal semantics on disks and S3, for landing folders, the lake's state and metadata.
+Text after `file://` is taken literally, as Hadoop does: no percent-decoding. Paths are returned in the form of the
+request.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Storage:
     """Every store that a run or a task uses; clients of S3 are made at first use.
 
     Args:
-        environ: says how S3 is reached (`AWS_…`); without credentials in it the clients look in this process's own
-            environment, and ask the machine for a role.
+        environ: S3 settings (`AWS_…`); without credentials, the clients use this process's environment or the machine's
+            role.
         quick: gives up within 20 s instead of a minute; see `open_store`.
 
     Raises (every method):
         RetriableError: `STORAGE_BUSY`, `S3_UNREACHABLE`, after the client's own retries.
-        FatalError: `STORAGE_DENIED`: no permission; `STORAGE_UNUSABLE`: a path that no store understands; `S3_…`:
+        FatalError: `STORAGE_DENIED`: no permission; `STORAGE_UNUSABLE`: an unsupported path; `S3_…`:
             nothing in the bucket can be read (`s3_errors.CODES`).
     """
 
@@ -55,8 +55,8 @@ class Storage:
 
         Args:
             after: only objects whose name, relative to the folder, is greater; it need not exist.
-            within: a folder that local links must not leave. What does, and what has a name that isn't UTF-8, comes as
-                `refused`. Null: links may lead anywhere, and such names are left out.
+            within: a folder that local links must not leave. Such links, and names that aren't UTF-8, are returned as
+                `refused`. Null: links may lead anywhere, and such names are skipped.
         """
         with translated(folder):
             yield from self._of(folder).list(folder.rstrip("/"), after, within)
@@ -66,7 +66,7 @@ class Storage:
         return is_s3(folder)
 
     def stat(self, path: str, within: str | None = None) -> StoredObject | None:
-        """A single file or object as a listing would show it; null when it isn't there."""
+        """A single file or object; null when it doesn't exist."""
         try:
             with translated(path):
                 return self._of(path).stat(path, within)
@@ -74,7 +74,7 @@ class Storage:
             return None
 
     def exists(self, folder: str) -> bool:
-        """Whether any object is below the folder; locally also whether the folder, or a file of that name, is there."""
+        """Whether any object is below the folder; locally also whether the folder, or a file of that name, exists."""
         with translated(folder):
             return self._of(folder).exists(folder)
 
@@ -114,8 +114,7 @@ class Storage:
     def open_input(self, path: str) -> BinaryIO:
         """A seekable binary reader, such as `pyarrow.parquet.ParquetFile` takes; the caller closes it.
 
-        What the store raises while it is read is raised as by every method, so that it differs from what a
-        damaged content raises in its reader.
+        Store errors while reading are translated as by every method, which distinguishes them from damaged content.
 
         Raises:
             FileNotFoundError: nothing there.
@@ -128,31 +127,40 @@ class Storage:
         with translated(path):
             self._of(path).write(path, data)
 
-    def create(self, path: str, data: bytes) -> bool:
-        """Put if absent; False when it exists, with whatever content.
+    def copy(self, path: str, target: str) -> None:
+        """Copy a file or object on local disks, or within a bucket; replaces an existing one.
 
-        An answer that got lost and was asked for again also reads False: who must know compares the content.
+        Raises:
+            FileNotFoundError: nothing there.
+        """
+        with translated(path):
+            self._of(path).copy(path, target)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put if absent; False when it exists.
+
+        Also False after a lost response and a retry: compare the content if it matters.
         """
         with translated(path):
             return self._of(path).create(path, data)
 
     def swap(self, path: str, data: bytes, tag: str | None) -> bool:
-        """Put, if the object still is the one with this tag (null: if there is none); False when it is not."""
+        """Put if the object's tag is unchanged (null: if there is none); False otherwise."""
         with translated(path):
             return self._of(path).swap(path, data, tag)
 
     def delete(self, *paths: str) -> None:
-        """What isn't there counts as deleted; objects in S3 go 1000 a request."""
+        """Missing objects count as deleted; up to 1000 objects in S3 are deleted with one request."""
         if paths:
             try:
                 with translated(paths[0]):
                     self._of(paths[0]).delete(paths)
-            except FileNotFoundError:  # S3 never says so; some compatible stores do, and may have left the other ones
+            except FileNotFoundError:  # not from S3; compatible stores may have kept the other objects
                 if len(paths) > 1:
                     raise
 
     def fingerprint(self, found: HasEtag) -> str:
-        """Tells content from content: `md5:<ETag>` where S3's ETag is a digest, else `blake2b:<hex>` of the bytes.
+        """Fingerprint of the content: `md5:<ETag>` where S3's ETag is a digest, else `blake2b:<hex>` of the bytes.
 
         Raises:
             FileNotFoundError: it has vanished.
@@ -194,11 +202,12 @@ class _Backend(Protocol):
     def stream(self, path: str, /) -> Iterator[bytes]: ...
     def open(self, path: str, /) -> BinaryIO: ...
     def write(self, path: str, data: bytes, /) -> None: ...
+    def copy(self, path: str, target: str, /) -> None: ...
     def create(self, path: str, data: bytes, /) -> bool: ...
     def swap(self, path: str, data: bytes, tag: str | None, /) -> bool: ...
     def delete(self, paths: Sequence[str], /) -> None: ...
 
 
 def open_store(environ: Mapping[str, str] = os.environ) -> Storage:
-    """As Airflow's tasks and triggers and the commands use it: it gives up soon, for they try again by themselves."""
+    """For Airflow's tasks and triggers and the commands: fails early, since callers retry."""
     return Storage(environ, quick=True)

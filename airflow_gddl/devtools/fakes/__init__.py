@@ -1,1 +1,1 @@
-"""Platforms on this machine, for tests and for trying things out: they speak the real protocol and really run jobs."""
+"""Local platforms for tests and demos: they implement the real protocol and run real jobs."""

@@ -1,13 +1,15 @@
-"""Simulated change data capture: files as DMS or Debezium write them from any tables, and the truth that they lead to.
+"""Simulated change data capture: files as DMS or Debezium write them from any tables, and the expected content of the
+replica.
 
 Needs pyarrow; nothing else of the package imports this one at its top.
 """
 
 from airflow_gddl.devtools.simulate.compare import Differences, differences
 from airflow_gddl.devtools.simulate.demo import DEMO_SHAPES, demo_spec, demo_tables
+from airflow_gddl.devtools.simulate.proposing import propose_keys
 from airflow_gddl.devtools.simulate.report import SimulateReport, TableReport
 from airflow_gddl.devtools.simulate.simulator import Simulator, prepare, simulate
-from airflow_gddl.devtools.simulate.source import find_tables, propose_keys, read_table
+from airflow_gddl.devtools.simulate.source import find_tables, read_table
 from airflow_gddl.devtools.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
 
 __all__ = [

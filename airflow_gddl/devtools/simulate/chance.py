@@ -1,4 +1,4 @@
-"""Where chance comes from: a generator per purpose, so that one option never shifts the draws of another."""
+"""Random generators: one for each purpose, so that one option never changes the draws of another."""
 
 from __future__ import annotations
 

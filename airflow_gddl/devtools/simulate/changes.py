@@ -66,7 +66,7 @@ class Maker:
         return made
 
     def altered_row(self, rng: random.Random) -> Row | None:
-        """A living row with one value changed: wrongly applied, it would show."""
+        """An existing row with one changed value, which makes a wrong application visible."""
         row_id = self.state.pick(rng)
         row = None if row_id is None else self.state.row(row_id)
         return None if row is None else self.altered(row, rng)

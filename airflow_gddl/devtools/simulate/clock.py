@@ -6,10 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 _MILLISECOND = timedelta(milliseconds=1)
+COMMITTING = 0.9
+"""Share of a round in which transactions commit; the rest is for files written after them."""
 
 
 def in_milliseconds(moment: datetime) -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def recent_start(now: datetime, seconds: int, rounds: int) -> datetime:
+    """The start of a simulation whose last commit is just before `now`, so that a table's lag is that of its run."""
+    return in_milliseconds(now - timedelta(seconds=seconds) * (rounds + COMMITTING))
 
 
 @dataclass
@@ -37,8 +44,8 @@ class RoundTime:
         return self.start + timedelta(seconds=self.seconds * self.number)
 
     def commit(self, index: int, count: int) -> datetime:
-        """Commit time of transaction `index` of `count`: evenly over the first 90 % of the round."""
-        return self.begin + timedelta(seconds=self.seconds) * 0.9 * (index + 1) / (count + 1)
+        """Commit time of transaction `index` of `count`: evenly over the first part, `COMMITTING`, of the round."""
+        return self.begin + timedelta(seconds=self.seconds) * COMMITTING * (index + 1) / (count + 1)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from airflow_gddl.devtools.simulate.spec import EventKind
 
 @dataclass(frozen=True)
 class SimulatedColumn:
-    """A column under the name it had at first, which is the replica's.
+    """A column under its original name, which the replica uses.
 
     Attributes:
         delivered: its name in files from now on.

@@ -26,7 +26,7 @@ class Envelopes:
     Attributes:
         rows: data columns.
         ops: `I`, `U`, `D`, `R` (of a snapshot) or whatever else, a row.
-        lsns: where the change is in the log; null: the connector does not tell.
+        lsns: where the change is in the log; null: the connector does not say.
         times: when it was committed, milliseconds; empty: at some time.
     """
 

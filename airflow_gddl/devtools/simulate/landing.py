@@ -1,4 +1,4 @@
-"""One table's landing folder, and what is put there beside the good files."""
+"""One table's simulated landing folder, with additional unreadable files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from airflow_gddl.stores import open_store
 
 
 @dataclass
-class LandingFolder:
-    """Where one table's files go.
+class SimulatedFolder:
+    """Folder of one table's files.
 
     Attributes:
         dry: nothing is written, for files that an earlier process landed.
-        written: what the present step wrote.
+        written: files written in the current step.
     """
 
     path: Path
@@ -26,8 +26,8 @@ class LandingFolder:
     written: list[Path] = field(default_factory=list)
 
     @classmethod
-    def below(cls, root: Path | str, schema: str, name: str) -> LandingFolder:
-        """A table's, below a local root or an `s3://` URL."""
+    def below(cls, root: Path | str, schema: str, name: str) -> SimulatedFolder:
+        """The folder of a table, below a local root or an `s3://` URL."""
         if isinstance(root, str) and is_s3(root):
             return BucketFolder(Path(schema, name), url=join(root, schema, name))
         return cls(Path(root) / schema / name)
@@ -42,13 +42,13 @@ class LandingFolder:
             self._remove(name)
 
     def take_written(self) -> tuple[Path, ...]:
-        """What was written since the last call."""
+        """Files written since the last call."""
         taken = tuple(self.written)
         self.written.clear()
         return taken
 
     def require_empty(self) -> None:
-        """Another simulation's files would make the truth untrue.
+        """Files of another simulation would invalidate the expected content.
 
         Raises:
             MetadataError: `SIMULATE_LANDING_NOT_EMPTY`.
@@ -76,7 +76,7 @@ class LandingFolder:
 
 
 @dataclass
-class BucketFolder(LandingFolder):
+class BucketFolder(SimulatedFolder):
     """One in an object store; `path` is then the table's alone, without a root.
 
     Attributes:

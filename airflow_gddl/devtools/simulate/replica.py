@@ -13,9 +13,9 @@ def read_replica(path: Path | str, options: Mapping[str, str] | None = None) -> 
 
     Args:
         path: local, or an `s3://` URL.
-        options: how `deltalake` reaches that; null: as the environment says it.
+        options: storage options of `deltalake`; null: from the environment.
     """
-    from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415 - only demonstrations compare, and need the package
+    from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415 - needed only by demos
 
     builder = QueryBuilder().register(
         "replica", DeltaTable(str(path), storage_options=dict(options) if options else None)

@@ -1,4 +1,4 @@
-"""What a simulation did, and what a correct replica must show."""
+"""Report of a simulation, with the expected content of a correct replica."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ class TableReport:
     `change_rows = sum(changes) + ties + expected_quarantined + expected_redelivered`, once nothing is pending.
 
     Attributes:
+        keys: the key's columns; empty: a table without a key.
         load_files, change_files: readable data files written; a LOAD file counts at each full load.
         load_rows, change_rows: rows in them.
         changes: operation (`I`, `U`, `D`) to changes of the source.
-        troubles: trouble to how often it was put in (files, rows or changes, as `Troubles` tells).
+        troubles: trouble to how often it was put in (files, rows or changes, as in `Troubles`).
         expected_quarantined: rows that belong in the quarantine, those of repeated files too.
         expected_redelivered: good rows that came before.
         phantoms: rows of the truth that the source lacks: old keys, updated away without before images.
@@ -25,6 +26,7 @@ class TableReport:
         truth_rows: rows of the truth.
     """
 
+    keys: tuple[str, ...] = ()
     load_files: int = 0
     change_files: int = 0
     load_rows: int = 0
@@ -47,8 +49,8 @@ class SimulateReport:
 
 
 @dataclass
-class Tally:
-    """Counts as they grow."""
+class TableCounts:
+    """Mutable counts."""
 
     load_files: int = 0
     change_files: int = 0

@@ -13,7 +13,7 @@ from airflow_gddl.devtools.simulate.clock import Sequencer, SimulatedClock
 from airflow_gddl.devtools.simulate.columns import SimulatedColumns, evolve
 from airflow_gddl.devtools.simulate.files import Namer, parquet_bytes, write
 from airflow_gddl.devtools.simulate.keys import KeyMaker
-from airflow_gddl.devtools.simulate.landing import LandingFolder
+from airflow_gddl.devtools.simulate.landing import SimulatedFolder
 from airflow_gddl.devtools.simulate.metadata import metadata_row
 from airflow_gddl.devtools.simulate.packing import Packer
 from airflow_gddl.devtools.simulate.report import SimulateReport
@@ -200,5 +200,5 @@ def _table_run(spec: SimulateSpec, name: str, table: pa.Table, sequencer: Sequen
         spec=spec,
         maker=Maker(spec, state, values, key_maker, sequencer),
         packer=packer,
-        folder=LandingFolder.below(spec.landing, spec.schema, name),
+        folder=SimulatedFolder.below(spec.landing, spec.schema, name),
     )

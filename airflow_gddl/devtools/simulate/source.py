@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.devtools.simulate.chance import chance
+from airflow_gddl.devtools.simulate.proposing import unique
 from airflow_gddl.devtools.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.devtools.simulate.values import make
 
@@ -84,21 +82,6 @@ def load_sources(spec: SimulateSpec) -> dict[str, pa.Table]:
     return {name: _prepare(spec, name, given[name]) for name in sorted(spec.tables)}
 
 
-def propose_keys(given: Mapping[str, pa.Table]) -> dict[str, TableShape]:
-    """A shape for each table: the first of its leading six columns, pairs, triples that is unique; else a surrogate."""
-    return {name: _propose(table) for name, table in given.items()}
-
-
-def _propose(table: pa.Table) -> TableShape:
-    leading = [n for n in table.schema.names[:6] if table[n].null_count == 0 and not pt.is_nested(table[n].type)]
-    for width in (1, 2, 3):
-        for names in itertools.combinations(leading, width):
-            if _unique(table, names):
-                return TableShape(keys=names)
-    surrogate = next(n for n in ("id", "row_id", "gddl_row_id") if n not in table.schema.names)
-    return TableShape(keys=(surrogate,), surrogate=surrogate)
-
-
 def _prepare(spec: SimulateSpec, name: str, given: pa.Table | Path) -> pa.Table:
     shape = spec.tables[name]
     table = read_table(given) if isinstance(given, Path) else given
@@ -165,12 +148,6 @@ def _check_keys(table: pa.Table, shape: TableShape, name: str) -> None:
     if unknown:
         raise MetadataError("SIMULATE_KEYS_INVALID", f"no column {unknown[0]!r}", where=name, remedy=remedy)
     nulls = [key for key in shape.keys if table[key].null_count]
-    if nulls or (shape.keys and not _unique(table, shape.keys)):
+    if nulls or (shape.keys and not unique(table, shape.keys)):
         what = f"key {nulls[0]!r} has nulls" if nulls else f"keys {shape.keys} are not unique"
         raise MetadataError("SIMULATE_KEYS_INVALID", what, where=name, remedy=remedy)
-
-
-def _unique(table: pa.Table, names: tuple[str, ...]) -> bool:
-    if len(names) == 1:
-        return bool(pc.count_distinct(table[names[0]]).as_py() == table.num_rows)
-    return bool(table.group_by(list(names)).aggregate([]).num_rows == table.num_rows)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition
 from airflow_gddl.contract.errors import MetadataError
 
@@ -54,7 +55,7 @@ class OpMix:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """How the service was told to write its files.
+    """How the service was configured to write its files.
 
     Attributes:
         format: `json` is Debezium's: a line an event, as a sink writes them; all others are DMS's.
@@ -65,7 +66,7 @@ class Delivery:
         booleans_as_strings: `true` and `false` as text.
         ar_h_columns: also `AR_H_CHANGE_SEQ`, `AR_H_OPERATION`, `AR_H_STREAM_POSITION`, `AR_H_COMMIT_TIMESTAMP`.
         date_partition, date_delimiter: folders of change files.
-        segments: 0: one load; n: a parallel load of n segments, told apart by file name or by folder.
+        segments: 0: one load; n: a parallel load of n segments, distinguished by file name or by folder.
         before_images: prefix of before-image columns, filled for updates; null: none.
         deletes_carry_only_keys: other columns of a delete are null.
         columns_to_update: column that lists what an update carries, the rest being null; null: all is carried.
@@ -196,18 +197,18 @@ def check(spec: SimulateSpec) -> SimulateSpec:
 
 def _numbers(spec: SimulateSpec) -> tuple[tuple[bool, str, str], ...]:
     troubles, mix = spec.troubles, spec.mix
-    shares = (troubles.late, troubles.torn, troubles.repeated, troubles.key_updates, spec.made_up)
+    shares = {name: getattr(troubles, name) for name in ("late", "torn", "repeated", "key_updates")}
+    wrong = {name: value for name, value in (shares | {"made_up": spec.made_up}).items() if not 0 <= value <= 1}
+    names = {f"{spec.schema}.{name}": table_name_fault(f"{spec.schema}.{name}") for name in spec.tables}
+    refused = {name: fault for name, fault in names.items() if fault}
     whole = (spec.transaction_size, spec.delivery.files_per_round, spec.delivery.rows_per_load_file, spec.round_seconds)
     weights = (mix.update, mix.insert, mix.delete)
     rounds = (*(event.round for event in spec.events), *spec.reload_rounds)
     return (
         (bool(spec.tables), "no tables to simulate", "name at least one in `tables`"),
         (spec.rounds >= 0, f"rounds is {spec.rounds}", "0 or more"),
-        (
-            all(0 <= share <= 1 for share in shares),
-            f"shares are {shares}",
-            "late, torn, repeated, key_updates, made_up: 0 to 1",
-        ),
+        (not refused, f"no table can be called {', '.join(map(repr, refused))}", "; ".join(refused.values())),
+        (not wrong, ", ".join(f"{name} is {value}" for name, value in wrong.items()), "a share is from 0 to 1"),
         (all(n >= 1 for n in whole), f"sizes are {whole}", "transaction, files, rows, seconds: 1 or more"),
         (min(weights) >= 0 and sum(weights) > 0, f"mix is {weights}", "weights of 0 or more, not all 0"),
         (spec.changes >= 0, f"changes is {spec.changes}", "a share or a count of 0 or more"),
@@ -228,5 +229,5 @@ def _combinations(spec: SimulateSpec) -> tuple[tuple[bool, str, str], ...]:
     return (
         (not (delivery.debezium and any(of_dms)), "a setting that only DMS's files have", _ONLY_OF_DMS),
         (not (delivery.format == "csv" and cut), "a cut-off plain CSV file is readable", "take csv.gz or parquet"),
-        (not (headless and positional), "CSV without a header can't tell that columns changed", "set csv_header"),
+        (not (headless and positional), "CSV without a header can't say that columns changed", "set csv_header"),
     )

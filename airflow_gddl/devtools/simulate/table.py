@@ -14,9 +14,9 @@ from airflow_gddl.devtools.simulate.clock import RoundTime
 from airflow_gddl.devtools.simulate.columns import SimulatedColumn, evolve
 from airflow_gddl.devtools.simulate.encode import Encoder
 from airflow_gddl.devtools.simulate.files import to_bytes
-from airflow_gddl.devtools.simulate.landing import LandingFolder, clutter
+from airflow_gddl.devtools.simulate.landing import SimulatedFolder, clutter
 from airflow_gddl.devtools.simulate.packing import Packer, Packet
-from airflow_gddl.devtools.simulate.report import TableReport, Tally
+from airflow_gddl.devtools.simulate.report import TableCounts, TableReport
 from airflow_gddl.devtools.simulate.spec import SchemaEvent, SimulateSpec
 
 
@@ -35,8 +35,8 @@ class SimulatedTable:
     spec: SimulateSpec
     maker: Maker
     packer: Packer
-    folder: LandingFolder
-    tally: Tally = field(default_factory=Tally)
+    folder: SimulatedFolder
+    counts: TableCounts = field(default_factory=TableCounts)
     pending: list[Packet] = field(default_factory=list)
     recent: list[list[Packet]] = field(default_factory=list)
     load_names: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class SimulatedTable:
         if number in self.spec.reload_rounds:
             self.maker.state.rebase()
             self._load(time)
-            self.tally.troubles["reload"] += 1
+            self.counts.troubles["reload"] += 1
         self._deliver(self._packets(time), number)
         self._land_bad_values(time)
         self._land_again(time)
@@ -69,16 +69,17 @@ class SimulatedTable:
         return sorted(mine, key=lambda event: event.round)
 
     def report(self) -> TableReport:
-        state, tally = self.maker.state, self.tally
+        state, counts = self.maker.state, self.counts
         return TableReport(
-            load_files=tally.load_files,
-            change_files=tally.change_files,
-            load_rows=tally.load_rows,
-            change_rows=tally.change_rows,
-            changes={op: tally.changes[op] for op in "IUD"},
-            troubles=dict(sorted((+tally.troubles).items())),
-            expected_quarantined=tally.quarantined,
-            expected_redelivered=tally.redelivered,
+            keys=state.columns.keys,
+            load_files=counts.load_files,
+            change_files=counts.change_files,
+            load_rows=counts.load_rows,
+            change_rows=counts.change_rows,
+            changes={op: counts.changes[op] for op in "IUD"},
+            troubles=dict(sorted((+counts.troubles).items())),
+            expected_quarantined=counts.quarantined,
+            expected_redelivered=counts.redelivered,
             phantoms=len(state.phantoms),
             pending_files=len(self.pending),
             truth_rows=state.alive + len(state.phantoms),
@@ -99,18 +100,18 @@ class SimulatedTable:
             part = rows.slice(i * size, size)
             data = to_bytes(Encoder(delivery, state.columns).load(part, time.begin), delivery)
             self._put(name, data)
-            self.tally.load_rows += part.num_rows
+            self.counts.load_rows += part.num_rows
         for stale in set(self.load_names) - set(names):
             self.folder.remove(stale)
         self.load_names = tuple(names)
-        self.tally.load_files += len(names)
+        self.counts.load_files += len(names)
 
     def _evolve(self, number: int) -> None:
         for event in self.events():
             evolved = evolve(self.maker.state.columns, event.kind, event.column) if event.round == number else None
             if evolved is not None:
                 self.maker.state.columns = evolved
-                self.tally.troubles[event.kind] += 1
+                self.counts.troubles[event.kind] += 1
 
     def _packets(self, time: RoundTime) -> list[Packet]:
         shape, state = self.spec.tables[self.name], self.maker.state
@@ -124,10 +125,10 @@ class SimulatedTable:
         return self.packer.pack(changes, bad, state.columns, self._rng(time, "packing"))
 
     def _count(self, changes: list[SimulatedChange], bad: list[SimulatedChange]) -> None:
-        self.tally.changes.update(change.op for change in changes)
-        self.tally.troubles.update(change.bad for change in bad if change.bad)
-        self.tally.troubles["ties"] += sum(change.rival is not None for change in changes)
-        self.tally.troubles["key_updates"] += sum(change.moved for change in changes)
+        self.counts.changes.update(change.op for change in changes)
+        self.counts.troubles.update(change.bad for change in bad if change.bad)
+        self.counts.troubles["ties"] += sum(change.rival is not None for change in changes)
+        self.counts.troubles["key_updates"] += sum(change.moved for change in changes)
 
     def _deliver(self, packets: list[Packet], number: int) -> None:
         """Land the packets but those that are late, or torn at first."""
@@ -143,13 +144,13 @@ class SimulatedTable:
             elif packet not in late:
                 self._land(packet)
         self.pending = [p for p in packets if p in late or p in torn]
-        self.tally.troubles.update(late=len(late), torn=len(torn))
+        self.counts.troubles.update(late=len(late), torn=len(torn))
 
     def _land(self, packet: Packet) -> None:
         self._put(packet.name, packet.data(self.spec.delivery))
-        self.tally.change_files += 1
-        self.tally.change_rows += len(packet.rows)
-        self.tally.quarantined += packet.bad
+        self.counts.change_files += 1
+        self.counts.change_rows += len(packet.rows)
+        self.counts.quarantined += packet.bad
         self.recent[-1].append(packet)
 
     def _put(self, name: str, data: bytes) -> None:
@@ -158,7 +159,7 @@ class SimulatedTable:
             self.cluttered = True
             for beside, content in clutter(name, data).items():
                 self.folder.put(beside, content)
-            self.tally.troubles["clutter"] += 1
+            self.counts.troubles["clutter"] += 1
 
     def _next_name(self, time: RoundTime) -> str:
         return self.packer.namer.change(self.packer.times.after(time.commit(0, 0)))
@@ -173,7 +174,7 @@ class SimulatedTable:
         rows = tuple(row for row in made if row is not None and row.row.get(column.name) is not None)
         if rows:
             self._land(Packet(self._next_name(time), rows, self.maker.state.columns, column))
-            self.tally.troubles["bad_value"] += len(rows)
+            self.counts.troubles["bad_value"] += len(rows)
 
     def _land_again(self, time: RoundTime) -> None:
         rng = self._rng(time, "repeated")
@@ -181,18 +182,18 @@ class SimulatedTable:
         for packet in some(rng, known, self.spec.troubles.repeated):
             again = packet.again(self._next_name(time), rng)
             self._land(again)
-            self.tally.redelivered += len(again.rows) - again.bad
-            self.tally.troubles["repeated"] += 1
+            self.counts.redelivered += len(again.rows) - again.bad
+            self.counts.troubles["repeated"] += 1
 
     def _land_unreadable(self, time: RoundTime) -> None:
         troubles, known = self.spec.troubles, [packet for packets in self.recent for packet in packets]
         if troubles.truncated_file and known:
             packet = self._rng(time, "truncated").choice(known)
             self._put(self._next_name(time), _cut(packet.data(self.spec.delivery)))
-            self.tally.troubles["truncated_file"] += 1
+            self.counts.troubles["truncated_file"] += 1
         if troubles.empty_file:
             self._put(self._next_name(time), b"")
-            self.tally.troubles["empty_file"] += 1
+            self.counts.troubles["empty_file"] += 1
 
 
 def _cut(data: bytes) -> bytes:

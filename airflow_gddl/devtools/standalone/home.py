@@ -1,4 +1,4 @@
-"""The folder that Airflow calls its home: configuration, database, logs."""
+"""AIRFLOW_HOME of a standalone Airflow: configuration, database, logs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Sections = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class HomeSettings:
-    """What differs between one standalone Airflow and another.
+    """Options of a standalone Airflow.
 
     Attributes:
         dags: folder of the DAG files.
         port: of the UI and the REST API, on loopback.
-        parallelism: tasks at once. Each may be a Spark, and SQLite bears few writers.
+        parallelism: tasks at once. Each may run Spark, and SQLite supports few writers.
         title: shown in the UI.
         more: Airflow options by section, on top of these.
     """
@@ -76,7 +76,7 @@ def _sections(home: Home, settings: HomeSettings) -> Sections:
             "parallelism": str(settings.parallelism),
             "load_examples": "False",
             "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-            # Whoever reaches the loopback of this machine; there is nothing in it but the demonstration.
+            # All local users are admins; it contains only the demo.
             "simple_auth_manager_all_admins": "True",
             "execution_api_server_url": f"{settings.url}/execution/",
             "hostname_callable": "socket.gethostname",
@@ -105,7 +105,7 @@ def _sections(home: Home, settings: HomeSettings) -> Sections:
 
 
 def _rhythm() -> Sections:
-    """How often the parts look: an edited row is to be seen soon, and a machine of two cores is not to be kept busy."""
+    """Poll intervals: edited rows appear soon, without a high load on a machine of two cores."""
     return {
         "scheduler": {"task_instance_heartbeat_timeout": "60", "parsing_cleanup_interval": "20"},
         "dag_processor": {

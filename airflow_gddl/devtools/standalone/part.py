@@ -1,4 +1,4 @@
-"""One of the processes that make an Airflow."""
+"""One process of a standalone Airflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TAIL_LINES = 15
 
 @dataclass(frozen=True)
 class PartSpec:
-    """A part's name, and what is said to `airflow` to start it."""
+    """A part's name, and the arguments of `airflow` that start it."""
 
     name: str
     arguments: Sequence[str]

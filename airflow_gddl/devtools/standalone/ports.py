@@ -1,4 +1,4 @@
-"""A port of this machine that nobody listens on."""
+"""Finds a free port of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def free_port(wanted: int = USUAL) -> int:
     """The wanted port, or another one when it is taken."""
     for port in (wanted, 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            # A server that has just ended still has connections that wait for their last packets; it may come again.
+            # Connections of a stopped server may be in TIME_WAIT.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))

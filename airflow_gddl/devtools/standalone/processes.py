@@ -1,6 +1,6 @@
-"""Every process of one standalone Airflow, wherever it hangs: workers and jobs leave the group that they began in.
+"""Finds every process of one standalone Airflow: workers and jobs leave its process group.
 
-They are known by a variable in their environment, which every child inherits.
+They are identified by an environment variable, which every child inherits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def is_alive(pid: int) -> bool:
 
 
 def end(processes: Iterable[psutil.Process], grace_seconds: float) -> None:
-    """Ask them to end, and kill those that don't in time."""
+    """Terminate them, and kill those that do not end in time."""
     asked = list(processes)
     for process in asked:
         _quietly(process.terminate)
@@ -62,7 +62,7 @@ def _marks() -> Iterator[tuple[psutil.Process, str]]:
             found = process.environ().get(MARK)
             alive = process.status() != psutil.STATUS_ZOMBIE
         except (psutil.Error, OSError):
-            continue  # gone meanwhile, or somebody else's
+            continue  # ended, or owned by another user
         if found is not None and alive:
             yield process, found
 

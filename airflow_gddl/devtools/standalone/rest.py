@@ -14,6 +14,12 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 _SECONDS = 60.0
 
 
+class RefusedError(FatalError):
+    """Airflow answered with this HTTP status, which is an error."""
+
+    status: int = 0
+
+
 class Rest:
     """Answers are parsed JSON.
 
@@ -21,7 +27,7 @@ class Rest:
         url: of the API server, without a path.
 
     Raises (every method):
-        FatalError: `AIRFLOW_REFUSED`: the server answered with an error; `status` of it is in the text.
+        RefusedError: `AIRFLOW_REFUSED`: the server answered with an error.
         RetriableError: `AIRFLOW_SILENT`: there was no answer.
     """
 
@@ -56,7 +62,9 @@ class Rest:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")[:2000]
-            raise FatalError("AIRFLOW_REFUSED", f"{method} {path}: {error.code} {said}", where=self.url) from error
+            refused = RefusedError("AIRFLOW_REFUSED", f"{method} {path}: {error.code} {said}", where=self.url)
+            refused.status = error.code
+            raise refused from error
         except (OSError, http.client.HTTPException) as error:
             remedy = "see the log of the api-server"
             what = f"{method} {path}: no answer: {error}"

@@ -1,14 +1,18 @@
-"""DAG runs of a standalone Airflow: start them, follow them, tell what failed."""
+"""DAG runs of a standalone Airflow: start, follow, report failures."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.devtools.standalone.rest import RefusedError
 from airflow_gddl.devtools.standalone.supervisor import Standalone
 
 _ENDED = ("success", "failed")
@@ -30,10 +34,10 @@ class RunRef:
 
 @dataclass
 class Runs:
-    """Args: `tell` hears a line whenever a task changes its state."""
+    """Args: `report` is called with a line whenever a task changes its state."""
 
     airflow: Standalone
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     _seen: dict[tuple[RunRef, str], str] = field(default_factory=dict)
 
     def create_pools(self, pools: Mapping[str, Mapping[str, Any]]) -> None:
@@ -43,7 +47,7 @@ class Runs:
             self.airflow.rest.post("pools", {"name": name, **pools[name]})
 
     def wait_for(self, dag_ids: Collection[str], seconds: float | None = None) -> None:
-        """Wait until these DAGs are there, and let them run.
+        """Wait until these DAGs exist, and unpause them.
 
         Raises:
             FatalError: `PART_DIED`, `STANDALONE_SLOW`.
@@ -58,9 +62,28 @@ class Runs:
         return {dag["dag_id"]: dag for dag in self.airflow.rest.get("dags", limit=100)["dags"]}
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> RunRef:
-        body = {"logical_date": None, "conf": dict(conf or {})}
-        run = self.airflow.rest.post(f"dags/{quote(dag_id, safe='')}/dagRuns", body)
-        return RunRef(dag_id, run["dag_run_id"])
+        """Start one run, however often a busy server has to be asked.
+
+        Raises:
+            FatalError: `AIRFLOW_REFUSED`, `PART_DIED`, `STANDALONE_SLOW`.
+        """
+        run = RunRef(dag_id, f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}")
+        body = {"dag_run_id": run.run_id, "logical_date": None, "conf": dict(conf or {})}
+        self.airflow.wait(f"a run of {dag_id} to be accepted", lambda: self._accepted(run, body))
+        return run
+
+    def _accepted(self, run: RunRef, body: Mapping[str, Any]) -> bool:
+        """
+        Raises:
+            RetriableError: no answer; the run may have been started.
+        """
+        try:
+            self.airflow.rest.post(f"dags/{quote(run.dag_id, safe='')}/dagRuns", body)
+        except RefusedError as error:
+            # The id is of this call alone: an earlier request, which got no answer, has started the run.
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+        return True
 
     def first(self, dag_id: str, seconds: float = 10) -> RunRef:
         """The run that a new DAG's schedule starts; one of ours when it starts none in so many seconds."""
@@ -103,7 +126,7 @@ class Runs:
         return {_name(task): task["state"] or "none" for task in found}
 
     def said(self, run: RunRef) -> str:
-        """The last lines that its failed tasks logged."""
+        """Last log lines of its failed tasks."""
         lines: list[str] = []
         for task in self.airflow.rest.get(f"{run.path}/taskInstances")["task_instances"]:
             if task["state"] == "failed":
@@ -116,7 +139,7 @@ class Runs:
         for task, state in self.tasks(run).items():
             if self._seen.get((run, task), "none") != state:
                 self._seen[run, task] = state
-                self.tell(f"{run.dag_id}: {task} {state.replace('_', ' ')}")
+                self.report(f"{run.dag_id}: {task} {state.replace('_', ' ')}")
 
 
 def _name(task: Mapping[str, Any]) -> str:
@@ -130,4 +153,10 @@ def _texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return content.splitlines()
     events = (event if isinstance(event, dict) else {"event": event} for event in content)
-    return [line for event in events for line in str(event.get("event", "")).splitlines()]
+    return [line for event in events for line in (*str(event.get("event", "")).splitlines(), *_raised(event))]
+
+
+def _raised(event: Mapping[str, Any]) -> list[str]:
+    """The exception of an event, without those that it was raised from."""
+    first = next(iter(event.get("error_detail") or ()), None)
+    return [] if first is None else f"{first['exc_type']}: {first['exc_value']}".splitlines()

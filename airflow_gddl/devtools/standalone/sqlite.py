@@ -1,4 +1,4 @@
-"""SQLite that several processes write to: a log beside the file, so that readers don't wait, and patience for writers.
+"""SQLite for several writing processes: write-ahead log and busy timeout.
 
 Airflow imports `SYNC` and `ASYNC` by name, as its configuration says.
 """
@@ -13,7 +13,7 @@ _PATIENCE_SECONDS = 60.0
 
 
 class Connection(sqlite3.Connection):
-    """Doesn't wait for the disk at each commit: what a power cut takes of a demonstration is no loss."""
+    """No fsync at each commit: a demo need not survive a power failure."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Starts the parts of an Airflow, watches them, and ends all that they started."""
+"""Starts the processes of an Airflow, monitors them, and ends them with their children."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Self
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
-from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part
+from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part, PartSpec
 from airflow_gddl.devtools.standalone.rest import Rest
 from airflow_gddl.runtime.runners.stopping import unstoppable
 
 _PAUSE_SECONDS = 1.0
 _GRACE_SECONDS = 10.0
 _HEALTHY = ("metadatabase", "scheduler", "triggerer", "dag_processor")
-# What is set for another Airflow, or for other tables, must not lead this one there.
+# Settings of another Airflow or metadata folder must not apply here.
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "GDDL_")
 
 
@@ -29,9 +29,10 @@ class StartOrder:
     """What to run.
 
     Attributes:
-        environ: of the caller; what it says of an Airflow or of this package is left out.
+        environ: of the caller; settings of Airflow and of this package are removed.
         own: variables for the parts, on top.
         ready_seconds: how long starting may take.
+        parts: what is started once the database is there.
     """
 
     home: Home
@@ -39,10 +40,11 @@ class StartOrder:
     environ: Mapping[str, str]
     own: Mapping[str, str]
     ready_seconds: float = 300.0
+    parts: tuple[PartSpec, ...] = PARTS
 
 
 class Standalone:
-    """An Airflow of one machine: `airflow standalone`, but a dead part is noticed, and nothing outlives it.
+    """A standalone Airflow like `airflow standalone`, which detects crashed processes and leaves none behind.
 
     A context manager: leaving it ends every process. Use it from the main thread.
 
@@ -65,7 +67,7 @@ class Standalone:
         self.stop()
 
     def take_over(self) -> None:
-        """End what a supervisor that was killed has left behind in this home.
+        """End processes that a killed supervisor has left in this home.
 
         Raises:
             FatalError: `STANDALONE_BUSY`: another one runs here.
@@ -80,7 +82,7 @@ class Standalone:
             processes.end(processes.marked(mark), _GRACE_SECONDS)
 
     def begin(self) -> None:
-        """Write the home, and start to make the database."""
+        """Write the home, and start to create the database."""
         self.order.home.write(self.order.settings)
         self._parts = {MIGRATION.name: Part(MIGRATION, self.environ, self.order.home.logs)}
 
@@ -95,10 +97,10 @@ class Standalone:
         del self._parts[MIGRATION.name]
         if migration.exit_status:
             raise _died(migration)
-        self._parts = {spec.name: Part(spec, self.environ, self.order.home.logs) for spec in PARTS}
+        self._parts = {spec.name: Part(spec, self.environ, self.order.home.logs) for spec in self.order.parts}
 
     def wait_ready(self) -> None:
-        """Return when every part works.
+        """Return when every part is healthy.
 
         Raises:
             FatalError: `PART_DIED`, `STANDALONE_SLOW`.
@@ -135,6 +137,10 @@ class Standalone:
         """Process id of a part."""
         return self._parts[name].pid
 
+    def lose(self, name: str) -> None:
+        """Kill a part like a lost machine, and stop monitoring it."""
+        self._parts.pop(name).kill()
+
     def restart(self, name: str) -> None:
         """Start a part again, ending it first if it still runs."""
         old = self._parts[name]
@@ -146,7 +152,7 @@ class Standalone:
         try:
             for part in self._parts.values():
                 part.ask_to_end()
-            # Java ends with the job that it belongs to.
+            # Java processes end with their job.
             processes.end(
                 [process for process in processes.marked(self.mark) if "java" not in process.name()], _GRACE_SECONDS
             )
@@ -181,7 +187,7 @@ class Standalone:
 
 
 def _passed(done: Callable[[], bool]) -> bool:
-    """Whether it is done; a server that is silent is asked again, unless `check` finds it dead."""
+    """Whether it is done; retries while the server does not respond, unless `check` finds it dead."""
     try:
         return done()
     except RetriableError:

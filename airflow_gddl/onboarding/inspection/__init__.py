@@ -1,1 +1,2 @@
-"""The CDC service's settings, judged by its files: `looking` reads, `rules` are pure, `findings` say what to set."""
+"""Checks of the CDC service's settings by its files: `reading` reads, `rules` are pure, `findings` name the
+settings."""

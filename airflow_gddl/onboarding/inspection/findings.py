@@ -1,4 +1,4 @@
-"""What `gddl inspect` can find, and the setting of AWS DMS that mends it.
+"""Findings of `gddl inspect`, with the AWS DMS setting that fixes each.
 
 Sources: user guide of AWS DMS, "Using Amazon S3 as a target", "Using transformation rule expressions", "Transformation
 rules and actions", "Target metadata task settings"; API reference, `S3Settings`.
@@ -14,14 +14,14 @@ Level = Literal["error", "warning"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that the service should be told to do otherwise.
+    """A problem of the service's configuration.
 
     Attributes:
         code: stable, listed in docs/codes.md.
-        level: `error`: rows are lost or their order is; `warning`: it costs, or may.
-        message: what is the matter, and why it matters.
-        file, evidence: where it was seen, and what.
-        setting: what to change in the task or its target endpoint.
+        level: `error`: rows or their order are lost; `warning`: performance or risk.
+        message: the problem and its effect.
+        file, evidence: location and value.
+        setting: setting to change in the task or its target endpoint.
     """
 
     table: str
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class KnownFinding:
-    """A finding without its place."""
+    """A finding without its location."""
 
     code: str
     level: Level
@@ -61,7 +61,7 @@ _ADD_SEQUENCE = (
 NO_SEQUENCE = KnownFinding(
     "INSPECT_NO_SEQUENCE",
     "error",
-    "change files have nothing that tells the order of changes: the table can't be replicated",
+    "change files have nothing that states the order of changes: the table can't be replicated",
     _ADD_SEQUENCE,
 )
 ORDER_BY_COMMIT_TIME = KnownFinding(
@@ -87,7 +87,7 @@ SMALL_ROW_GROUPS = KnownFinding(
 FULL_LOAD_WITHOUT_OP = KnownFinding(
     "INSPECT_FULL_LOAD_WITHOUT_OP",
     "warning",
-    "full-load files have no operation while change files have one: their columns differ by one",
+    "full-load files have no operation column, but change files have one",
     "endpoint: IncludeOpForFullLoad true",
 )
 LOB_TRUNCATED = KnownFinding(
@@ -100,13 +100,13 @@ LOB_TRUNCATED = KnownFinding(
 MIXED_TIMESTAMP_UNITS = KnownFinding(
     "INSPECT_MIXED_TIMESTAMP_UNITS",
     "warning",
-    "times come in different units: how exact they are depends on the file",
+    "times come in different units: their precision depends on the file",
     "endpoint: the same ParquetTimestampInMillisecond for every task that writes here; then load the table again",
 )
 NO_BEFORE_IMAGES = KnownFinding(
     "INSPECT_NO_BEFORE_IMAGES",
     "error",
-    "keys are updated, and nothing tells the old key: the row under it stays in the replica",
+    "keys are updated, and nothing states the old key: the row under it stays in the replica",
     'table mapping: rule-action "add-before-image-columns", before-image-def {"column-prefix": "BI_", "column-suffix":'
     ' "", "column-filter": "pk-only"} (for Kinesis and Kafka the task setting BeforeImageSettings); then'
     " before_image_prefix: BI_ in the row",
@@ -114,12 +114,12 @@ NO_BEFORE_IMAGES = KnownFinding(
 NOT_PARQUET = KnownFinding(
     "INSPECT_NOT_PARQUET",
     "warning",
-    "CSV tells no types, and a cut-off file looks whole; its content was not judged",
+    "CSV has no types, and truncated files can't be detected; the content was not checked",
     "endpoint: DataFormat parquet, ParquetVersion parquet-2-0",
 )
 FILE_UNREADABLE = KnownFinding(
     "INSPECT_FILE_UNREADABLE",
     "error",
-    "a file that can't be read; what is in it was not judged",
-    "load the table again (`reload-tables`), so that the service writes it anew",
+    "a file that can't be read; its content was not checked",
+    "load the table again (`reload-tables`), so that the service rewrites it",
 )

@@ -1,4 +1,4 @@
-"""What has to be read of the files beyond their footers: texts that are times, cut values, updates of unknown keys."""
+"""Reads file contents beyond footers: times stored as text, truncated values, updates of unknown keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_gddl.onboarding.landing_files import LandedName, Landing, TableFold
 from airflow_gddl.onboarding.landing_rules import landing_rows
 
 MOST_KEYED_ROWS = 1_000_000
-"""With more rows, keys are not followed from file to file."""
+"""Maximum number of rows for tracking keys across files."""
 _SAMPLED_FILES, _MOST_BYTES, _MOST_ROWS = 3, 64 * 1024**2, 50_000
 _LEAST_CUT = 1024
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
@@ -25,7 +25,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d
 
 @dataclass(frozen=True, kw_only=True)
 class InspectedFiles:
-    """A place and what stood there."""
+    """A location and its value."""
 
     file: str
     value: str
@@ -33,13 +33,13 @@ class InspectedFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class InspectionRequest:
-    """One table's folder, looked into.
+    """Content of one table's folder.
 
     Attributes:
         spec: its metadata row; null: it has none.
         times: text columns whose values are times, with one of them.
         cut: columns with several longest values that end at a whole number of kilobytes.
-        updates_without_row: updates of keys that no earlier row had; null: keys could not be followed.
+        updates_without_row: updates of keys that no earlier row had; null: keys could not be tracked.
     """
 
     folder: TableFolder
@@ -107,7 +107,7 @@ class _Longest:
         if longest > self.length:
             self.length, self.file, self.hashes = longest, file, set()
         if self._is_suspect and longest == self.length:
-            # The same value in several files is one; what a column of fixed width fills up was not cut.
+            # Equal values in several files count once; full values of a fixed-width column are not truncated.
             found = values.filter(pc.equal(lengths, longest)).unique().cast(pa.binary()).to_pylist()
             self.hashes |= {hash(value) for value in found if value[-1:] not in (b" ", b"\0")}
 

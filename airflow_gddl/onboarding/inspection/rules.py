@@ -1,4 +1,4 @@
-"""A look to findings; pure."""
+"""Derives findings from the content of a folder; pure."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def _before_images(look: InspectionRequest) -> Iterator[Finding]:
 def _format(look: InspectionRequest) -> Iterator[Finding]:
     plain = [file for file in look.folder.files if file.format == "csv"]
     if plain:
-        yield findings.NOT_PARQUET.at(look.folder.table, plain[0].name, f"{len(plain)} files")
+        number = f"{len(plain)} file{'s' if len(plain) > 1 else ''}"
+        yield findings.NOT_PARQUET.at(look.folder.table, plain[0].name, number)
     for name, why in look.folder.unreadable.items():
         yield findings.FILE_UNREADABLE.at(look.folder.table, name, why)
 

@@ -1,4 +1,4 @@
-"""Requests held against the SDK's own types: what these don't know, or would lose, is refused."""
+"""Validates requests against the SDK's types: unknown or dropped fields are refused."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def settings_of(body: Mapping[str, Any]) -> JobSettings:
     environments = {environment.environment_key for environment in settings.environments or ()}
     for task in tasks:
         if task.job_cluster_key and task.job_cluster_key not in clusters:
-            raise invalid(f"task {task.task_key} names job cluster {task.job_cluster_key}, which the job has not")
+            raise invalid(f"task {task.task_key} names job cluster {task.job_cluster_key}, which the job does not have")
         if task.environment_key and task.environment_key not in environments:
-            raise invalid(f"task {task.task_key} names environment {task.environment_key}, which the job has not")
+            raise invalid(f"task {task.task_key} names environment {task.environment_key}, which the job does not have")
     return settings
 
 

@@ -1,4 +1,4 @@
-"""What a run's wheel task comes down to here: `gddl-job` as a process of this machine."""
+"""A run's wheel task: `gddl-job` as a local process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TaskProcess:
         return self._process.wait()
 
     def cancel(self) -> None:
-        """End it: by asking, and after a while for certain."""
+        """Terminate it, and kill it after a grace period."""
         self.cancelled = True
         self._process.terminate()
         threading.Timer(_GRACE_SECONDS, self._kill).start()

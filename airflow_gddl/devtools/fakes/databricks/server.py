@@ -24,7 +24,7 @@ Body = Mapping[str, Any]
 
 @dataclass
 class FaultSettings:
-    """What the server answers in spite of itself; each entry is used up by one request.
+    """Injected faults of the server; each entry is used by one request.
 
     Attributes:
         answers: statuses given instead of an answer; `drop` closes the connection after the request was carried out; at
@@ -38,7 +38,7 @@ class FaultSettings:
 
 @dataclass
 class FakeServer:
-    """A workspace that answers; `requests` are those that it was asked, oldest first."""
+    """A served workspace; `requests` are those received, oldest first."""
 
     workspace: FakeWorkspace
     mood: FaultSettings = field(default_factory=FaultSettings)
@@ -101,7 +101,7 @@ class FakeServer:
         return RepairRunResponse(repair_id=self.workspace.repair(asked["run_id"], asked.get("latest_repair_id")))
 
     def page(self, path: str) -> str:
-        """The page of a run, for people."""
+        """Web page of a run."""
         number = path.rpartition("/")[2]
         run = self.workspace.run(int(number) if number.isdigit() else 0)
         log = html.escape("\n".join(run.log) or "no log yet")
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _admit(self, path: str, mood: int | str | None) -> None:
         if isinstance(mood, int):
-            raise Refusal(mood, "REQUEST_LIMIT_EXCEEDED" if mood == 429 else "INTERNAL_ERROR", "as told")
+            raise Refusal(mood, "REQUEST_LIMIT_EXCEEDED" if mood == 429 else "INTERNAL_ERROR", "as asked")
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             raise Refusal(401, "UNAUTHENTICATED", f"the fake's token is {TOKEN!r}")
         if not path.startswith(_API):

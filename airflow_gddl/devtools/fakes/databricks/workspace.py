@@ -1,4 +1,4 @@
-"""Jobs and runs of the fake workspace, and the rules by which they begin and end."""
+"""Jobs and runs of the fake workspace, and their state transitions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _ENTRY = ("airflow_gddl", "gddl-task")
 
 
 def _brief(settings: JobSettings) -> JobSettings:
-    """What a listing shows of a job."""
+    """A job in a listing."""
     return JobSettings(name=settings.name, tags=settings.tags)
 
 
 @dataclass
 class FakeWorkspace:
-    """All that the server knows.
+    """State of the server.
 
     Attributes:
         command: program and first arguments of the job, in the place of the wheel's entry point.
         url: that pages of runs are below.
-        cloud_failures: so many of the next starts fail as when the cloud has no machine.
+        cloud_failures: number of next starts that fail with missing cloud capacity.
         started: how many processes were started.
     """
 
