@@ -22,6 +22,7 @@ _PARTS = (
     ("tables.json", "DmsOptions", "`options` of a row, dialect `dms`"),
     ("tables.json", "DebeziumOptions", "`options` of a row, dialect `debezium`"),
     ("gddl.json", "", "`gddl.yaml`"),
+    ("gddl.json", "CatalogSpec", "A catalog of `catalogs`"),
     ("gddl.json", "Tier", "A tier of `tiers`"),
     ("gddl.json", "DatabricksSettings", "`runners: databricks`"),
     ("gddl.json", "DatabricksTier", "`tiers` of `runners: databricks`"),
