@@ -20,9 +20,9 @@ from airflow_gddl.dags.factory import build_dags
 globals().update(build_dags({metadata!r}))
 """
 _PROBLEMS_FILE = """\
-from airflow_gddl.dags.problems import tell
+from airflow_gddl.dags.problems import raise_problems
 
-tell({metadata!r})  # no airflow DAG
+raise_problems({metadata!r})  # no airflow DAG
 """
 _LOOP = """\
 from datetime import datetime

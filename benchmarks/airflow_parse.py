@@ -112,8 +112,14 @@ def load_ms(environ: Mapping[str, str], file: Path, dag_id: str) -> float:
 
 
 def child(environ: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+    """
+    Raises:
+        WrongResultError: it failed, with the end of what it wrote.
+    """
     command = [sys.executable, str(HERE / "airflow_worker_load.py"), *arguments]
-    done = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WrongResultError(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 

@@ -9,9 +9,11 @@ import argparse
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,15 @@ from airflow_gddl.runtime.runners.stopping import stoppable
 _TABLES, _PARALLELISM = 200, 4
 _VIEWS: tuple[AirflowView, ...] = ("pack", "mapped", "table")
 _PACK = 200
+_GROWING = (
+    "dag_run",
+    "task_instance",
+    "task_instance_history",
+    "xcom",
+    "asset_event",
+    "log",
+    "rendered_task_instance_fields",
+)
 _LIMIT_SECONDS = 4 * 3600.0
 HERE = Path(__file__).parent
 _SETTINGS = """\
@@ -45,10 +56,19 @@ class WrongResultError(Exception):
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of wall, and of CPU of all Airflow's processes together, from the first trigger to the last green run."""
+    """Seconds of wall, and of CPU of all Airflow's processes together, from the first trigger to the last green run.
+
+    Attributes:
+        instances: task instances in the database.
+        rows: of the tables that a run adds to: runs, task instances, XComs, events.
+        stored: bytes of serialised DAGs.
+    """
 
     wall: float
     cpu: float
+    instances: int
+    rows: int
+    stored: int
 
 
 def main() -> None:
@@ -62,6 +82,7 @@ def main() -> None:
     answer: dict[str, float] = {"tables": tables}
     for view, one in spent.items():
         answer |= {f"{view}_seconds": round(one.wall, 1), f"{view}_cpu_seconds": round(one.cpu, 1)}
+        answer |= {f"{view}_instances": one.instances, f"{view}_rows": one.rows, f"{view}_dag_bytes": one.stored}
     if "table" in spent:
         # Of a run's tasks a worker starts one: `landed` is in the triggerer, and there is no second load.
         answer["task_cpu_seconds"] = round(spent["table"].cpu / tables, 2)
@@ -106,7 +127,12 @@ def timed(airflow: Standalone, runs: Runs, dag_ids: list[str]) -> Spent:
         runs.trigger(dag_id)
     airflow.wait("all runs to be green", lambda: _green(airflow) == len(dag_ids), _LIMIT_SECONDS)
     wall = time.monotonic() - begun
-    return Spent(wall, processes.cpu_seconds(airflow.mark) - cpu)
+    with closing(sqlite3.connect(airflow.order.home.database)) as database:
+        counts = {table: database.execute(f"select count(*) from {table}").fetchone()[0] for table in _GROWING}  # noqa: S608 - names of ours
+        (stored,) = database.execute("select sum(length(data)) from serialized_dag").fetchone()
+    rows = sum(counts.values())
+    cpu = processes.cpu_seconds(airflow.mark) - cpu
+    return Spent(wall, cpu, instances=counts["task_instance"], rows=rows, stored=stored)
 
 
 def _green(airflow: Standalone) -> int:

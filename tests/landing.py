@@ -19,6 +19,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -96,6 +97,8 @@ def _typed(value: Any, kind: pa.DataType) -> Any:
         return {field.name: _typed(value.get(field.name), field.type) for field in kind}
     if value is not None and pa.types.is_decimal(kind):
         return Decimal(str(value))
+    if value is not None and pa.types.is_float16(kind):
+        return np.float16(value)  # pyarrow takes Python's floats since a later version than the oldest one supported
     return _of_text(value, kind) if isinstance(value, str) else value
 
 

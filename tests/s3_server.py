@@ -80,8 +80,20 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._get()
 
+    def _copy(self, source: str) -> None:
+        name = unquote(source).removeprefix("/").removeprefix(f"{self.bucket.name}/")
+        if name not in self.bucket.objects:
+            self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            return
+        self.bucket.objects[self._key()] = self.bucket.objects[name]
+        tag = f"<CopyObjectResult><ETag>{self.bucket.etag(self._key())}</ETag></CopyObjectResult>"
+        self._answer(200, tag.encode())
+
     def _put(self, body: bytes) -> None:
         key = self._key()
+        if (source := self.headers.get("X-Amz-Copy-Source")) is not None:
+            self._copy(source)
+            return
         if self.headers.get("If-None-Match") == "*" and key in self.bucket.objects:
             self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import io
 import json
@@ -64,3 +65,20 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
             monkeypatch.setenv(f"AWS_{name}", value)
         yield made
+
+
+@pytest.fixture
+def users(monkeypatch: pytest.MonkeyPatch, database: None) -> Iterator[dict[str, dict[str, str]]]:
+    """Headers of a logged-in admin and a viewer; Airflow's own auth manager makes and checks their tokens."""
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of a test, " * 4)
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_ISSUER", "tests")
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,viewer:viewer")
+    api = importlib.import_module("airflow.api_fastapi.app")
+    user = importlib.import_module("airflow.api_fastapi.auth.managers.simple.user").SimpleAuthManagerUser
+    api.purge_cached_app()
+    manager = api.create_auth_manager()
+    manager.init()
+    made = {name: user(username=name, role=name.upper()) for name in ("admin", "viewer")}
+    yield {name: {"Authorization": f"Bearer {manager.generate_jwt(one)}"} for name, one in made.items()}
+    api.purge_cached_app()

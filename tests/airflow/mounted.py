@@ -14,14 +14,14 @@ def main() -> int:
     plugins = client.get("/api/v2/plugins", headers=users["admin"]).json()["plugins"]
     (mine,) = (plugin for plugin in plugins if plugin["name"] == "gddl")
     path, body = f"/api/v2/dags/{os.environ['PACK']}/dagRuns", json.dumps({"logical_date": None})
-    told = {
+    answer = {
         "index": client.get("/gddl/").status_code,
         "nobody": client.get("/gddl/api/tables").status_code,
         "triggered": client.post(path, headers=users["viewer"], content=body).status_code,
         "views": mine.get("external_views"),
         "tables": [row["table"] for row in client.get("/gddl/api/tables", headers=users["viewer"]).json()["rows"]],
     }
-    sys.stdout.write("\n" + json.dumps(told) + "\n")
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
     return 0
 
 

@@ -16,7 +16,7 @@ from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from tests.airflow.stage import Stage
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 LOG = logging.getLogger(__name__)
 OLD = "{table: shop.a, keys: [id]}"
 MASKED = "{table: shop.a, keys: [id], mask: {email: hash}}"
@@ -59,7 +59,7 @@ def test_equal_rows_are_used_as_they_are(landed: Path) -> None:
     assert agreed(worker, document(worker), work, LOG) == (document(worker), work)
 
 
-def test_an_older_machine_refuses_rather_than_load_without_the_mask(landed: Path) -> None:
+def test_a_worker_with_older_metadata_refuses_to_load(landed: Path) -> None:
     sensor, worker = machine(landed / "sensor", 60, MASKED, OTHER), machine(landed / "worker", 900, OLD)
     with pytest.raises(RetriableError, match=r"METADATA_OUTDATED.*shop\.a, shop\.b \(no row\)"):
         agreed(worker, document(worker), decided(sensor), LOG)
@@ -75,7 +75,7 @@ def test_an_older_machine_that_can_read_the_metadata_now_does(landed: Path) -> N
     assert marked == work
 
 
-def test_a_newer_machine_loads_by_its_own_rows_and_says_so_in_the_marks(landed: Path) -> None:
+def test_a_worker_with_newer_metadata_uses_its_rows_and_records_them(landed: Path) -> None:
     """What is remembered names the row that was used: the next sensor finds nothing to do."""
     sensor, worker = machine(landed / "sensor", 900, OLD, OTHER), machine(landed / "worker", 60, MASKED)
     used, work = agreed(worker, document(worker), decided(sensor), LOG)

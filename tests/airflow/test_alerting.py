@@ -23,7 +23,7 @@ from airflow_gddl.operators.watch import GddlWatchOperator
 from airflow_gddl.reporting import alerting
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert
-from airflow_gddl.runtime.state.documents import place
+from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.reading import StateReader
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import write_record
@@ -32,7 +32,7 @@ from airflow_gddl.version_compat import AirflowException
 from tests.airflow.stage import Stage
 
 CONTEXT: Any = {"run_id": "r", "ti": None, "dag": None}
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 LOG = logging.getLogger(__name__)
 
 
@@ -72,10 +72,10 @@ def load(document: PipelineDocument, started: int, rows_read: int) -> list[Alert
         JobResult(table="shop.a", status="succeeded", started_at=moment, rows_read=rows_read, changes_written=3)
     )
     recorder.flush()
-    return alerting.tell(CONTEXT, document, LOG)
+    return alerting.notify(CONTEXT, document, LOG)
 
 
-def test_a_state_change_is_told_once(document: PipelineDocument) -> None:
+def test_a_state_change_sends_one_alert(document: PipelineDocument) -> None:
     assert load(document, 1, 3) == []
     assert [one.code for one in load(document, 2, 4)] == ["ROWS_MISSING"]
     assert load(document, 3, 4) == []
@@ -86,14 +86,14 @@ def test_a_state_change_is_told_once(document: PipelineDocument) -> None:
     assert second == "told: shop.a: ROWS_MISSING is over"
 
 
-def test_a_notifier_that_fails_fails_no_load_and_is_told_again(document: PipelineDocument) -> None:
+def test_a_failing_notifier_fails_no_load_and_is_called_again(document: PipelineDocument) -> None:
     ListNotifier.broken = True
     with contextlib.suppress(OSError):
         ListNotifier()(dict(CONTEXT))
         pytest.skip("this Airflow keeps a notifier's failure to itself")
     assert load(document, 1, 4) == []
     ListNotifier.broken = False
-    assert [one.code for one in alerting.tell(CONTEXT, document, LOG)] == ["ROWS_MISSING"]
+    assert [one.code for one in alerting.notify(CONTEXT, document, LOG)] == ["ROWS_MISSING"]
 
 
 @pytest.mark.parametrize("value", ["{", "[1]", '[{"notifier": "no.such.Thing"}]', '[{"arguments": {}}]'])
@@ -103,7 +103,7 @@ def test_notifiers_that_are_none(value: str, monkeypatch: pytest.MonkeyPatch) ->
         alerting.notifiers()
 
 
-def test_the_webhook_is_told_where_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_webhook_is_the_default_notifier(monkeypatch: pytest.MonkeyPatch) -> None:
     assert alerting.notifiers() == []
     monkeypatch.setenv("AIRFLOW__GDDL__NOTIFY_CONNECTION", "hook")
     (webhook,) = alerting.notifiers()
@@ -118,8 +118,38 @@ def watched(stage: Stage) -> dict[str, int]:
     return task.execute(CONTEXT)
 
 
-def test_a_table_that_nothing_loads_any_more_is_told_of_once(document: PipelineDocument, stage: Stage) -> None:
+def overdue(stage: Stage, dag_id: str = PACK) -> None:
+    """The watch has met the pipeline's new tables, and that so long ago that their first load is overdue."""
+    assert watched(stage) == {"began": 0, "over": 0}
+    change = lambda one: replace(one, seen=dict.fromkeys(one.seen, 0.0))  # noqa: E731 - as it reads
+    assert update_runs(open_store(), place(str(stage.lake), dag_id, "runs"), change, RunsDocument).seen
+
+
+def test_tables_onboarded_together_are_new_and_not_late(document: PipelineDocument, stage: Stage) -> None:
+    names = [f"shop.t{number:03d}" for number in range(500)]
+    stage.rows(*(f"{{table: {name}, keys: [id], freshness: 1h}}" for name in names))
+    for _ in range(2):
+        assert watched(stage) == {"began": 0, "over": 0}
+    assert ListNotifier.told == []
+    known = StateReader(str(stage.lake), time.time).read()
+    assert set(known.seen) == set(names)
+    assert alerting.notify(CONTEXT, replace(document, specs=tuple(map(_fresh, names))), LOG) == []
+    paths = (stage.lake / "_gddl" / "state").iterdir()
+    for dag_id in sorted(path.name.removesuffix(".runs.json") for path in paths):
+        change = lambda one: replace(one, seen=dict.fromkeys(one.seen, 0.0))  # noqa: E731 - as it reads
+        update_runs(open_store(), place(str(stage.lake), dag_id, "runs"), change, RunsDocument)
+    assert watched(stage) == {"began": 500, "over": 0}, "the period is over, and nothing has loaded them"
+    (text,) = ListNotifier.told
+    assert text.endswith("and 450 more")
+
+
+def _fresh(name: str) -> TableSpec:
+    return TableSpec(table=name, keys=("id",), source="shop", freshness="1h")
+
+
+def test_a_table_without_loads_sends_one_alert(document: PipelineDocument, stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id], freshness: 1h}", "{table: shop.b, keys: [id]}")
+    overdue(stage)
     assert watched(stage) == {"began": 1, "over": 0}
     assert watched(stage) == {"began": 0, "over": 0}
     assert [text.split("]")[0] for text in ListNotifier.told] == ["told: shop.a: [FRESHNESS_MISSED"]
@@ -132,8 +162,9 @@ def test_a_table_that_nothing_loads_any_more_is_told_of_once(document: PipelineD
     assert ListNotifier.told[-1] == "told: shop.a: FRESHNESS_MISSED is over"
 
 
-def test_a_table_that_goes_to_another_pipeline_is_not_told_of_again(document: PipelineDocument, stage: Stage) -> None:
+def test_a_moved_table_sends_no_second_alert(document: PipelineDocument, stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    overdue(stage)
     assert watched(stage) == {"began": 1, "over": 0}
     stage.rows("{table: shop.a, keys: [id], freshness: 1h, priority: high}")
     assert watched(stage) == {"began": 0, "over": 0}
@@ -144,10 +175,10 @@ def test_a_table_that_goes_to_another_pipeline_is_not_told_of_again(document: Pi
     recorder.flush()
     assert [watched(stage)["over"] for _ in range(3)] == [1, 0, 0]
     known = StateReader(str(stage.lake), time.time).read()
-    assert known.told_by == {PACK: {}, moved: {"shop.a": ()}}
+    assert known.notified_by == {PACK: {}, moved: {"shop.a": ()}}
 
 
-def test_a_table_whose_state_was_lost_is_not_taken_for_late(document: PipelineDocument, stage: Stage) -> None:
+def test_a_table_with_lost_state_is_not_late(document: PipelineDocument, stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     store = open_store()
@@ -157,8 +188,9 @@ def test_a_table_whose_state_was_lost_is_not_taken_for_late(document: PipelineDo
     assert watched(stage) == {"began": 0, "over": 0}
 
 
-def test_the_load_after_it_does_not_tell_again(document: PipelineDocument, stage: Stage) -> None:
+def test_the_next_load_sends_no_second_alert(document: PipelineDocument, stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    overdue(stage)
     watched(stage)
     (spec,) = document.specs
     pack = replace(document, specs=(replace(spec, freshness="1h"),), pipeline=replace(document.pipeline, dag_id=PACK))
@@ -166,8 +198,9 @@ def test_the_load_after_it_does_not_tell_again(document: PipelineDocument, stage
     assert len(ListNotifier.told) == 1
 
 
-def test_a_watch_that_can_t_tell_fails_and_tells_the_next_time(document: PipelineDocument, stage: Stage) -> None:
+def test_a_failed_watch_sends_its_alerts_in_the_next_run(document: PipelineDocument, stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
+    overdue(stage)
     ListNotifier.broken = True
     with contextlib.suppress(OSError):
         ListNotifier()(dict(CONTEXT))
@@ -178,7 +211,7 @@ def test_a_watch_that_can_t_tell_fails_and_tells_the_next_time(document: Pipelin
     assert watched(stage) == {"began": 1, "over": 0}
 
 
-def test_where_nobody_is_to_be_told_nobody_watches(stage: Stage) -> None:
+def test_without_notifiers_there_is_no_watch(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id], freshness: 1h}")
     assert WATCH not in build_upkeep_dags()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -49,7 +50,6 @@ def test_a_connection_without_keys_leaves_them_to_the_machine(monkeypatch: pytes
     ("fields", "says"),
     [
         ({"login": "hunter22"}, "one of access key and secret key"),
-        ({"extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "names a role or a profile"),
     ],
 )
 def test_connections_that_can_not_serve(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str) -> None:
@@ -60,12 +60,21 @@ def test_connections_that_can_not_serve(monkeypatch: pytest.MonkeyPatch, fields:
     assert "hunter22" not in str(error.value)
 
 
+def test_a_role_needs_amazon_s_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_connection(monkeypatch, "lake", extra={"role_arn": "arn:aws:iam::1:role/x"})
+    monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)
+    with pytest.raises(MetadataError, match="names a role or a profile") as error:
+        fetch("lake")
+    assert error.value.code == "AWS_CONNECTION_INVALID"
+    assert "pip install apache-airflow-providers-amazon" in error.value.remedy
+
+
 def test_a_connection_that_is_not_there() -> None:
-    with pytest.raises(MetadataError, match=r"AWS_CONNECTION_INVALID.*'nowhere' can't be had"):
+    with pytest.raises(MetadataError, match=r"AWS_CONNECTION_INVALID.*'nowhere' can't be read"):
         fetch("nowhere")
 
 
-def test_what_contradicts_the_connection_is_left_out() -> None:
+def test_variables_that_contradict_the_connection_are_removed() -> None:
     base = {"PATH": "/bin", "AWS_PROFILE": "dev", "AWS_SESSION_TOKEN": "old", "AWS_ENDPOINT_URL_S3": "https://old",
             "AWS_REGION": "eu-west-1"}  # fmt: skip
     assert laid_over(base, {"AWS_ACCESS_KEY_ID": "k", "AWS_ENDPOINT_URL": "https://new"}) == {
@@ -100,7 +109,7 @@ def test_the_metadatas_own_connection_goes_before_the_configured_one() -> None:
 
 
 @pytest.mark.usefixtures("configured")
-def test_local_places_ask_for_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_roots_need_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_USUAL")
     assert "PATH" in configuration.environ_for("/landing", "/lake")
 

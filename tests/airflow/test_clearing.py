@@ -36,14 +36,14 @@ def test_an_older_run_that_is_cleared_does_its_tables_again(tmp_path: Path) -> N
     assert sorted(look(made, "r2", again=True).increments) == ["s.a", "s.b"], "the latest run, which was finished"
 
 
-def test_a_try_of_a_new_run_does_nothing_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_retry_of_a_new_run_repeats_no_table(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = loaded(tmp_path, "r1", "r2")
     known = look(made, "r3", again=False).increments
     assert look(made, "r3", again=True).increments == known
     assert "no table is known to have been loaded by r3" in caplog.text
 
 
-def test_a_task_of_an_older_run_never_takes_back_what_a_later_one_saw(tmp_path: Path) -> None:
+def test_a_task_of_an_older_run_keeps_newer_hints(tmp_path: Path) -> None:
     made = loaded(tmp_path, "r1")
     book = HintBook(made.roots, made.pipeline.dag_id)
     book.take("s.a", TableHint(mark="newer", looked_at="2026-01-02T00:00:00.000000+00:00", run="r2"))

@@ -31,7 +31,7 @@ from tests.airflow.test_run import events
 from tests.airflow.test_stopping import has_ended, is_alive, wait_for
 from tests.airflow.workers import command
 
-PACK = "gddl_pack.shop.small.continuous.normal.all"
+PACK = "gddl_pack.shop.small.1"
 ROWS = ("{table: shop.a, keys: [id], schedule: continuous}", "{table: shop.b, keys: [id], trigger: 5s}")
 DATES = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in itertools.count())
 pytestmark = [
@@ -66,10 +66,13 @@ def states(stage: Stage) -> dict[str, BoardRow]:
     document = configuration.snapshot(str(stage.metadata)).pipeline(PACK)
     assert document is not None
     known = read_pipeline(str(stage.lake), (PACK,))
-    return {one.row.table: one for one in standings([row_of(s, PACK) for s in document.specs], known, time.time())}
+    return {
+        one.row.table: one
+        for one in standings([row_of(s, document.pipeline) for s in document.specs], known, time.time())
+    }
 
 
-def test_one_task_that_is_started_again_ever_later(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_task_with_growing_retry_delays(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW__GDDL__CONTINUOUS_RETRIES")
     dag = build_dags()[PACK]
     (task,) = dag.tasks
@@ -90,7 +93,7 @@ def test_a_run_longer_than_the_freshness_is_not_late(stage: Stage) -> None:
     assert [bool(getattr(dags[f"gddl.shop.{name}"], "deadline", None)) for name in "ab"] in ([False, True], [False] * 2)
 
 
-def test_the_job_goes_on_for_its_hours_and_its_results_are_kept(pack: Stage) -> None:
+def test_the_job_runs_until_its_time_limit_and_its_results_are_stored(pack: Stage) -> None:
     events()
     assert run() == "success"
     job = pack.jobs[0]
@@ -116,7 +119,7 @@ def test_a_row_that_is_added_while_it_runs_reaches_the_job(pack: Stage, monkeypa
     assert [job["tables"] for job in pack.jobs] == [["shop.a", "shop.b"], ["shop.a", "shop.b", "shop.c"]]
 
 
-def test_a_failing_table_fails_the_task_at_the_end_and_is_named(pack: Stage) -> None:
+def test_a_failing_table_fails_the_task_at_the_end_by_name(pack: Stage) -> None:
     pack.order(fail={"shop.a": ["SCHEMA_REFUSED", "a column is text now"]})
     assert run() == "failed"
     found = states(pack)
@@ -124,15 +127,25 @@ def test_a_failing_table_fails_the_task_at_the_end_and_is_named(pack: Stage) -> 
     assert sorted(pack.hints(PACK).tables) == ["shop.b"]
 
 
+def test_the_job_of_a_retired_pipeline_is_not_started_again(pack: Stage) -> None:
+    """Another DAG's job has its tables by now."""
+    configuration.snapshot(str(pack.metadata)).keep_placement()
+    pack.rows("{table: shop.a, keys: [id], size: medium, schedule: continuous}")
+    retired = build_dags()[PACK]
+    assert (retired.schedule, "retired" in retired.tags) == (None, True)
+    assert run() == "success"
+    assert pack.jobs == []
+
+
 @pytest.mark.parametrize("status", [1, 75, 137])
-def test_a_job_that_dies_fails_the_task_so_that_it_is_started_again(pack: Stage, status: int) -> None:
+def test_a_crashed_job_fails_the_task_for_a_retry(pack: Stage, status: int) -> None:
     pack.order(status=status)
     assert run() == "failed"
 
 
-def test_what_can_t_be_started_is_tried_again_with_a_pause_not_by_run_after_run(pack: Stage) -> None:
+def test_a_failed_start_is_retried_within_the_run(pack: Stage) -> None:
     task = build_dags()[PACK].get_task("continuous_load")
-    pack.rows("{table: shop.x, keys: [id]}")
+    pack.rows("{table: shop.x, keys: [id], size: medium}")
     with pytest.raises(Exception, match="PIPELINE_UNKNOWN") as caught:
         task.execute({"ti": None, "params": {}, "run_id": "r"})
     assert type(caught.value).__name__ == "AirflowException"
@@ -147,7 +160,7 @@ def test_what_can_t_be_started_is_tried_again_with_a_pause_not_by_run_after_run(
         ({"action": "verify"}, ["shop.a", "shop.b"], {"full_refresh": False, "action": "verify"}),
     ],
 )
-def test_a_run_that_asks_for_something_does_that_alone(
+def test_a_run_with_params_runs_only_the_request(
     pack: Stage, conf: dict[str, Any], tables: list[str], options: dict[str, Any]
 ) -> None:
     pack.land("shop.a")
@@ -158,7 +171,7 @@ def test_a_run_that_asks_for_something_does_that_alone(
     assert pack.jobs[0]["options"]["continuous"] is None
 
 
-def test_a_pipeline_that_is_gone_or_scheduled_again_leaves_its_job_without_tables(pack: Stage) -> None:
+def test_a_removed_or_rescheduled_pipeline_empties_its_desired_state(pack: Stage) -> None:
     kept = MonitoredPipeline(metadata=str(pack.metadata), pipeline=PACK, run="r", task="continuous_load")
     now = current_desired_state(kept)
     assert now is not None

@@ -21,7 +21,7 @@ from airflow_gddl.plugins.timetables import GddlCronTimetable
 from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 ROOTS = "landing: ../landing\nlake: ../lake\n"
 LOADS = ("initial_load", "incremental_load")
 
@@ -42,7 +42,7 @@ def test_default_args_reach_every_task_and_the_metadata_takes_precedence(stage: 
     assert {task.retries for task in build_dags()[PACK].tasks} == {0}
 
 
-def test_a_failure_callback_is_called_beside_the_webhook_s(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_callback_is_called_in_addition_to_the_webhook(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     given = {"on_failure_callback": noticed}
     assert list(build_dags(default_args=given)[PACK].get_task("landed").on_failure_callback) == [noticed]
@@ -54,7 +54,7 @@ def test_a_failure_callback_is_called_beside_the_webhook_s(stage: Stage, monkeyp
                 assert (first, type(second).__name__) == (noticed, "GddlNotifier")
 
 
-def test_on_dag_changes_each_dag_and_one_that_it_fails_for_is_told(stage: Stage) -> None:
+def test_on_dag_changes_each_dag_and_its_failures_are_reported(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], size: large}")
 
     def change(dag: DAG) -> None:
@@ -178,7 +178,7 @@ def test_pools_of_all_folders_that_dag_files_name_are_created(second: Path) -> N
 
 
 @pytest.mark.usefixtures("database")
-def test_two_folders_load_into_one_lake_and_remember_apart(stage: Stage, second: Path) -> None:
+def test_two_folders_in_one_lake_have_separate_hints(stage: Stage, second: Path) -> None:
     stage.land("shop.a")
     stage.land("shop.z")
     moments = (datetime(2025, 3, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(4))
@@ -199,7 +199,7 @@ def test_a_prefix_is_given_by_environment_too(stage: Stage, monkeypatch: pytest.
 # Schedules
 
 
-def test_schedules_read_as_people_wrote_them_with_airflow_s_description(stage: Stage) -> None:
+def test_schedules_are_displayed_as_written_with_airflow_s_description(stage: Stage) -> None:
     written = {"a": "@hourly", "b": "*/15 * * * *", "c": "30 6 * * 1-5", "d": "@once", "e": "@weekly"}
     stage.rows(*(f"{{table: shop.{n}, keys: [id], size: large, schedule: '{text}'}}" for n, text in written.items()))
     stored = {name: kept(dag).timetable for name, dag in build_dags().items()}
@@ -213,7 +213,7 @@ def test_schedules_read_as_people_wrote_them_with_airflow_s_description(stage: S
 
 
 @pytest.mark.usefixtures("database")
-def test_airflow_stores_what_people_read(stage: Stage) -> None:
+def test_doc_pages_are_serialized(stage: Stage) -> None:
     """In the column that its list of DAGs shows."""
     from airflow.models.dag import DagModel  # noqa: PLC0415 - not before Airflow has its database
 

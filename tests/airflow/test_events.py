@@ -19,11 +19,12 @@ from moto import mock_aws
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing import pending_tables as news
 from airflow_gddl.runtime.landing import queue as queue_module
 from airflow_gddl.runtime.landing import queue_polling as following_module
-from airflow_gddl.runtime.landing.events import NotAnEventError, objects_of, tables_of
+from airflow_gddl.runtime.landing.events import NotAnEventError, has_news, objects_of, places_with_news
 from airflow_gddl.runtime.landing.polling import look
 from airflow_gddl.runtime.landing.queue import Message, SqsQueue
 from airflow_gddl.runtime.landing.queue_polling import Following
@@ -73,7 +74,7 @@ def test_s3_s_test_message_is_none() -> None:
 @pytest.mark.parametrize(
     "body", ["", "x", "[]", "{}", "1", '{"Records": [1]}', '{"Records": [{"s3": {}}]}', record(""), record(bucket="")]
 )
-def test_what_no_store_sent_is_refused(body: str) -> None:
+def test_unknown_messages_are_refused(body: str) -> None:
     if body == record(bucket=""):
         body = record("k", bucket="")
     with pytest.raises(NotAnEventError):
@@ -88,7 +89,26 @@ def test_only_objects_in_landing_folders_belong_to_tables() -> None:
         "landing2/shop/b/z",
         "",
     )
-    assert tables_of((f"s3://bucket/{key}" for key in keys), ROOTS.landing) == {"shop.a", "crm.c"}
+    assert places_with_news((f"s3://bucket/{key}" for key in keys), ROOTS.landing) == {
+        "shop.a",
+        "crm.c",
+        *(f"s3://bucket{folder}" for folder in ("/landing/crm/c/2024/01", "/landing/shop", "/landing2/shop/b", "")),
+    }
+
+
+def test_events_of_a_source_s_root_reach_its_tables() -> None:
+    crm, nested = LandingFolder("s3://crm/dms", "public.orders"), LandingFolder("s3://bucket/landing/erp", "a.b")
+    shop = LandingFolder(ROOTS.landing, "public.orders")
+    for url, expected in (
+        ("s3://crm/dms/public/orders/x.parquet", {crm}),
+        ("s3://crm/dms/public/orders/2024/01/x.parquet", {crm}),
+        ("s3://crm/dms/public/orders2/x.parquet", set()),
+        ("s3://bucket/landing/erp/a/b/x.parquet", {nested}),
+        ("s3://bucket/landing/public/orders/x.parquet", {shop}),
+        ("s3://bucket/landing/public/orders/2024/x.parquet", {shop}),
+    ):
+        places = places_with_news([url], ROOTS.landing)
+        assert {folder for folder in (crm, nested, shop) if has_news(folder, ROOTS.landing, places)} == expected, url
 
 
 # Following
@@ -139,6 +159,10 @@ def land(bucket: Bucket, table: str, name: str) -> str:
     return key
 
 
+def folders(*tables: str) -> dict[str, LandingFolder]:
+    return {table: LandingFolder(ROOTS.landing, table) for table in tables}
+
+
 def listings(bucket: Bucket) -> int:
     return sum(request == "GET " for request in bucket.requests)
 
@@ -147,69 +171,69 @@ def test_only_folders_with_news_are_listed(bucket: Bucket, queue: Waiting) -> No
     clock = Watch()
     follow = following(queue, clock)
     land(bucket, "shop.a", "1")
-    before = follow.looks(ROOTS, "one", TABLES)
+    before = follow.looks(ROOTS, "one", folders(*TABLES))
     assert {table: found.files for table, found in before.items()} == {"shop.a": 1, "shop.b": 0, "crm.c": 0}
     queue.bodies.append(record(land(bucket, "shop.b", "2")))
     land(bucket, "crm.c", "nobody told")
-    after = follow.looks(ROOTS, "one", TABLES)
+    after = follow.looks(ROOTS, "one", folders(*TABLES))
     assert after["shop.b"].files == 1
     assert after["shop.a"] == before["shop.a"]
     assert after["crm.c"].files == 0
     clock.now += timedelta(hours=2)
-    assert follow.looks(ROOTS, "one", TABLES)["crm.c"].files == 1
+    assert follow.looks(ROOTS, "one", folders(*TABLES))["crm.c"].files == 1
 
 
 def test_without_news_one_small_listing_serves_all(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", [f"schema{n}.t" for n in range(50)])
+    follow.looks(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
     bucket.requests.clear()
-    follow.looks(ROOTS, "one", [f"schema{n}.t" for n in range(50)])
+    follow.looks(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
     assert listings(bucket) == 1
 
 
-def test_whoever_empties_the_queue_tells_all(bucket: Bucket, queue: Waiting) -> None:
+def test_any_pipeline_drains_the_queue_for_all(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
     for dag in ("one", "two"):
-        follow.looks(ROOTS, dag, TABLES)
+        follow.looks(ROOTS, dag, folders(*TABLES))
     queue.bodies.append(record(land(bucket, "shop.a", "1")))
-    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
     assert queue.bodies == []
-    assert follow.looks(ROOTS, "two", TABLES)["shop.a"].files == 1
+    assert follow.looks(ROOTS, "two", folders(*TABLES))["shop.a"].files == 1
 
 
 def test_a_table_that_is_new_is_listed(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
     land(bucket, "shop.b", "1")
-    follow.looks(ROOTS, "one", ["shop.a"])
-    assert follow.looks(ROOTS, "one", ["shop.a", "shop.b"])["shop.b"].files == 1
+    follow.looks(ROOTS, "one", folders("shop.a"))
+    assert follow.looks(ROOTS, "one", folders("shop.a", "shop.b"))["shop.b"].files == 1
 
 
-def test_a_queue_that_is_silent_costs_a_listing(
+def test_an_unreachable_queue_causes_a_listing(
     bucket: Bucket, queue: Waiting, caplog: pytest.LogCaptureFixture
 ) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", TABLES)
+    follow.looks(ROOTS, "one", folders(*TABLES))
     queue.broken = True
     land(bucket, "shop.a", "1")
     with caplog.at_level(logging.WARNING):
-        assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+        assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
     assert "QUEUE_UNREACHABLE" in caplog.text
 
 
-def test_a_message_that_is_none_stays_and_stops_nobody(bucket: Bucket, queue: Waiting) -> None:
+def test_an_invalid_message_stays_in_the_queue_and_blocks_no_other(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", TABLES)
+    follow.looks(ROOTS, "one", folders(*TABLES))
     queue.bodies += ["<poison>", record(land(bucket, "shop.a", "1"))]
-    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
     assert queue.bodies == ["<poison>"]
 
 
-def test_damaged_memory_is_made_anew(bucket: Bucket, queue: Waiting) -> None:
+def test_damaged_poll_state_is_rebuilt(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", TABLES)
+    follow.looks(ROOTS, "one", folders(*TABLES))
     land(bucket, "shop.a", "nobody told")
     bucket.objects["lake/_gddl/airflow/looks/one.json"] = b"{"
-    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
 
 
 def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
@@ -217,16 +241,16 @@ def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, clock)
     for day in range(3):
         queue.bodies.append(record(land(bucket, "shop.a", str(day))))
-        follow.looks(ROOTS, "one", TABLES)
+        follow.looks(ROOTS, "one", folders(*TABLES))
         clock.now += timedelta(days=1)
     kept = news.names_since(open_store(), ROOTS.lake, datetime(2000, 1, 1, tzinfo=UTC))
     assert [name[:8] for name in kept] == ["20240103"]
 
 
-def test_a_crash_before_the_deletion_repeats_and_after_it_loses_nothing(bucket: Bucket, queue: Waiting) -> None:
+def test_a_crash_around_the_deletion_loses_no_message(bucket: Bucket, queue: Waiting) -> None:
     clock = Watch()
     follow = following(queue, clock)
-    follow.looks(ROOTS, "one", TABLES)
+    follow.looks(ROOTS, "one", folders(*TABLES))
     body = record(land(bucket, "shop.a", "1"))
 
     class Dying(Waiting):
@@ -234,8 +258,8 @@ def test_a_crash_before_the_deletion_repeats_and_after_it_loses_nothing(bucket: 
             raise KeyboardInterrupt(len(messages))
 
     with pytest.raises(KeyboardInterrupt):
-        following(Dying([body]), clock).looks(ROOTS, "two", TABLES)
-    assert follow.looks(ROOTS, "one", TABLES)["shop.a"].files == 1
+        following(Dying([body]), clock).looks(ROOTS, "two", folders(*TABLES))
+    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
 
 
 STEPS = st.lists(
@@ -251,7 +275,7 @@ STEPS = st.lists(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_every_look_sees_what_a_listing_sees(bucket: Bucket, queue: Waiting, steps: list[tuple[str, Any]]) -> None:
+def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps: list[tuple[str, Any]]) -> None:
     """Whoever looks in whatever order, with messages that come twice."""
     bucket.objects.clear()
     queue.bodies.clear()
@@ -268,7 +292,7 @@ def test_every_look_sees_what_a_listing_sees(bucket: Bucket, queue: Waiting, ste
             case "wait":
                 clock.now += timedelta(seconds=what)
             case "look":
-                seen = follow.looks(ROOTS, what, TABLES)
+                seen = follow.looks(ROOTS, what, folders(*TABLES))
                 assert seen == look(open_store(), ROOTS.landing, TABLES)
 
 
@@ -297,7 +321,7 @@ def test_sqs_gives_and_deletes(sqs: Any) -> None:
     assert left["ApproximateNumberOfMessages"] == left["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
-def test_a_queue_that_is_not_there_is_named(sqs: Any) -> None:
+def test_a_missing_queue_is_named(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="events")["QueueUrl"]
     with pytest.raises(RetriableError, match="QUEUE_UNREACHABLE") as caught:
         SqsQueue(f"{url}-none").receive()
@@ -321,4 +345,4 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     sqs.send_message(QueueUrl=url, MessageBody=record(key))
     assert list(fired(made).payload["initial"]) == ["shop.b"]
     again = replace(configuration.following(os.environ) or pytest.fail("no queue"), full_listing_seconds=0.0)
-    assert again.looks(ROOTS, PACK, TABLES)["shop.a"].files == 1
+    assert again.looks(ROOTS, PACK, folders(*TABLES))["shop.a"].files == 1

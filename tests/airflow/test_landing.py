@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hint_book import WRITE_EVERY, HintBook
-from airflow_gddl.runtime.landing.hints import Hints, TableHint
+from airflow_gddl.runtime.landing.hints import Hints, StageEnd, TableHint
 from airflow_gddl.runtime.landing.loading import waves
-from airflow_gddl.runtime.landing.polling import Poll, PollWindow, look
+from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, look, look_in
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
@@ -139,7 +140,7 @@ def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> N
         assert look(store, str(tmp_path), ["s.a"], window)["s.a"].in_window is expected
 
 
-def test_a_bucket_is_looked_at_in_pages_by_one_client(bucket: Bucket) -> None:
+def test_a_bucket_is_listed_in_pages_by_one_client(bucket: Bucket) -> None:
     bucket.page = 3
     bucket.objects |= {f"land/s/t{n}/2024010{n}-000000000.parquet": b"x" for n in range(8)}
     store = open_store()
@@ -160,6 +161,7 @@ def test_hints_are_kept_in_both_sorts_of_store(root: str, tmp_path: Path, bucket
     store = open_store()
     assert hints.read(store, lake, "d") == Hints()
     kept = Hints(tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})}, finished={"x": "r"})
+    kept = replace(kept, ends={"x": StageEnd(max_tries=2, events={"s.a": {"rows": 1}})})
     hints.write(store, lake, "d", kept)
     assert hints.read(store, lake, "d") == kept
     for damaged in (b"", b"{", b"[]", b'{"tables": 1}', b'{"unknown": 1}', b"\xff"):
@@ -240,7 +242,7 @@ class World:
         return decide(self.document, asked or RunRequestForm(), run, seen)
 
 
-def test_tables_with_files_that_were_not_taken_have_work() -> None:
+def test_tables_with_new_files_have_work() -> None:
     world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.b")
     work = world.decide()
@@ -272,14 +274,14 @@ def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
     world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.a", run="now")
     world.taken("s.b", run="before")
-    world.hints = world.hints.after("initial", "now")
+    world.hints = world.hints.after("initial", "now", StageEnd(max_tries=0))
     assert not world.decide().is_some
-    world.hints = world.hints.after("increments", "now")
+    world.hints = world.hints.after("increments", "now", StageEnd(max_tries=0))
     assert sorted(world.decide().increments) == ["s.a"]
     assert not world.decide(run="later").is_some
 
 
-def test_what_is_asked_for_runs_and_nothing_else() -> None:
+def test_only_the_requested_tables_run() -> None:
     world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.b": Poll(1, "y"), "s.c": Poll(1, "z", True)})
     world.taken("s.a", "s.b")
     work = world.decide(RunRequestForm(tables=("s.a",)))
@@ -330,7 +332,7 @@ def loaded(seen: Poll, looked_at: str) -> dict[str, Hints]:
     return {"other": Hints(tables={"o.y": TableHint(mark=mark(OTHER.spec, seen), looked_at=looked_at, run="r")})}
 
 
-def test_a_table_waits_for_one_of_another_pipeline_and_holds_nobody_else() -> None:
+def test_a_table_waits_for_another_pipeline_without_blocking_others() -> None:
     world = waiting()
     work = world.decide()
     assert (dict(work.held), sorted(work.initial)) == ({"s.x": ("o.y",)}, ["s.z"])
@@ -338,13 +340,13 @@ def test_a_table_waits_for_one_of_another_pipeline_and_holds_nobody_else() -> No
     assert list(world.decide().held) == ["s.x"]
 
 
-def test_it_goes_once_nothing_waits_there() -> None:
+def test_it_starts_once_its_dependency_has_no_pending_files() -> None:
     world = waiting()
     world.others = loaded(Poll(1, "y"), T1)
     assert sorted(world.decide().initial) == ["s.x", "s.z"]
 
 
-def test_it_goes_once_all_that_was_there_at_its_first_look_is_loaded() -> None:
+def test_it_starts_once_the_files_of_its_first_poll_are_loaded() -> None:
     world = waiting()
     world.others = loaded(Poll(1, "older than now, newer than the first look"), T3)
     assert list(world.decide(since={"s.x": T2}).held) == []
@@ -353,25 +355,26 @@ def test_it_goes_once_all_that_was_there_at_its_first_look_is_loaded() -> None:
 
 
 @pytest.mark.parametrize("why", ["disabled", "refused"])
-def test_it_does_not_wait_for_what_nobody_loads(why: str) -> None:
+def test_it_does_not_wait_for_a_table_without_a_pipeline(why: str) -> None:
     world = waiting()
     world.dependencies = (Dependency(table="o.y", why_not=why),)  # type: ignore[arg-type] # one of the two
     work = world.decide()
     assert (dict(work.held), dict(work.unmet)) == ({}, {"s.x": ("o.y",)})
 
 
-def test_asking_for_a_table_does_not_wait() -> None:
+def test_a_requested_table_does_not_wait() -> None:
     assert dict(waiting().decide(RunRequestForm(tables=("s.x",))).held) == {}
 
 
 # The form
 
 
-def test_params_become_what_is_asked() -> None:
+def test_params_become_a_run_request() -> None:
     given = {"tables": ["a.b"], "full_refresh": True, "from": "2024-01-31T00:00:00Z", "to": None}
     asked = from_params(json.dumps(given))
     assert asked == RunRequestForm(tables=("a.b",), full_refresh=True, start="2024-01-31T00:00:00Z")
     assert asked.window == PollWindow(1706659200.0, None)
+    assert from_params({"action": "replay", "codes": ["OP_UNKNOWN"]}).codes == ("OP_UNKNOWN",)
     assert from_params({}) == RunRequestForm()
     assert not RunRequestForm().is_some
 
@@ -387,16 +390,28 @@ def test_params_become_what_is_asked() -> None:
         {"to": 7},
         {"action": "drop"},
         {"action": "verify", "full_refresh": True},
+        {"codes": ["OP_UNKNOWN"]},
+        {"action": "replay", "codes": {"OP_UNKNOWN": 1}},
+        {"action": "replay", "codes": [7]},
         {"tables": ["a.b"], "fullrefresh": True},
     ],
 )
-def test_params_that_mean_nothing_are_refused(params: str | dict[str, object]) -> None:
+def test_unknown_params_are_refused(params: str | dict[str, object]) -> None:
     with pytest.raises(MetadataError, match="REQUEST_INVALID"):
         from_params(params)
 
 
-def test_a_run_that_a_person_started_asks_the_job_of_large_folders_too() -> None:
+def test_a_manual_run_passes_large_folders_to_the_job() -> None:
     world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(10_000, "x"), "s.b": Poll(10_001, "y")})
     world.taken("s.a", "s.b")
     assert not world.decide(run="scheduled__2024-01-01T00:00:00+00:00").is_some
     assert sorted(world.decide(run="manual__2024-01-01T00:00:00+00:00").increments) == ["s.b"]
+
+
+def test_tables_of_several_roots_are_polled_together(tmp_path: Path) -> None:
+    for place in ("crm/public/orders/1.parquet", "erp/public/orders/1.parquet", "erp/public/orders/2.parquet"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_bytes(b"x")
+    roots = {f"{name}.t": LandingFolder(str(tmp_path / name), "public.orders") for name in ("crm", "erp", "none")}
+    found = look_in(open_store(), roots, Scope())
+    assert {table: tally.look().files for table, tally in found.items()} == {"crm.t": 1, "erp.t": 2, "none.t": 0}

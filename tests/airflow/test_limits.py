@@ -15,7 +15,7 @@ from tests.airflow.bag import ROOT, kept, parse
 from tests.airflow.stage import Stage
 
 HOUR = timedelta(hours=1)
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 
 
 @pytest.fixture

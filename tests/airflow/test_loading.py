@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +20,12 @@ from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
+from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent, WaitPolicy
+from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.reading import StateReader
+from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder
 from airflow_gddl.runtime.state.records import read_records
 from airflow_gddl.stores import open_store
 
@@ -78,6 +81,7 @@ def attempt(
     run: str = "r1",
     stage: Stage = "initial",
     asked: RunRequestForm | None = None,
+    max_tries: int = 3,
 ) -> Loading:
     """One try of a task whose sensor found every table."""
     marks = {spec.table: "m" for spec in made.specs}
@@ -87,17 +91,17 @@ def attempt(
         increments=marks if stage == "increments" else {},
         asked=asked or RunRequestForm(),
     )
-    order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5)
+    order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5, max_tries=max_tries)
     loading = Loading(order, HintBook(made.roots, made.pipeline.dag_id), Quiet())
     specs = loading.todo()
     if specs:
         loading.load(runner, specs, order.marks)
     if not loading.failed and not loading.stopped:
-        loading.book.finish(stage, run)
+        loading.book.finish(stage, run, max_tries)
     return loading
 
 
-def test_a11_a_retry_takes_only_what_is_left(tmp_path: Path) -> None:
+def test_a11_a_retry_loads_only_the_remaining_tables(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
     first = attempt(made, runner)
     assert [result.table for result in first.failed] == sorted(BAD)
@@ -109,19 +113,41 @@ def test_a11_a_retry_takes_only_what_is_left(tmp_path: Path) -> None:
     assert len({job.run_id for job in runner.jobs}) == 2  # the operator adds the try
 
 
-def test_a11_clearing_a_task_that_had_succeeded_does_all_of_it_again(tmp_path: Path) -> None:
+def test_a11_clearing_a_successful_task_loads_all_tables_again(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner()
     attempt(made, runner)
     runner.failing = {"s.t01"}
-    attempt(made, runner)
+    attempt(made, runner, max_tries=4)
     runner.failing.clear()
-    attempt(made, runner)
+    attempt(made, runner, max_tries=4)
     assert [len(job.tables) for job in runner.jobs] == [50, 50, 1]
     attempt(made, runner, run="r2")
     assert len(runner.jobs[-1].tables) == 50
+    attempt(made, runner, run="r2", max_tries=4)
+    attempt(made, runner, run="r2", max_tries=8)
+    assert [len(job.tables) for job in runner.jobs[-2:]] == [50, 50], "cleared twice"
 
 
-def test_a_table_that_has_more_to_do_has_work_though_no_file_comes(tmp_path: Path) -> None:
+def test_a_retry_after_an_unreported_success_sends_events_without_a_job(tmp_path: Path) -> None:
+    """A worker that is lost between the end of its job and its report: Airflow tries the task again."""
+    made, runner = document(tmp_path), ListRunner()
+    attempt(made, runner)
+    again = attempt(made, runner)
+    assert (len(runner.jobs), again.results) == (1, [])
+    events = HintBook(made.roots, made.pipeline.dag_id).finish("initial", "r1", 3)
+    assert (sorted(events), events["s.t00"]["version"]) == (sorted(NAMES), 1)
+    assert HintBook(made.roots, made.pipeline.dag_id).finish("initial", "r2", 3) == {}, "of another run"
+
+
+def test_a_run_that_an_older_version_finished_is_loaded_again_when_it_is_cleared(tmp_path: Path) -> None:
+    made, runner = document(tmp_path), ListRunner()
+    attempt(made, runner)
+    hints.write(open_store(), made.roots.lake, made.pipeline.dag_id, replace(stored(made), ends={}))
+    attempt(made, runner)
+    assert [len(job.tables) for job in runner.jobs] == [50, 50]
+
+
+def test_a_table_with_unfinished_work_has_work_without_new_files(tmp_path: Path) -> None:
     """Files may still be written, or a reload is not whole: no sensor sees that."""
     made = document(tmp_path)
     attempt(made, ListRunner(unfinished={"s.t05"}))
@@ -129,7 +155,7 @@ def test_a_table_that_has_more_to_do_has_work_though_no_file_comes(tmp_path: Pat
     assert {name for name, hint in found.tables.items() if hint.mark != "m"} == {"s.t05"}
 
 
-def test_a02_a_full_refresh_that_failed_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a02_a_failed_full_refresh_resumes(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
     asked = RunRequestForm(full_refresh=True)
     attempt(made, ListRunner(), run="before")
@@ -146,7 +172,7 @@ def test_a02_a_window_lists_in_full(tmp_path: Path) -> None:
     assert [job.options.full_listing for job in runner.jobs] == [True]
 
 
-def test_a_run_that_a_person_started_lists_in_full(tmp_path: Path) -> None:
+def test_a_manual_run_lists_in_full(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner()
     started = ("manual__2024", "by_hand", "scheduled__2024", "asset_triggered__2024", "backfill__2024")
     for run in started:
@@ -207,7 +233,7 @@ def test_a_failure_names_every_table_with_code_and_remedy(tmp_path: Path) -> Non
     assert why == "[SCHEMA_REFUSED] a column is text now. Remedy: widen it."
 
 
-def test_of_many_reasons_the_first_are_told_in_full_and_of_the_others_the_tables() -> None:
+def test_the_first_failure_reasons_are_reported_in_full() -> None:
     failed = [
         JobResult(table=f"s.t{n}", status="failed", error=ErrorInfo(code="A_CODE", message=f"no. {n}. Remedy: none"))
         for n in range(30)
@@ -238,7 +264,7 @@ def kept(tmp_path: Path) -> dict[str, TableRecord]:
     return dict(StateReader(str(tmp_path), lambda: 0.0).read().records)
 
 
-def test_the_state_tells_every_run_and_which_task_did_it(tmp_path: Path) -> None:
+def test_the_state_names_every_run_and_its_task(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner({BAD[0]})
     attempt(made, runner)
     records = kept(tmp_path)
@@ -249,14 +275,16 @@ def test_the_state_tells_every_run_and_which_task_did_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("what", ["verify", "replay"])
-def test_verifying_and_replaying_load_nothing_and_are_not_taken_for_it(tmp_path: Path, what: What) -> None:
+def test_verify_and_replay_do_not_count_as_loads(tmp_path: Path, what: What) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
     attempt(made, ListRunner(), run="before")
     hints_before, records_before = stored(made), kept(tmp_path)
-    asked = RunRequestForm(action=what)
+    codes = ("OP_UNKNOWN",) if what == "replay" else ()
+    asked = RunRequestForm(action=what, codes=codes)
     loading = attempt(made, runner, stage="increments", asked=asked)
     assert [result.table for result in loading.failed] == sorted(BAD)
     assert [job.options.action for job in runner.jobs] == [{"verify": "verify", "replay": "errors_replay"}[what]]
+    assert [job.options.codes for job in runner.jobs] == [codes]
     assert {name: hint.mark for name, hint in stored(made).tables.items()} == {
         name: hint.mark for name, hint in hints_before.tables.items()
     }
@@ -265,6 +293,54 @@ def test_verifying_and_replaying_load_nothing_and_are_not_taken_for_it(tmp_path:
         name: record.complete for name, record in records_before.items()
     }
     assert sorted(name for name in records if records[name].failed) == ([] if what == "verify" else sorted(BAD))
+
+
+@dataclass
+class WatchedRunner(ListRunner):
+    """Asks, while its job works, which tables count as running; then it may leave the job to run elsewhere."""
+
+    lake: str = ""
+    elsewhere: bool = False
+    seen: list[list[str]] = field(default_factory=list)
+
+    def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
+        self.seen.append(sorted(running(self.lake)))
+        if self.elsewhere:
+            handle = Handle(run="1", page="")
+            return JobOutcome(results=(), exit_status=0, waiting=WaitPolicy(number=1, handle=handle))
+        return super().run(spec, listener)
+
+
+def running(lake: str, later: float = 0.0) -> set[str]:
+    """Tables whose job counts as running, so many seconds from now."""
+    now = time.time() + later
+    return {name for name, job in StateReader(lake, time.time).read().running.items() if job.until > now}
+
+
+def test_tables_count_as_running_while_their_job_works(tmp_path: Path) -> None:
+    made = document(tmp_path, *(TableSpec(table=name, keys=("id",), source="s") for name in NAMES[:3]))
+    runner = WatchedRunner({NAMES[1]}, lake=str(tmp_path))
+    attempt(made, runner)
+    assert runner.seen == [list(NAMES[:3])]
+    assert running(str(tmp_path)) == set(), "one that failed has ended, too"
+    away = WatchedRunner(lake=str(tmp_path), elsewhere=True)
+    attempt(made, away, run="r2")
+    hours = made.pipeline.run_timeout
+    assert running(str(tmp_path), hours - 60) == set(NAMES[:3]), "nobody reports while the triggerer waits"
+    assert running(str(tmp_path), hours + 60) == set()
+    attempt(made, ListRunner(), run="r2")
+    assert running(str(tmp_path)) == set()
+
+
+def test_a_lost_job_counts_as_running_for_minutes(tmp_path: Path) -> None:
+    now = [1000.0]
+    recorder = StateRecorder(Roots(landing="/l", lake=str(tmp_path)), "p", (), lambda: now[0])
+    recorder.begin(["s.a"])
+    for _ in range(20):
+        now[0] += 30
+        recorder.renew()
+    (job,) = StateReader(str(tmp_path), lambda: now[0]).read().running.values()
+    assert (job.since, job.until) == (1000.0, now[0] + RUNNING_FOR)
 
 
 def stored(made: PipelineDocument) -> Hints:

@@ -62,7 +62,7 @@ def test_a_table_that_fails_is_red_alone(stage: Stage) -> None:
     assert sorted(events()) == ["shop.a", "shop.c"], "those of the tables beside the failed one wait for no other run"
 
 
-def test_only_tables_with_work_have_instances_and_none_where_nothing_is_new(stage: Stage) -> None:
+def test_only_tables_with_work_have_mapped_instances(stage: Stage) -> None:
     stage.land("shop.a")
     assert states(run()).keys() == {"landed", "initial_load", "incremental_load", "shop.a"}
     assert set(states(run()).values()) == {"skipped"}
@@ -92,7 +92,7 @@ def test_clearing_one_instance_loads_that_table_alone(stage: Stage) -> None:
     assert set(states(run()).values()) == {"skipped"}
 
 
-def test_clearing_a_whole_run_loads_its_tables_in_one_job(stage: Stage) -> None:
+def test_clearing_a_run_loads_its_tables_in_one_job(stage: Stage) -> None:
     for name in NAMES:
         stage.land(name)
     done = run()
@@ -103,7 +103,7 @@ def test_clearing_a_whole_run_loads_its_tables_in_one_job(stage: Stage) -> None:
     assert sorted(stage.loaded[2:]) == [["shop.a"], ["shop.b"], ["shop.c"]]
 
 
-def test_a_retry_of_the_shared_job_takes_what_is_left_and_all_tables_are_shown(
+def test_a_retry_of_the_shared_job_loads_the_remaining_tables_and_shows_all(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__GDDL__RETRIES", "1")
@@ -115,7 +115,7 @@ def test_a_retry_of_the_shared_job_takes_what_is_left_and_all_tables_are_shown(
     assert [found[name] for name in NAMES] == ["success"] * 3
 
 
-def test_a_job_that_dies_fails_the_tables_without_a_result(stage: Stage) -> None:
+def test_a_crashed_job_fails_the_tables_without_a_result(stage: Stage) -> None:
     for name in NAMES:
         stage.land(name)
     stage.order(die_at="shop.b")

@@ -18,7 +18,7 @@ from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
 from tests.airflow.stage import Stage
 from tests.s3_server import Bucket
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 ROWS = b"tables:\n  - {table: shop.a, keys: [id]}\n  - {table: shop.b, keys: [id], size: large}\n"
 
 
@@ -95,7 +95,7 @@ def test_a_lake_that_can_t_be_written_costs_the_copy_alone(tmp_path: Path, bucke
     assert len(MetadataSnapshot.current(settings).pipelines()) == 2
 
 
-def test_an_unwritable_cache_folder_takes_no_dag_down_and_is_told(
+def test_an_unwritable_cache_folder_is_reported_and_breaks_no_dag(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
@@ -116,7 +116,7 @@ def test_an_unwritable_cache_folder_takes_no_dag_down_and_is_told(
         build_dags()
 
 
-def test_a_worker_looks_once_more_for_a_pipeline_that_it_does_not_know(
+def test_a_worker_reloads_the_metadata_for_an_unknown_pipeline(
     tmp_path: Path, bucket: Bucket, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A warm worker lists its metadata every `refresh_seconds` only; a new DAG's first task comes sooner."""

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,59 +16,14 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import log_folder
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
-from airflow_gddl.contract.spec import Roots
-from airflow_gddl.page.app import HEADERS, build_app
-from airflow_gddl.page.source import PageSource
-from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
-from airflow_gddl.runtime.state.judging import TablePoll
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.page.app import HEADERS
+from airflow_gddl.runtime.state.judging import STATES, TablePoll
+from airflow_gddl.runtime.state.records import Records, read_records, write_record
 from airflow_gddl.stores import open_store
+from tests.airflow.page_site import NOW, PACK, Site
 from tests.airflow.stage import Stage
 
 ROOT = Path(__file__).parents[2]
-NOW = 1_700_000_000.0
-PACK = "gddl_pack.shop.small.hourly.normal.all"
-
-
-@pytest.fixture
-def users(monkeypatch: pytest.MonkeyPatch, database: None) -> Iterator[dict[str, dict[str, str]]]:
-    """Headers of a logged-in admin and a viewer; Airflow's own auth manager makes and checks their tokens."""
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of a test, " * 4)
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_ISSUER", "tests")
-    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
-    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,viewer:viewer")
-    api = importlib.import_module("airflow.api_fastapi.app")
-    user = importlib.import_module("airflow.api_fastapi.auth.managers.simple.user").SimpleAuthManagerUser
-    api.purge_cached_app()
-    manager = api.create_auth_manager()
-    manager.init()
-    made = {name: user(username=name, role=name.upper()) for name in ("admin", "viewer")}
-    yield {name: {"Authorization": f"Bearer {manager.generate_jwt(one)}"} for name, one in made.items()}
-    api.purge_cached_app()
-
-
-class Site:
-    """The page's application over a metadata folder and a lake."""
-
-    def __init__(self, stage: Stage) -> None:
-        testing = importlib.import_module("fastapi.testclient")
-        self.stage, self.now = stage, [NOW]
-        settings = SnapshotSettings(
-            metadata=str(stage.metadata), cache=stage.root / "page", environ={}, clock=lambda: self.now[0]
-        )
-        self.source = PageSource(lambda: MetadataSnapshot.current(settings), clock=lambda: self.now[0], patience=0.0)
-        self.client: Any = testing.TestClient(build_app(self.source))
-
-    def ran(self, table: str, *results: dict[str, Any]) -> None:
-        recorder = StateRecorder(self.roots, PACK, (), lambda: self.now[0])
-        for given in results:
-            recorder.take(JobResult(table=table, **given), ("manual__1", "initial_load"))
-        recorder.flush()
-
-    @property
-    def roots(self) -> Roots:
-        return Roots(landing=str(self.stage.landing), lake=str(self.stage.lake))
 
 
 @pytest.fixture
@@ -95,12 +49,13 @@ def site(stage: Stage) -> Site:
 
 
 def test_without_a_login_there_is_no_answer(site: Site, users: dict[str, dict[str, str]]) -> None:
-    for path in ("/api/tables", "/api/table?name=shop.good", "/api/table/lake?name=shop.good"):
+    of_table = ("/api/table", "/api/table/lake", "/api/table/quarantine")
+    for path in ("/api/tables", *(f"{path}?name=shop.good" for path in of_table)):
         assert site.client.get(path).status_code == 401, path
         assert site.client.get(path, headers={"Authorization": "Bearer forged.token.here"}).status_code == 403, path
 
 
-def test_the_plain_files_hold_nothing_and_forbid_all_else(site: Site) -> None:
+def test_static_files_have_no_data_and_a_strict_content_policy(site: Site) -> None:
     index = site.client.get("/")
     assert index.status_code == 200
     assert "shop." not in index.text
@@ -133,10 +88,13 @@ def test_no_script_makes_markup_or_loads_from_elsewhere() -> None:
 def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     answer = site.client.get("/api/tables", headers=users["viewer"])
     assert answer.headers["cache-control"] == "no-store"
-    told = answer.json()
-    assert [row["table"] for row in told["rows"]] == ["shop.bad", "shop.own", "shop.good", "shop.off"]
-    assert told["counts"] == {"failed": 1, "late": 0, "attention": 0, "waiting": 0, "new": 1, "fresh": 1, "disabled": 1}
-    bad, _, good, off = told["rows"]
+    body = answer.json()
+    assert [row["table"] for row in body["rows"]] == ["shop.bad", "shop.own", "shop.good", "shop.off"]
+    assert {state: number for state, number in body["counts"].items() if number} == {
+        "failed": 1, "new": 1, "fresh": 1, "disabled": 1,
+    }  # fmt: skip
+    assert list(body["counts"]) == list(STATES)
+    bad, _, good, off = body["rows"]
     assert bad["error"] == ["X_Y", "<b>broken</b>"]
     assert (good["dag_id"], good["owner"], good["rows"], good["quarantined"], good["freshness"]) == (
         PACK,
@@ -147,7 +105,7 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     )
     assert (good["runs"][0]["airflow"], good["runs"][0]["adds_up"]) == (["manual__1", "initial_load"], True)
     assert off["dag_id"] is None
-    assert told["facets"]["tier"] == ["medium", "small"]
+    assert body["facets"]["tier"] == ["medium", "small"]
 
 
 @pytest.mark.parametrize(
@@ -165,22 +123,45 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     ],
 )
 def test_filters_order_and_pages(site: Site, users: dict[str, dict[str, str]], query: str, expected: list[str]) -> None:
-    told = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
-    assert [row["table"] for row in told["rows"]] == expected
+    body = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
+    assert [row["table"] for row in body["rows"]] == expected
 
 
 @pytest.mark.parametrize("query", ["size=100000", "page=0", "order=drop", "state=odd", f"search={'x' * 201}"])
-def test_odd_queries_are_refused(site: Site, users: dict[str, dict[str, str]], query: str) -> None:
+def test_invalid_queries_are_refused(site: Site, users: dict[str, dict[str, str]], query: str) -> None:
     assert site.client.get(f"/api/tables?{query}", headers=users["viewer"]).status_code == 422
 
 
 def test_a_table(site: Site, users: dict[str, dict[str, str]]) -> None:
-    told = site.client.get("/api/table?name=shop.bad", headers=users["admin"]).json()
-    assert told["may_trigger"] is True
-    assert [run["message"] for run in told["runs"]] == ["<b>broken</b>"], "no job kept this run"
-    assert told["runs"][0]["airflow"] == ["manual__1", "initial_load"]
+    body = site.client.get("/api/table?name=shop.bad", headers=users["admin"]).json()
+    assert body["may_trigger"] is True
+    assert [run["message"] for run in body["runs"]] == ["<b>broken</b>"], "no job kept this run"
+    assert body["runs"][0]["airflow"] == ["manual__1", "initial_load"]
     assert site.client.get("/api/table?name=shop.bad", headers=users["viewer"]).json()["may_trigger"] is False
     assert site.client.get("/api/table?name=shop.off", headers=users["admin"]).json()["may_trigger"] is False
+
+
+def test_records_are_read_again_when_a_load_ended_or_on_request(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(*given: Any) -> Records:
+        read.append(given[1])
+        return read_records(*given)
+
+    monkeypatch.setattr("airflow_gddl.page.records.read_records", counted)
+
+    def ask(more: str = "") -> int:
+        site.client.get(f"/api/table?name=shop.good{more}", headers=users["viewer"])
+        return len(read)
+
+    assert [ask(), ask(), ask()] == [1, 1, 1], "a page that is shown asks every few seconds"
+    assert ask("&fresh=true") == 2
+    site.ran("shop.good", {"status": "succeeded", "started_at": "2023-11-14T22:12:00+00:00", "run_id": "r9"})
+    assert [ask(), ask()] == [3, 3]
+    site.now[0] += 31
+    assert ask() == 4
 
 
 def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: dict[str, dict[str, str]]) -> None:
@@ -190,19 +171,29 @@ def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: 
         details={"compacted": {"changes": {}}, "files_removed": 3, "tombstones_removed": 0, "dry_run": False},
     )  # fmt: skip
     write_record(open_store(), site.roots, done)
-    told = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()
-    newest = told["runs"][0]
-    assert (newest["action"], newest["did"]) == ("maintain", "1 tables with files joined, 3 files removed")
+    body = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()
+    newest = body["runs"][0]
+    assert (newest["action"], newest["did"]) == ("maintain", "1 tables with compacted files, 3 files removed")
     assert (newest["dag_id"], newest["airflow"]) == ("gddl_maintenance", ["scheduled__1", "maintain_small"])
-    assert [run["run_id"] for run in told["table"]["runs"]] == ["r1"]
-    assert (told["table"]["state"], told["totals"]["rows_read"]) == ("fresh", 9)
+    assert [run["run_id"] for run in body["table"]["runs"]] == ["r1"]
+    assert (body["table"]["state"], body["totals"]["rows_read"]) == ("fresh", 9)
+
+
+def test_a_replay_says_how_many_rows_were_accepted(site: Site, users: dict[str, dict[str, str]]) -> None:
+    done = JobResult(
+        table="shop.good", status="succeeded", action="errors_replay", run_id="p", rows_read=3, quarantined=3,
+        started_at="2023-11-14T22:10:00+00:00",
+    )  # fmt: skip
+    write_record(open_store(), site.roots, done)
+    answer = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()
+    assert (answer["runs"][0]["action"], answer["runs"][0]["did"]) == ("errors_replay", "0 of 3 accepted")
 
 
 @pytest.mark.parametrize(
     "name", ["shop.nothing", "../../etc.passwd", "shop./../good", "%00", "<img src=x onerror=alert(1)>"]
 )
 def test_only_names_of_the_metadata_lead_anywhere(site: Site, users: dict[str, dict[str, str]], name: str) -> None:
-    for path in ("/api/table", "/api/table/lake"):
+    for path in ("/api/table", "/api/table/lake", "/api/table/quarantine"):
         answer = site.client.get(path, params={"name": name}, headers=users["admin"])
         assert (answer.status_code, answer.json()) == (404, {"detail": "no such table"})
 
@@ -215,7 +206,7 @@ def logged(site: Site, dag_id: str, text: bytes) -> str:
     return f"/api/log?dag_id={dag_id}&job={path.stem}"
 
 
-def test_a_job_s_log_is_shown_to_those_who_may_read_the_task_s(site: Site, users: dict[str, dict[str, str]]) -> None:
+def test_a_job_s_log_needs_permission_for_task_logs(site: Site, users: dict[str, dict[str, str]]) -> None:
     query = logged(site, PACK, "begun <b>\nend \u00e9\n".encode())
     answer = site.client.get(query, headers=users["viewer"])
     assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
@@ -225,7 +216,7 @@ def test_a_job_s_log_is_shown_to_those_who_may_read_the_task_s(site: Site, users
     assert site.client.get(query.replace("aa", "bb"), headers=users["viewer"]).status_code == 404
 
 
-def test_who_may_not_read_a_task_s_log_gets_no_job_log(
+def test_without_permission_for_task_logs_there_is_no_job_log(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = logged(site, PACK, b"rows")
@@ -259,7 +250,7 @@ def test_of_a_long_log_the_newest_lines_are_shown(site: Site, users: dict[str, d
     assert 0 < len(found["text"]) <= 1024 * 1024
 
 
-def test_what_the_lake_tells(site: Site, users: dict[str, dict[str, str]]) -> None:
+def test_details_from_the_lake(site: Site, users: dict[str, dict[str, str]]) -> None:
     deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
     folder = site.stage.lake / "shop"
     deltalake.write_deltalake(folder / "good", arrow.table({"id": [1], "tags": [["a"]]}))
@@ -273,20 +264,34 @@ def test_what_the_lake_tells(site: Site, users: dict[str, dict[str, str]]) -> No
     }
     errors = {**row, "record": ["<img src=x onerror=alert(1)>"], "resolved_at": arrow.array([None], arrow.string())}
     deltalake.write_deltalake(folder / "good__errors", arrow.table(errors))
-    told = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()
-    assert [(one["name"], one["type"]) for one in told["replica"]["found"]["columns"]] == [
+    body = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()
+    assert [(one["name"], one["type"]) for one in body["replica"]["found"]["columns"]] == [
         ("id", "long"),
         ("tags", "array<string>"),
     ]
-    assert [one["version"] for one in told["replica"]["found"]["versions"]] == [0]
-    assert told["quarantine"]["found"]["unresolved"] == 1
-    assert told["quarantine"]["found"]["rows"][0]["record"] == "<img src=x onerror=alert(1)>"
-    assert told["ledger"]["found"] == {"batch": 0, "files": []}
+    assert [one["version"] for one in body["replica"]["found"]["versions"]] == [0]
+    queries = {one["reader"]: one["query"] for one in body["queries"]["found"]}
+    assert list(queries) == ["Spark", "Databricks", "Athena", "DuckDB", "Python", "Polars"]
+    assert queries["Spark"] == f"SELECT\n  `id`,\n  `tags`\nFROM delta.`{folder / 'good'}`;\n"
+    held = site.client.get("/api/table/quarantine?name=shop.good", headers=users["viewer"]).json()["found"]
+    assert (held["unresolved"], held["codes"]) == (1, {"C": 1})
+    assert held["rows"][0]["values"] == [{"name": "", "value": "<img src=x onerror=alert(1)>", "hidden": False}]
+    assert body["ledger"]["found"] == {"batch": 0, "files": []}
     (folder / "good" / "_delta_log" / "00000000000000000000.json").write_text("damaged")
     assert (
         "[LAKE_UNREADABLE]"
         in site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()["replica"]["error"]
     )
+
+
+def test_rows_in_quarantine_are_for_those_who_may_read_the_logs(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "/api/table/quarantine?name=shop.good"
+    assert site.client.get(query, headers=users["viewer"]).json()["found"]["unresolved"] == 0
+    assert site.client.get(f"{query}&code={'x' * 101}", headers=users["viewer"]).status_code == 422
+    monkeypatch.setattr("airflow_gddl.page.access.may_read_data", lambda *_: False)
+    assert site.client.get(query, headers=users["viewer"]).json() == {"refused": True}
 
 
 def test_files_are_those_of_the_jobs_ledger(site: Site, users: dict[str, dict[str, str]]) -> None:
@@ -300,7 +305,7 @@ def test_files_are_those_of_the_jobs_ledger(site: Site, users: dict[str, dict[st
     assert (found["files"][0]["rows"], found["files"][0]["state"]) == (3, "committed")
 
 
-def test_a_lake_that_cannot_be_read_shows_what_was_known(site: Site, users: dict[str, dict[str, str]]) -> None:
+def test_an_unreadable_lake_shows_the_last_state(site: Site, users: dict[str, dict[str, str]]) -> None:
     before = site.client.get("/api/tables", headers=users["viewer"]).json()
     folder = site.stage.lake / "_gddl" / "state"
     folder.rename(site.stage.root / "away")
@@ -311,13 +316,50 @@ def test_a_lake_that_cannot_be_read_shows_what_was_known(site: Site, users: dict
     assert [(trouble["since"], "can't be read" in trouble["what"]) for trouble in after["troubles"]] == [(NOW, True)]
 
 
-def test_metadata_that_broke_is_told(site: Site, users: dict[str, dict[str, str]]) -> None:
+def test_unreadable_metadata_is_reported(site: Site, users: dict[str, dict[str, str]]) -> None:
     assert site.client.get("/api/tables", headers=users["viewer"]).json()["troubles"] == []
     site.stage.write("gddl.yaml", "landing: [")
     site.now[0] += 600
-    told = site.client.get("/api/tables", headers=users["viewer"]).json()
-    assert told["tables"] == 4
-    assert "last good copy" in told["troubles"][0]["what"]
+    body = site.client.get("/api/tables", headers=users["viewer"]).json()
+    assert body["tables"] == 4
+    assert "last good copy" in body["troubles"][0]["what"]
+
+
+def test_a_table_with_an_invalid_row_stays_in_its_pack(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = site.stage.metadata / "tables" / "shop.yaml"
+    rows = folder.read_text().replace("freshness: 1h", "freshness: soon")
+    site.stage.write("tables/shop.yaml", f"{rows}  - {{table: ../../etc/passwd, keys: [id]}}\n")
+    site.now[0] += 600
+    body = site.client.get("/api/tables", headers=users["viewer"]).json()
+    assert (body["tables"], body["counts"]["broken_row"], body["rows"][0]["table"]) == (4, 1, "shop.good")
+    (other,) = body["metadata_problems"]
+    assert "[TABLE_NAME_INVALID]" in other
+    one = site.client.get("/api/table?name=shop.good", headers=users["admin"]).json()
+    shown = one["table"]
+    assert (shown["state"], shown["last_state"], shown["rows"], shown["dag_id"]) == ("broken_row", "fresh", 8, PACK)
+    (problem,) = shown["problems"]
+    assert problem.startswith("tables/shop.yaml:3: [DURATION_INVALID] shop.good freshness:")
+    assert (one["may_trigger"], [run["run_id"] for run in one["runs"]]) == (False, ["r1"])
+    assert site.client.get("/api/table?name=../../etc/passwd", headers=users["admin"]).status_code == 404
+    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda _, ids: set(ids) - {PACK})
+    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda _, dag_id: dag_id not in (None, PACK))
+    some = site.client.get("/api/tables", headers=users["viewer"])
+    assert "shop.good" not in some.text, "it belongs to those who may read the DAG that loaded it"
+    assert "etc" not in some.text
+    assert site.client.get("/api/table?name=shop.good", headers=users["viewer"]).status_code == 404
+
+
+def test_an_invalid_row_without_loads_is_shown_to_users_with_full_access(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.stage.write("tables/more.yaml", "tables:\n  - {table: shop.odd, keys: [id], '<img src=x>': 1}\n")
+    site.now[0] += 600
+    body = site.client.get("/api/tables?state=broken_row", headers=users["viewer"]).json()
+    assert [(row["table"], row["last_state"], row["dag_id"]) for row in body["rows"]] == [("shop.odd", "new", None)]
+    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda _, dag_id: dag_id is not None)
+    assert "shop.odd" not in site.client.get("/api/tables", headers=users["viewer"]).text
 
 
 def test_airflow_mounts_it_and_shows_it_in_its_menu(site: Site, users: dict[str, dict[str, str]]) -> None:
@@ -331,17 +373,17 @@ def test_airflow_mounts_it_and_shows_it_in_its_menu(site: Site, users: dict[str,
         command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert (told["index"], told["nobody"], told["triggered"]) == (200, 401, 403), "Airflow decides who may trigger"
-    assert set(told["tables"]) == {"shop.good", "shop.bad", "shop.off", "shop.own"}
-    if told["views"] is not None:  # Airflow 3.1 or newer
-        assert [(view["name"], view["href"]) for view in told["views"]] == [("Tables", "/gddl/")]
+    body = json.loads(done.stdout.splitlines()[-1])
+    assert (body["index"], body["nobody"], body["triggered"]) == (200, 401, 403), "Airflow decides who may trigger"
+    assert set(body["tables"]) == {"shop.good", "shop.bad", "shop.off", "shop.own"}
+    if body["views"] is not None:  # Airflow 3.1 or newer
+        assert [(view["name"], view["href"]) for view in body["views"]] == [("Tables", "/gddl/")]
 
 
 REFUSED = FatalError("STORAGE_DENIED", "no permission", where="s3://lake", remedy="grant the role the right to read")
 
 
-def test_a_store_that_refuses_shows_what_was_known(
+def test_a_denied_store_shows_the_last_state(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S3 with rights that were taken away, or credentials that are gone."""
@@ -382,7 +424,7 @@ def _refusing(*_: object) -> Any:
     raise REFUSED
 
 
-def test_nobody_sees_troubles_or_names_of_tables_that_they_may_not_see(
+def test_troubles_and_names_of_hidden_tables_are_not_shown(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipeline's damaged state, and the tables that a table waits for, belong to those who may read their DAGs."""

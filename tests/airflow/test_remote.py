@@ -49,7 +49,7 @@ from tests.airflow.clearing import clear
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 FAKE = Path(__file__).with_name("fake_job.py")
 pytestmark = [
     pytest.mark.usefixtures("database"),
@@ -109,7 +109,7 @@ def test_tables_that_depend_on_others_have_runs_one_after_the_other(stage: Stage
     assert len(fake.workspace.runs) == 2
 
 
-def test_a11_a_real_failure_is_submitted_again_with_what_is_left(stage: Stage, fake: FakeServer) -> None:
+def test_a11_a_failure_is_submitted_again_with_the_remaining_tables(stage: Stage, fake: FakeServer) -> None:
     stage.monkeypatch.setenv("AIRFLOW__GDDL__RETRIES", "1")
     tables(stage, "a", "b", "c")
     stage.order(fail={"shop.b": ["SCHEMA_REFUSED", "a column is text now"]}, fail_jobs=1)
@@ -118,7 +118,7 @@ def test_a11_a_real_failure_is_submitted_again_with_what_is_left(stage: Stage, f
     assert len(fake.workspace.tokens) == 2
 
 
-def test_a_run_that_the_cloud_broke_is_repaired_while_the_load_waits(stage: Stage, fake: FakeServer) -> None:
+def test_a_run_with_a_cloud_failure_is_repaired_while_deferred(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a")
     fake.workspace.cloud_failures = 1
     assert run()["initial_load"] == "success"
@@ -140,13 +140,13 @@ def test_mapped_instances_that_are_cleared_have_runs_of_their_own(stage: Stage, 
     assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b", "shop.c"]
 
 
-def test_nothing_to_do_asks_no_platform(stage: Stage, fake: FakeServer) -> None:
+def test_without_work_the_platform_is_not_called(stage: Stage, fake: FakeServer) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     assert set(run().values()) == {"skipped"}
     assert fake.requests == []
 
 
-def test_maintenance_runs_there_too_and_holds_no_worker(stage: Stage, fake: FakeServer) -> None:
+def test_maintenance_runs_remotely_without_a_worker(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a", "b")
     stage.order(sleep=1)  # else the run may have ended before it is looked at for the first time
     task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
@@ -219,7 +219,7 @@ def ended(run_: FakeRun) -> bool:
     return not run_.is_going
 
 
-def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_has_one_of_its_own(stage: Stage, fake: FakeServer) -> None:
+def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_starts_a_new_one(stage: Stage, fake: FakeServer) -> None:
     trigger, started, attempts = going(stage, fake)
     if not capabilities.TELLS_TRIGGERS_OF_KILLS:
         pytest.skip("this Airflow asks for the task's state, of which there is none here")
@@ -230,11 +230,11 @@ def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_has_one_of_its_own(
     assert (stage.lake / "_gddl" / "submissions" / PACK / attempts.key.digest / "000001-stop.json").exists()
 
 
-CONTINUOUS = "gddl_pack.shop.small.continuous.normal.all"
+CONTINUOUS = "gddl_pack.shop.small.1"
 ROWS = tuple(f"{{table: shop.{name}, keys: [id], schedule: continuous}}" for name in "ab")
 
 
-def test_a_job_that_goes_on_elsewhere_is_kept_from_the_triggerer(stage: Stage, fake: FakeServer) -> None:
+def test_a_remote_continuous_job_is_monitored_from_the_triggerer(stage: Stage, fake: FakeServer) -> None:
     stage.rows(ROWS[0])
     stage.order(lasts=3)
     (task,) = build_dags()[CONTINUOUS].test(logical_date=next(DATES)).get_task_instances()
@@ -261,7 +261,7 @@ def kept_job(stage: Stage, fake: FakeServer, **orders: Any) -> tuple[GddlRunTrig
     return trigger, started
 
 
-def test_stopping_a_job_that_goes_on_elsewhere_asks_it_to_finish(stage: Stage, fake: FakeServer) -> None:
+def test_stopping_a_remote_continuous_job_lets_it_finish_its_batch(stage: Stage, fake: FakeServer) -> None:
     trigger, started = kept_job(stage, fake)
     if not capabilities.TELLS_TRIGGERS_OF_KILLS:
         pytest.skip("this Airflow asks for the task's state, of which there is none here")
@@ -281,7 +281,7 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
     assert stage.jobs[-1]["tables"] == ["shop.a", "shop.b"]
 
 
-def test_rows_reach_a_job_elsewhere_soon_however_seldom_its_run_is_looked_at(stage: Stage, fake: FakeServer) -> None:
+def test_rows_reach_a_remote_job_independent_of_the_poll_interval(stage: Stage, fake: FakeServer) -> None:
     stage.monkeypatch.setattr("airflow_gddl.runtime.landing.desired_state.FRESH_SECONDS", 0.1)
     stage.monkeypatch.setattr("airflow_gddl.triggers.runs.KEPT_EVERY", 0.1)
     stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
@@ -292,7 +292,7 @@ def test_rows_reach_a_job_elsewhere_soon_however_seldom_its_run_is_looked_at(sta
     assert stage.jobs[-1]["tables"] == ["shop.a", "shop.b"]
 
 
-def test_people_are_told_of_tables_of_a_job_elsewhere_while_it_goes_on(stage: Stage, fake: FakeServer) -> None:
+def test_alerts_are_sent_while_a_remote_continuous_job_runs(stage: Stage, fake: FakeServer) -> None:
     told: list[str] = []
     stage.monkeypatch.setattr(ListNotifier, "told", told)
     given = [
@@ -307,7 +307,7 @@ def test_people_are_told_of_tables_of_a_job_elsewhere_while_it_goes_on(stage: St
     assert told == ["r shop.a: [SCHEMA_REFUSED] a column is text now"]
 
 
-def test_a_run_is_watched_though_nothing_can_be_kept_beside_it(stage: Stage, fake: FakeServer) -> None:
+def test_a_run_is_watched_even_if_the_state_cannot_be_written(stage: Stage, fake: FakeServer) -> None:
     """Else worker and triggerer would hand it to and fro without end."""
     trigger, started = kept_job(stage, fake)
     stage.write("no-folder", "a file")
@@ -347,7 +347,7 @@ def test_a_triggerer_that_ends_leaves_the_run_alone(
     assert started.is_going
 
 
-def test_where_triggers_are_not_told_they_ask_what_became_of_their_task(
+def test_triggers_query_their_task_where_airflow_gives_no_cancel_reason(
     stage: Stage, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def marked(_: object) -> bool:
@@ -360,7 +360,7 @@ def test_where_triggers_are_not_told_they_ask_what_became_of_their_task(
     assert ended(started)
 
 
-def test_a_silent_platform_is_borne_and_a_refusal_is_for_the_task_to_tell(stage: Stage, fake: FakeServer) -> None:
+def test_an_unreachable_platform_is_retried_and_a_refusal_is_raised_by_the_task(stage: Stage, fake: FakeServer) -> None:
     trigger, started, _ = going(stage, fake)
     fake.mood.answers = [500] * 4
     fake.workspace.cancel(started.run_id)
@@ -380,7 +380,7 @@ def test_the_pages_of_runs_and_secrets(stage: Stage, fake: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("dag_id", ["gddl_maintenance", "gddl_verify"])
-def test_the_dags_of_upkeep_run_there(stage: Stage, fake: FakeServer, dag_id: str) -> None:
+def test_the_maintenance_dags_run(stage: Stage, fake: FakeServer, dag_id: str) -> None:
     tables(stage, "a")
     done = build_upkeep_dags()[dag_id].test(logical_date=next(DATES))
     assert {str(ti.state) for ti in done.get_task_instances()} == {"success"}
@@ -392,7 +392,7 @@ def test_the_dags_of_upkeep_run_there(stage: Stage, fake: FakeServer, dag_id: st
     assert job["options"]["origin"][0] == dag_id
 
 
-def test_a_run_tells_where_its_job_is_to_be_looked_at(stage: Stage, fake: FakeServer) -> None:
+def test_a_run_links_to_its_job(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a")
     run()
     record = read_pipeline(str(stage.lake), (PACK,)).records["shop.a"]

@@ -14,8 +14,9 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.version_compat import AirflowFailException
 from tests.airflow.stage import Stage
+from tests.airflow.stored import store
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def find(**params: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_each_dag_is_asked_for_its_tables(shop: Stage) -> None:
+def test_each_dag_gets_a_request_for_its_tables(shop: Stage) -> None:
     found = find(tables=["shop.b", "shop.big", "shop.a", "shop.a"], full_refresh=True, action="run", **{"from": None})
     assert found == [
         {"trigger_dag_id": "gddl.shop.big", "conf": {"tables": ["shop.big"], "full_refresh": True, "action": "run"}},
@@ -54,7 +55,7 @@ def test_each_dag_is_asked_for_its_tables(shop: Stage) -> None:
         ({"tables": ["shop.a"], "action": "erase"}, "no action is called"),
     ],
 )
-def test_what_can_t_be_asked_is_refused(shop: Stage, params: dict[str, Any], said: str) -> None:
+def test_invalid_requests_are_refused(shop: Stage, params: dict[str, Any], said: str) -> None:
     with pytest.raises(AirflowFailException, match=rf"REQUEST_INVALID.*{said}"):
         find(**params)
 
@@ -62,7 +63,9 @@ def test_what_can_t_be_asked_is_refused(shop: Stage, params: dict[str, Any], sai
 @pytest.mark.usefixtures("database")
 @pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False")
 def test_runs_are_triggered_by_airflow_itself(shop: Stage) -> None:
-    build_dags()["gddl.shop.big"].test(logical_date=datetime(2027, 1, 1, tzinfo=UTC))  # so that Airflow knows it
+    big = build_dags()["gddl.shop.big"]
+    big.test(logical_date=datetime(2027, 1, 1, tzinfo=UTC))
+    store(big)
     conf = {"tables": ["shop.big"], "full_refresh": True}
     done = build_upkeep_dags()["gddl_rerun"].test(logical_date=datetime(2027, 1, 2, tzinfo=UTC), run_conf=conf)
     states = {(ti.task_id, ti.map_index): str(ti.state) for ti in done.get_task_instances()}

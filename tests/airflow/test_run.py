@@ -19,7 +19,7 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.hints import Hints, TableHint, place
 from tests.airflow.stage import Stage
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 BAD = ("shop.t07", "shop.t21", "shop.t42")
 pytestmark = [
     pytest.mark.usefixtures("database"),
@@ -54,7 +54,7 @@ def events() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def test_a06_a_pack_is_loaded_then_has_nothing_to_do_then_takes_what_is_new(stage: Stage) -> None:
+def test_a06_a_pack_is_loaded_then_skipped_then_loads_new_files(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}", "{table: shop.c, keys: [id]}")
     stage.land("shop.a")
     stage.land("shop.b")
@@ -112,7 +112,7 @@ def test_a02_a_table_of_another_dag_is_refused(stage: Stage) -> None:
     assert stage.jobs == []
 
 
-def test_a11_three_of_fifty_fail_and_the_retry_takes_those_three(
+def test_a11_three_of_fifty_fail_and_the_retry_loads_only_these(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AIRFLOW__GDDL__RETRIES", "1")
@@ -132,7 +132,7 @@ def test_a11_three_of_fifty_fail_and_the_retry_takes_those_three(
     assert run() == IDLE
 
 
-def test_a11_a_table_that_keeps_failing_holds_nobody_up(stage: Stage) -> None:
+def test_a11_a_failing_table_does_not_block_others(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}", "{table: shop.c, keys: [id]}")
     for name in ("shop.a", "shop.b", "shop.c"):
         stage.land(name)
@@ -163,9 +163,7 @@ def test_the_asset_of_a_table_is_known_at_once_and_has_events_only_of_changes(st
     assert {name: len(extras) for name, extras in events().items()} == {"shop.a": 1}
 
 
-def test_a_task_that_runs_names_no_asset_that_another_one_may_shadow(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_task_declares_no_assets(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.rows("{table: shop.a, keys: [id], size: large}")
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "gddl.shop.a")
     outlets = build_dags()["gddl.shop.a"].get_task("initial_load").outlets
@@ -181,7 +179,7 @@ def test_a10_what_is_loaded_does_not_depend_on_the_run_s_date(stage: Stage) -> N
     assert run(date=datetime(2031, 1, 1, tzinfo=UTC)) == BROUGHT
 
 
-def test_depends_on_holds_a_table_until_the_other_pack_has_loaded(stage: Stage) -> None:
+def test_depends_on_defers_a_table_until_the_other_pack_has_loaded(stage: Stage) -> None:
     other = "gddl.shop.y"
     stage.rows(
         "{table: shop.x, keys: [id], depends_on: [shop.y]}",
@@ -213,12 +211,12 @@ def test_depends_on_is_judged_once_more_at_the_end(stage: Stage) -> None:
     assert run() == IDLE
 
 
-def test_an_unknown_runner_is_not_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_runner_is_not_retried(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__GDDL__RETRIES", "3")
-    stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\nrunner: nowhere\n")
     stage.rows("{table: shop.a, keys: [id]}")
     stage.land("shop.a")
     dag = build_dags()[PACK]
+    dag.get_task("initial_load").runner = "nowhere"
     done = dag.test(logical_date=next(DATES))
     tries = {ti.task_id: (str(ti.state), ti.try_number) for ti in done.get_task_instances()}
     assert tries["initial_load"] == ("failed", 1)

@@ -68,7 +68,7 @@ def place(tmp_path: Path) -> Place:
     return made
 
 
-def test_a_change_is_seen_at_the_next_look_and_nothing_is_written_in_between(place: Place) -> None:
+def test_a_change_is_found_at_the_next_check_and_unchanged_metadata_is_not_rewritten(place: Place) -> None:
     assert place.names() == ["shop.a", "shop.b"]
     first = place.current().generation
     stamps = {path: path.stat().st_mtime_ns for path in (place.root / "cache").rglob("*")}
@@ -84,9 +84,9 @@ def test_disabled_rows_are_left_out(place: Place) -> None:
 
 
 def test_an_environment_variable_changes_the_snapshot(place: Place) -> None:
-    before = place.current().pipeline("gddl_pack.shop.small.hourly.normal.all")
+    before = place.current().pipeline("gddl_pack.shop.small.1")
     place.environ["GDDL_LAKE"] = "/elsewhere"
-    after = place.current().pipeline("gddl_pack.shop.small.hourly.normal.all")
+    after = place.current().pipeline("gddl_pack.shop.small.1")
     assert before is not None
     assert after is not None
     assert (before.roots.lake != "/elsewhere", after.roots.lake) == (True, "/elsewhere")
@@ -99,7 +99,7 @@ def test_reading_needs_no_pydantic_and_no_yaml(place: Place) -> None:
         f"cache = pathlib.Path({str(place.root / 'cache')!r})\n"
         f"s = MetadataSnapshot.current(S(metadata={str(place.metadata)!r}, cache=cache,"
         f" environ={{}}, clock=lambda: {place.now}))\n"
-        "print(len(s.pipelines()), s.entry('gddl_pack.shop.small.hourly.normal.all') is not None,"
+        "print(len(s.pipelines()), s.entry('gddl_pack.shop.small.1') is not None,"
         " sorted({'pydantic', 'yaml', 'obstore', 'airflow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -107,7 +107,7 @@ def test_reading_needs_no_pydantic_and_no_yaml(place: Place) -> None:
 
 
 @pytest.mark.parametrize("damage", ["settings", "gone", "environment"])
-def test_the_last_good_copy_serves_and_says_since_when_and_why(place: Place, damage: str) -> None:
+def test_the_last_good_copy_is_used_with_time_and_reason(place: Place, damage: str) -> None:
     assert place.names() == ["shop.a", "shop.b"]
     if damage == "settings":
         place.write("gddl.yaml", "landing: landing\nlake: [\n")
@@ -137,7 +137,7 @@ def test_it_is_fresh_again_once_it_can_be_read(place: Place) -> None:
     assert (place.current().state.stale_since, place.current().state.why) == (None, "")
 
 
-def test_without_any_good_copy_nothing_serves_and_the_reason_is_there(place: Place) -> None:
+def test_without_a_good_copy_there_is_no_snapshot_but_a_reason(place: Place) -> None:
     place.write("gddl.yaml", "landing: landing\n")
     snapshot = place.current()
     assert (snapshot.pipelines(), snapshot.generation) == ((), None)
@@ -146,7 +146,7 @@ def test_without_any_good_copy_nothing_serves_and_the_reason_is_there(place: Pla
     assert place.names() == ["shop.a", "shop.b"]
 
 
-def test_a_file_that_can_t_be_read_as_a_whole_takes_no_table_along(place: Place) -> None:
+def test_tables_of_an_unreadable_file_are_kept(place: Place) -> None:
     place.tables("erp.x", file="tables/erp.yaml")
     assert place.names() == ["erp.x", "shop.a", "shop.b"]
     place.write("tables/shop.yaml", "tables:\n  - {table: shop.a, keys: [id\n")  # as if its writer were not done
@@ -191,8 +191,8 @@ def test_a_reader_keeps_its_generation_while_others_are_made(place: Place) -> No
     reader = place.current()
     place.tables("shop.c")
     place.current()
-    assert [pipeline.dag_id for pipeline in reader.pipelines()] == ["gddl_pack.shop.small.hourly.normal.all"]
-    document = reader.pipeline("gddl_pack.shop.small.hourly.normal.all")
+    assert [pipeline.dag_id for pipeline in reader.pipelines()] == ["gddl_pack.shop.small.1"]
+    document = reader.pipeline("gddl_pack.shop.small.1")
     assert document is not None
     assert [spec.table for spec in document.specs] == ["shop.a", "shop.b"]
     for n in range(10):
@@ -201,7 +201,7 @@ def test_a_reader_keeps_its_generation_while_others_are_made(place: Place) -> No
     assert len(list((place.root / "cache").glob("*/gen-*"))) <= 4
 
 
-def test_builders_at_once_give_whole_snapshots(place: Place) -> None:
+def test_concurrent_builders_produce_complete_snapshots(place: Place) -> None:
     found: list[list[str]] = []
     threads = [threading.Thread(target=lambda: found.append(place.names())) for _ in range(8)]
     for thread in threads:
@@ -238,7 +238,7 @@ def test_the_index_is_read_in_ten_microseconds_a_row(place: Place) -> None:
     assert min(once() for _ in range(5)) < 10e-6 * 10_000
 
 
-def test_an_unusable_cache_says_so(place: Place) -> None:
+def test_an_unusable_cache_is_reported(place: Place) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere")
     (place.root / "cache").mkdir(mode=0o500)
@@ -256,7 +256,7 @@ def test_dependencies_on_other_pipelines_are_described(place: Place) -> None:
         "  - {table: shop.off, keys: [id], enabled: false}\n"
         "  - {table: shop.bad, keys: [id], nonsense: 1}\n",
     )
-    document = place.current().pipeline("gddl_pack.shop.small.hourly.normal.all")
+    document = place.current().pipeline("gddl_pack.shop.small.1")
     assert document is not None
     found = {other.table: other.dag_id or other.why_not for other in document.dependencies}
     assert found == {"shop.bad": "refused", "shop.big": "gddl.shop.big", "shop.off": "disabled"}

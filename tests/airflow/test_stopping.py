@@ -14,7 +14,7 @@ import pytest
 from tests.airflow.stage import Stage
 from tests.airflow.workers import command
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 
 
 def is_alive(pid: int) -> bool:
@@ -53,7 +53,9 @@ def worker(stage: Stage) -> subprocess.Popen[str]:
     return process
 
 
-def test_a11_a_stopped_task_stops_its_job_and_keeps_what_was_done(worker: subprocess.Popen[str], stage: Stage) -> None:
+def test_a11_a_stopped_task_stops_its_job_and_keeps_finished_tables(
+    worker: subprocess.Popen[str], stage: Stage
+) -> None:
     job = int((stage.root / "pid").read_text())
     assert is_alive(job)
     worker.send_signal(signal.SIGTERM)
@@ -63,7 +65,7 @@ def test_a11_a_stopped_task_stops_its_job_and_keeps_what_was_done(worker: subpro
     assert sorted(stage.hints(PACK).tables) == ["shop.a"]
 
 
-def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_takes_over(
+def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_resumes(
     worker: subprocess.Popen[str], stage: Stage
 ) -> None:
     job = int((stage.root / "pid").read_text())

@@ -32,7 +32,7 @@ from airflow_gddl.version_compat import (
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 
-PACK = "gddl_pack.shop.small.hourly.normal.all"
+PACK = "gddl_pack.shop.small.1"
 
 
 def trigger(stage: Stage, **changes: Any) -> GddlTablesTrigger:
@@ -58,7 +58,7 @@ def test_a06_nothing_to_do_ends_the_task_in_the_triggerer(stage: Stage) -> None:
     assert isinstance(fired(trigger(stage)), TaskSkippedEvent)
 
 
-def test_a06_work_is_told_in_plain_data(stage: Stage) -> None:
+def test_a06_work_is_returned_as_plain_data(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     stage.land("shop.b")
     work = decode(PipelineWork, json.loads(json.dumps(fired(trigger(stage)).payload)))
@@ -83,7 +83,7 @@ def test_a06_a_continuous_pipeline_waits_and_lets_others_work(stage: Stage) -> N
     assert ticks >= 10
 
 
-def test_a_store_that_does_not_answer_is_for_the_task_to_raise(stage: Stage) -> None:
+def test_an_unreachable_store_is_raised_by_the_task(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     stage.landing.mkdir()
     (stage.landing / "shop").symlink_to(stage.landing / "shop")  # a loop: no listing ends well
@@ -92,7 +92,7 @@ def test_a_store_that_does_not_answer_is_for_the_task_to_raise(stage: Stage) -> 
     assert "STORAGE_BUSY" in event.payload["error"]
 
 
-def test_a02_what_can_t_be_asked_is_not_tried_again(stage: Stage) -> None:
+def test_a02_invalid_requests_are_not_retried(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     for asked in ('{"tables": ["shop.x"]}', '{"from": "yesterday"}'):
         event = fired(trigger(stage, asked=asked))
@@ -100,7 +100,7 @@ def test_a02_what_can_t_be_asked_is_not_tried_again(stage: Stage) -> None:
         assert "REQUEST_INVALID" in event.payload["error"]
 
 
-def test_a_machine_without_the_metadata_leaves_the_look_to_the_worker(stage: Stage) -> None:
+def test_a_triggerer_without_metadata_leaves_the_poll_to_the_worker(stage: Stage) -> None:
     assert fired(trigger(stage, metadata=str(stage.root / "nowhere"))).payload == LOOK_ON_WORKER
 
 
@@ -144,14 +144,14 @@ def back(stage: Stage, event: Any) -> dict[str, Any]:
         ("skipped", AirflowSkipException),
     ],
 )
-def test_the_task_raises_what_the_trigger_met(stage: Stage, event: Any, error: type[Exception]) -> None:
+def test_the_task_raises_the_trigger_s_error(stage: Stage, event: Any, error: type[Exception]) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     with pytest.raises(error) as met:
         back(stage, event)
     assert type(met.value) is error
 
 
-def test_the_worker_looks_where_the_triggerer_could_not(stage: Stage) -> None:
+def test_the_worker_polls_where_the_triggerer_could_not(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     with pytest.raises(AirflowSkipException):
         back(stage, LOOK_ON_WORKER)
@@ -190,7 +190,7 @@ def test_new_files_are_events_for_asset_watchers(tmp_path: Path) -> None:
     assert asyncio.run(asyncio.wait_for(both(), 20)) == [{"tables": ["shop.a"]}] * 2
 
 
-def test_records_of_runs_are_events_too_for_who_follows_a_continuous_table(tmp_path: Path) -> None:
+def test_run_records_are_events_for_consumers_of_continuous_tables(tmp_path: Path) -> None:
     """As docs/streaming.md has it."""
     roots, moment = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake")), "2024-01-01T00:00:0{}+00:00"
     store = open_store()

@@ -78,7 +78,7 @@ def test_folders_of_dates_sort_by_time() -> None:
     assert mark.after == "2024/05/24/20240524-000000000.parquet"
 
 
-def test_a_longer_look_back_is_heeded_and_a_shorter_one_is_not() -> None:
+def test_a_longer_lookback_applies_and_a_shorter_one_does_not() -> None:
     found = [watermark(names(99), timedelta(days=days)) for days in (30, 2)]
     assert [mark.after[:8] for mark in found if mark is not None] == ["20240501", "20240524"]
 
@@ -89,7 +89,9 @@ def test_a_longer_look_back_is_heeded_and_a_shorter_one_is_not() -> None:
     after=st.sets(st.integers(53, 90)),
     changed=st.sets(st.integers(53, 60)),
 )
-def test_what_may_be_new_is_found_as_by_a_full_listing(before: set[int], after: set[int], changed: set[int]) -> None:
+def test_a_limited_listing_finds_the_same_new_files_as_a_full_one(
+    before: set[int], after: set[int], changed: set[int]
+) -> None:
     def path(day: int) -> str:
         return f"/l/s/a/{datetime(2024, 1, 1) + timedelta(days=day):%Y%m%d}-000000000.parquet"  # noqa: DTZ001 - a name's
 
@@ -137,7 +139,7 @@ def polled(made: PipelineDocument, run: str = "scheduled__1", now: datetime = NO
     return {**work.initial, **work.increments}["s.a"]
 
 
-def test_a_file_later_than_the_look_back_is_found_within_a_day(made: PipelineDocument, tmp_path: Path) -> None:
+def test_a_file_later_than_the_lookback_is_found_within_a_day(made: PipelineDocument, tmp_path: Path) -> None:
     first = polled(made)
     assert polled(made, now=NOON + timedelta(hours=1)) == first
     land(tmp_path, "20240301-000000001.parquet")
@@ -146,7 +148,7 @@ def test_a_file_later_than_the_look_back_is_found_within_a_day(made: PipelineDoc
 
 
 @pytest.mark.parametrize("how", ["person", "window", "cleared", "clock set back", "damaged", "removed"])
-def test_everything_is_listed_when_it_must_be(made: PipelineDocument, tmp_path: Path, how: str) -> None:
+def test_when_a_full_listing_is_required(made: PipelineDocument, tmp_path: Path, how: str) -> None:
     first = polled(made)
     land(tmp_path, "20240301-000000001.parquet")
     assert polled(made) == first
@@ -193,3 +195,28 @@ def test_watermarks_are_those_of_full_listings_alone(made: PipelineDocument, tmp
     assert (list(kept.tables), kept.tables["s.a"].swept) == (["s.a"], NOON.isoformat(timespec="microseconds"))
     polled(made, now=NOON + timedelta(hours=2))
     assert watermarks.read(open_store(), lake, made.pipeline.dag_id) == kept
+
+
+def test_files_of_any_source_of_a_table_are_news(tmp_path: Path) -> None:
+    """A table that has a row of its own in one of the folders is polled, too."""
+    roots = {name: str(tmp_path / name) for name in ("eu", "us")}
+    for root in roots:
+        (tmp_path / root / "s" / "a").mkdir(parents=True)
+    own = TableSpec(table="s.own", keys=("id",), source="s", source_table="s.a", landing=roots["us"])
+    sharded = TableSpec(
+        table="s.a", keys=("_source", "id"), source="s", shards=tuple(roots), shard_landings=roots, airflow="pack"
+    )
+    found = document(tmp_path / "lake", sharded, replace(own, airflow="pack"))
+
+    def marks() -> dict[str, str]:
+        work = observe(found, Question(run="scheduled__1", now=NOON.isoformat(timespec="microseconds")))
+        return {**work.initial, **work.increments}
+
+    assert marks() == {}, "no source has a file"
+    (tmp_path / "us" / "s" / "a" / "LOAD00000001.parquet").write_text("x")
+    first = marks()
+    assert first.keys() == {"s.a", "s.own"}
+    (tmp_path / "eu" / "s" / "a" / "LOAD00000001.parquet").write_text("x")
+    second = marks()
+    assert second["s.a"] != first["s.a"]
+    assert second["s.own"] == first["s.own"]

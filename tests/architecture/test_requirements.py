@@ -10,6 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from airflow_gddl.cli.checking import _JOB_PACKAGES
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PINNED = re.compile(r"^(\S+)==(\S+?)(?: ; .*)? \\$", re.MULTILINE)
@@ -59,3 +61,7 @@ def test_the_image_has_the_airflow_that_is_pinned() -> None:
     tag = f"apache/airflow:{version}-python3.12"
     for name in ("docker/Dockerfile", "docker-compose.yaml", ".env.example"):
         assert tag in (ROOT / name).read_text(), name
+
+
+def test_packages_that_gddl_check_asks_for_come_with_their_extra() -> None:
+    assert set(_JOB_PACKAGES) <= {requirement.name for requirement in asked("spark")}

@@ -34,7 +34,7 @@ def site(root: Path, cluster: Cluster, *names: str, **more: object) -> Site:
     return made
 
 
-def test_a_table_goes_from_a_dead_executor_to_a_living_one(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_table_moves_from_a_lost_executor_to_another(tmp_path: Path, cluster: Cluster) -> None:
     """The worker process that had its executor dies, too; the pack is done all the same."""
     here = site(tmp_path, cluster, *PACK)
     here.load(PACK)
@@ -85,7 +85,7 @@ def test_two_tasks_never_work_on_one_table(tmp_path: Path, cluster: Cluster) -> 
     assert len(commits) == len(list((Path(here.layout("a").changes) / "_delta_log").glob("*.json")))
 
 
-def test_a_job_stopped_and_a_driver_killed_are_gone_on_with(tmp_path: Path, cluster: Cluster) -> None:
+def test_stopped_job_and_killed_driver_resume(tmp_path: Path, cluster: Cluster) -> None:
     """Also a single table on the other engine, beside the pack."""
     names = (*PACK, "spark_orders")
     here = site(tmp_path, cluster, *names)
@@ -113,7 +113,7 @@ def test_a_job_stopped_and_a_driver_killed_are_gone_on_with(tmp_path: Path, clus
     assert {name: here.changes(name) for name in names} == dict.fromkeys(names, KEPT)
 
 
-def test_executors_that_lack_something_are_told_of_before_anything_is_written(tmp_path: Path, cluster: Cluster) -> None:
+def test_incomplete_executors_are_reported_before_any_write(tmp_path: Path, cluster: Cluster) -> None:
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
@@ -127,7 +127,7 @@ def test_executors_that_lack_something_are_told_of_before_anything_is_written(tm
     assert not (tmp_path / "lake" / "s").exists()
 
 
-def test_a_cluster_that_is_too_small_is_waited_for_and_told_of(tmp_path: Path, cluster: Cluster) -> None:
+def test_small_cluster_is_awaited_and_reported(tmp_path: Path, cluster: Cluster) -> None:
     here = site(tmp_path, cluster, "a", memory="64g", own={"start_timeout": "5s"})
     here.load(["a"])
     with here.run() as run:

@@ -40,7 +40,7 @@ def here(
     until(lambda: cluster.running() == [], "all applications to end")
 
 
-def test_an_executor_that_dies_is_replaced(here: Site, cluster: YarnCluster, names: tuple[str, ...]) -> None:
+def test_a_lost_executor_is_replaced(here: Site, cluster: YarnCluster, names: tuple[str, ...]) -> None:
     """YARN starts another container for it, and the pack and a table of Spark are done all the same."""
     here.load(names)
     here.change(names, 1, FIRST)
@@ -57,7 +57,7 @@ def test_an_executor_that_dies_is_replaced(here: Site, cluster: YarnCluster, nam
     assert {name: here.changes(name) for name in names} == dict.fromkeys(names, KEPT)
 
 
-def test_a_driver_that_dies_ends_its_application_and_the_next_run_goes_on(
+def test_a_killed_driver_ends_its_application_and_the_next_run_resumes(
     here: Site, cluster: YarnCluster, names: tuple[str, ...]
 ) -> None:
     here.load(names)

@@ -107,7 +107,7 @@ def test_it_does_not_start_without_its_secrets(name: str) -> None:
         services({**example(), name: ""})
 
 
-def test_no_secret_stands_in_the_file() -> None:
+def test_the_file_contains_no_secret() -> None:
     assert len(SECRETS) == 6
     fields = re.compile(r"(PASSWORD|SECRET|FERNET|ACCESS_KEY|SECRET_KEY)(_ID)?$")
     for service in written()["services"].values():
@@ -115,7 +115,7 @@ def test_no_secret_stands_in_the_file() -> None:
             assert not fields.search(name) or re.fullmatch(r"\$\{[A-Z0-9_]+:\?.*\}", value), name
 
 
-def test_whoever_stays_tells_of_its_health() -> None:
+def test_long_running_services_have_health_checks() -> None:
     found = services(example())
     assert {"postgres", "s3", "api-server", "scheduler", "dag-processor", "triggerer"} < set(found)
     assert {name for name, each in found.items() if "healthcheck" not in each.settings} == ONCE

@@ -114,6 +114,31 @@ def test_keys_are_declared_ones_or_whole_unique_indexes(live: Live) -> None:
     }
 
 
+def test_comments_become_descriptions_and_a_persons_are_kept(live: Live) -> None:
+    live.execute(
+        "COMMENT ON TABLE shop.orders IS 'All orders, \"whole\"; it''s the source''s own: #1'",
+        "COMMENT ON COLUMN shop.orders.id IS E'the key\\nof all'",
+        "COMMENT ON COLUMN shop.orders.total IS 'in euros'",
+        "COMMENT ON COLUMN shop.users.name IS 'password=hunter2secret'",
+    )
+    live.onboard("--write")
+    rows = {row.table: row for row in load(str(live.metadata), {}).tables}
+    orders = rows["shop.orders"]
+    assert orders.description == "All orders, \"whole\"; it's the source's own: #1"
+    assert orders.column_descriptions == {"id": "the key\nof all", "total": "in euros"}
+    assert (rows["shop.users"].description, rows["shop.users"].column_descriptions) == (None, {})
+    file = live.metadata / "tables/shop.yaml"
+    file.write_text(file.read_text().replace("in euros", "by a person"))
+    live.execute("COMMENT ON COLUMN shop.orders.id IS 'key'", "COMMENT ON COLUMN shop.orders.total IS 'in dollars'")
+    live.onboard("--write")
+    again = next(row for row in load(str(live.metadata), {}).tables if row.table == "shop.orders")
+    assert again.column_descriptions == {"id": "key", "total": "by a person"}
+    live.execute("COMMENT ON COLUMN shop.orders.id IS NULL")
+    live.onboard("--write")
+    last = next(row for row in load(str(live.metadata), {}).tables if row.table == "shop.orders")
+    assert last.column_descriptions == {"total": "by a person"}
+
+
 def test_rows_sizes_types_and_changes_are_those_of_its_statistics(live: Live) -> None:
     tables = live.tables("shop")
     orders = tables["shop.orders"]

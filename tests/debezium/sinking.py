@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.debezium.looking import text, wrapped
+from tests.debezium.probing import text, wrapped
 from tests.debezium.source import Record
 
 Files = dict[str, bytes]

@@ -43,7 +43,7 @@ def test_as_written(scenario: Scenario, debezium: Stage) -> None:
 
 
 @each("plain")
-def test_once_more_with_nothing_new(scenario: Scenario, debezium: Stage) -> None:
+def test_again_without_new_files(scenario: Scenario, debezium: Stage) -> None:
     *_, last, idle = debezium.seen("plain", scenario)
     assert (idle.commits, idle.columns) == (last.commits, last.columns)
     assert (idle.result.rows_read, idle.result.changes_written, idle.result.quarantined) == (0, 0, 0)

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from tests.debezium.lake import Lake, enveloped, parquet, warnings_of
-from tests.debezium.looking import event, text, wrapped
+from tests.debezium.probing import event, text, wrapped
 from tests.engine_port import EnginePort
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 
 
-def test_values_that_were_not_sent_are_kept(engine: EnginePort, tmp_path: Path) -> None:
+def test_unsent_values_are_kept(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(event("r", {"id": 1, "v": "a", "big": "one"}), event("r", {"id": 2, "v": "a", "big": "two"})))
     lake.run()
@@ -35,7 +35,7 @@ def test_values_that_were_not_sent_are_kept(engine: EnginePort, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "commit"])
-def test_a_run_that_broke_off_is_gone_on_with(engine: EnginePort, tmp_path: Path, step: str) -> None:
+def test_interrupted_run_is_resumed(engine: EnginePort, tmp_path: Path, step: str) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(*(event("r", {"id": number, "v": "a", "big": "one"}) for number in (1, 2, 3))))
     lake.run()
@@ -52,7 +52,7 @@ def test_a_run_that_broke_off_is_gone_on_with(engine: EnginePort, tmp_path: Path
     assert lake.changes() == 6
 
 
-def test_an_updated_key_moves_the_row(engine: EnginePort, tmp_path: Path) -> None:
+def test_key_update_moves_the_row(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(event("r", {"id": 1, "v": "a"})))
     lake.land(text(event("d", {"id": 1, "v": None}, 10), None, event("c", {"id": 2, "v": "a"}, 10)))
@@ -60,7 +60,7 @@ def test_an_updated_key_moves_the_row(engine: EnginePort, tmp_path: Path) -> Non
     assert lake.replica("id", "v") == [(2, "a")]
 
 
-def test_events_that_were_sent_again_change_nothing(engine: EnginePort, tmp_path: Path) -> None:
+def test_redelivered_events_change_nothing(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     events = text(event("c", {"id": 1, "v": "a"}, 1), event("u", {"id": 1, "v": "b"}, 2))
     lake.land(events)
@@ -70,7 +70,7 @@ def test_events_that_were_sent_again_change_nothing(engine: EnginePort, tmp_path
     assert (result.redelivered, result.changes_written, lake.changes()) == (2, 0, 2)
 
 
-def test_a_change_is_known_again_beside_changes_with_more_columns(engine: EnginePort, tmp_path: Path) -> None:
+def test_redelivery_is_recognized_after_new_columns(engine: EnginePort, tmp_path: Path) -> None:
     """What it carries is told otherwise there: its file has a column that it lacks."""
     lake = Lake(engine, tmp_path)
     update = event("u", {"id": 1, "v": "b"}, 2)
@@ -82,7 +82,7 @@ def test_a_change_is_known_again_beside_changes_with_more_columns(engine: Engine
     assert lake.replica("id", "v", "w") == [(1, "c", 1)]
 
 
-def test_a_source_without_places_is_ordered_by_time_and_then_offset(engine: EnginePort, tmp_path: Path) -> None:
+def test_source_without_positions_is_ordered_by_time_and_offset(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     source = {"connector": "vitess", "ts_ms": 1000}
     for value in ("a", "b", "c"):
@@ -92,7 +92,7 @@ def test_a_source_without_places_is_ordered_by_time_and_then_offset(engine: Engi
     assert warnings_of(result) == ["ORDER_NOT_TOTAL"], "the names of the files tell which came first"
 
 
-def test_a_file_of_nothing_but_tombstones_and_truncates(engine: EnginePort, tmp_path: Path) -> None:
+def test_file_of_only_tombstones_and_truncates(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(event("c", {"id": 1, "v": "a"})))
     lake.land(text(None, None))
@@ -101,7 +101,7 @@ def test_a_file_of_nothing_but_tombstones_and_truncates(engine: EnginePort, tmp_
     assert lake.replica("id", "v") == [(1, "a")]
 
 
-def test_a_table_begins_with_its_first_row(engine: EnginePort, tmp_path: Path) -> None:
+def test_table_starts_with_its_first_row(engine: EnginePort, tmp_path: Path) -> None:
     """Of tombstones alone nobody knows the type of its key."""
     lake = Lake(engine, tmp_path)
     lake.land(text(None, None))
@@ -113,7 +113,7 @@ def test_a_table_begins_with_its_first_row(engine: EnginePort, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_types_that_the_schema_names(engine: EnginePort, tmp_path: Path, form: str) -> None:
+def test_named_schema_types(engine: EnginePort, tmp_path: Path, form: str) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(_named_json() if form == "json" else _namedparquet(), form)
     lake.run()
@@ -144,7 +144,7 @@ def test_before_images_are_kept_and_move_rows(engine: EnginePort, tmp_path: Path
     ]  # fmt: skip
 
 
-def test_tombstones_in_parquet_are_nothing(engine: EnginePort, tmp_path: Path) -> None:
+def test_tombstones_in_parquet_are_skipped(engine: EnginePort, tmp_path: Path) -> None:
     """Aiven's sink puts the record beside its key and offset."""
     lake = Lake(engine, tmp_path)
     lake.land(parquet(pa.Table.from_pylist([

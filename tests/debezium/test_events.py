@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import QuarantinableError
-from tests.debezium.looking import event, look, rows_of, text, wrapped
+from tests.debezium.probing import event, probe, rows_of, text, wrapped
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 _LSN = "_dbz_sequence"
@@ -21,15 +21,15 @@ def place(lsn: int) -> str:
 
 
 def test_operations(tmp_path: Path) -> None:
-    rows = rows_of(look(tmp_path, text(event("r", {"id": 1}, 1), event("c", {"id": 2}, 2), event("u", {"id": 2}, 3),
+    rows = rows_of(probe(tmp_path, text(event("r", {"id": 1}, 1), event("c", {"id": 2}, 2), event("u", {"id": 2}, 3),
                                        event("d", {"id": 2}, 4), None, event("t", None, 5))))  # fmt: skip
     assert [(row["_dbz_op"], row["id"], row[_LSN]) for row in rows] == [
         ("I", 1, place(1)), ("I", 2, place(2)), ("U", 2, place(3)), ("D", 2, place(4)), ("T", None, place(5)),
     ]  # fmt: skip
 
 
-def test_an_update_of_a_key_is_a_delete_and_an_insert_at_one_place(tmp_path: Path) -> None:
-    rows = rows_of(look(tmp_path, text(event("d", {"id": 1}, 7), event("c", {"id": 2}, 7))))
+def test_key_update_is_a_delete_and_an_insert_at_one_position(tmp_path: Path) -> None:
+    rows = rows_of(probe(tmp_path, text(event("d", {"id": 1}, 7), event("c", {"id": 2}, 7))))
     assert [(row["_dbz_op"], row["id"], row[_LSN]) for row in rows] == [("D", 1, place(7)), ("I", 2, place(7))]
 
 
@@ -44,9 +44,9 @@ def test_an_update_of_a_key_is_a_delete_and_an_insert_at_one_place(tmp_path: Pat
 ])  # fmt: skip
 def test_wrappers(tmp_path: Path, around: Any) -> None:
     events = [event("c", {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "b"}, 2)]
-    bare = rows_of(look(tmp_path, text(*events)))
+    bare = rows_of(probe(tmp_path, text(*events)))
     assert [(row["id"], row["v"]) for row in bare] == [(1, "a"), (1, "b")]
-    assert rows_of(look(tmp_path, text(*map(around, events), around(None)))) == bare
+    assert rows_of(probe(tmp_path, text(*map(around, events), around(None)))) == bare
 
 
 @pytest.mark.parametrize("form", ["array", "concatenated", "gzip", "crlf"])
@@ -59,14 +59,14 @@ def test_forms(tmp_path: Path, form: str) -> None:
         "gzip": gzip.compress(lines.encode()),
         "crlf": lines.replace("\n", "\r\n").encode(),
     }
-    assert rows_of(look(tmp_path, content[form])) == rows_of(look(tmp_path, lines))
+    assert rows_of(probe(tmp_path, content[form])) == rows_of(probe(tmp_path, lines))
 
 
 @pytest.mark.parametrize("broken", ['{"op": "c", "after"', "nonsense", '{"id": 1}', "5", '"c"',
                                     '{"op":"c","before":null}', '{"op":"c","after":{"id":1}}',
                                     '{"op":"u","after":"{\\"id\\":1}"}'])  # fmt: skip
-def test_what_is_no_event_is_marked_and_keeps_its_text(tmp_path: Path, broken: str) -> None:
-    found = look(tmp_path, text(event("c", {"id": 1})) + broken + "\n" + text(event("c", {"id": 2})))
+def test_invalid_event_keeps_its_text(tmp_path: Path, broken: str) -> None:
+    found = probe(tmp_path, text(event("c", {"id": 1})) + broken + "\n" + text(event("c", {"id": 2})))
     assert found.malformed is not None
     assert found.malformed.to_pylist() == [None, broken, None]
     assert [row["id"] for row in rows_of(found)] == [1, None, 2]
@@ -81,12 +81,12 @@ def test_what_is_no_event_is_marked_and_keeps_its_text(tmp_path: Path, broken: s
 ])  # fmt: skip
 def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | str) -> None:
     with pytest.raises(QuarantinableError) as caught:
-        look(tmp_path, content)
+        probe(tmp_path, content)
     assert caught.value.code == "FILE_UNREADABLE"
 
 
-def test_a_file_of_tombstones_has_no_rows_but_the_keys(tmp_path: Path) -> None:
-    found = look(tmp_path, text(None, {"schema": None, "payload": None}))
+def test_file_of_tombstones_has_no_rows_but_key_columns(tmp_path: Path) -> None:
+    found = probe(tmp_path, text(None, {"schema": None, "payload": None}))
     assert (found.rows, dict(found.columns)["id"]) == (0, "void")
 
 
@@ -94,73 +94,73 @@ def test_a_file_of_tombstones_has_no_rows_but_the_keys(tmp_path: Path) -> None:
     _PLACEHOLDER, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", [_PLACEHOLDER], list(_PLACEHOLDER.encode()),
     {_PLACEHOLDER: _PLACEHOLDER}, json.dumps({_PLACEHOLDER: _PLACEHOLDER}, separators=(",", ":")),
 ])  # fmt: skip
-def test_a_value_that_was_not_sent_is_not_carried(tmp_path: Path, stands: Any) -> None:
+def test_unsent_value_is_not_carried(tmp_path: Path, stands: Any) -> None:
     rows = rows_of(
-        look(
+        probe(
             tmp_path, text(event("u", {"id": 1, "v": "a", "big": stands}), event("u", {"id": 2, "v": "b", "big": None}))
         )
     )
     assert [(row["big"], row["_dbz_carried"]) for row in rows] == [(None, "id,v,_dbz_sequence,_dbz_ts"), (None, None)]
 
 
-def test_an_insert_without_a_value_updates(tmp_path: Path) -> None:
-    (row,) = rows_of(look(tmp_path, text(event("c", {"id": 9, "big": _PLACEHOLDER}))))
+def test_insert_without_a_value_becomes_an_update(tmp_path: Path) -> None:
+    (row,) = rows_of(probe(tmp_path, text(event("c", {"id": 9, "big": _PLACEHOLDER}))))
     assert (row["_dbz_op"], row["_dbz_carried"]) == ("U", "id,_dbz_sequence,_dbz_ts")
 
 
-def test_a_placeholder_of_ones_own(tmp_path: Path) -> None:
-    (row,) = rows_of(look(tmp_path, text(event("u", {"id": 1, "big": "gone"})), unavailable="gone"))
+def test_custom_placeholder(tmp_path: Path) -> None:
+    (row,) = rows_of(probe(tmp_path, text(event("u", {"id": 1, "big": "gone"})), unavailable="gone"))
     assert (row["big"], row["_dbz_carried"]) == (None, "id,_dbz_sequence,_dbz_ts")
 
 
-def test_a_column_that_comes_later_in_a_file_is_not_emptied_before(tmp_path: Path) -> None:
-    rows = rows_of(look(tmp_path, text(event("u", {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "b", "w": 1}, 2))))
+def test_column_added_within_a_file_is_not_nulled_before(tmp_path: Path) -> None:
+    rows = rows_of(probe(tmp_path, text(event("u", {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "b", "w": 1}, 2))))
     assert [row["_dbz_carried"] for row in rows] == ["id,v,_dbz_sequence,_dbz_ts", None]
 
 
-def test_the_schema_of_each_line_counts(tmp_path: Path) -> None:
+def test_schema_of_each_line_is_used(tmp_path: Path) -> None:
     narrow = wrapped({"id": {"type": "int32"}}, event("c", {"id": 1}))
     wide = wrapped({"id": {"type": "int32"}, "day": {"type": "int32", "name": "io.debezium.time.Date"}},
                    event("c", {"id": 2, "day": 1}))  # fmt: skip
-    found = look(tmp_path, narrow + wide)
+    found = probe(tmp_path, narrow + wide)
     assert dict(found.columns) == {"_dbz_op": "string", "id": "int", "day": "date", _LSN: "string",
                                    "_dbz_ts": "timestamp"}  # fmt: skip
     assert [row["id"] for row in rows_of(found)] == [1, 2]
 
 
-def test_deletes_that_tell_no_row_are_no_other_tables(tmp_path: Path) -> None:
-    found = look(tmp_path, text(event("d", None), event("d", None, 2)))
+def test_deletes_without_a_row_belong_to_the_table(tmp_path: Path) -> None:
+    found = probe(tmp_path, text(event("d", None), event("d", None, 2)))
     assert (found.rows, dict(found.columns)["id"]) == (2, "void")
 
 
-def test_a_place_that_is_never_told_is_missed_all_the_same(tmp_path: Path) -> None:
+def test_missing_position_column_is_reported(tmp_path: Path) -> None:
     """Else the first such file would have the table ordered by time for ever."""
     source = {"connector": "postgresql", "lsn": None, "ts_ms": 5}
-    found = look(tmp_path, text({**event("c", {"id": 1}), "source": source}))
+    found = probe(tmp_path, text({**event("c", {"id": 1}), "source": source}))
     assert rows_of(found) == [{"_dbz_op": "I", "id": 1, _LSN: None}]
 
 
-def test_a_file_of_two_connectors_is_refused(tmp_path: Path) -> None:
+def test_file_of_two_connectors_is_refused(tmp_path: Path) -> None:
     source = {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0}
     with pytest.raises(QuarantinableError) as caught:
-        look(tmp_path, text(event("c", {"id": 1}), {**event("c", {"id": 2}), "source": source}))
+        probe(tmp_path, text(event("c", {"id": 1}), {**event("c", {"id": 2}), "source": source}))
     assert "several connectors" in caught.value.what
 
 
-def test_rows_before_updates_come_where_the_row_asks_for_them(tmp_path: Path) -> None:
+def test_before_images_are_delivered_on_request(tmp_path: Path) -> None:
     before = {"id": 1, "v": "a", "big": _PLACEHOLDER}
     events = text(
         event("c", {"id": 1, "v": "a", "big": "x"}),
         {**event("u", {"id": 1, "v": "b", "big": "x"}, 2), "before": before},
         event("d", {"id": 1, "v": "b", "big": "x"}, 3),
     )
-    rows = rows_of(look(tmp_path, events, before_image_prefix="BI_"))
+    rows = rows_of(probe(tmp_path, events, before_image_prefix="BI_"))
     assert [(row["BI_id"], row["BI_v"], row["BI_big"]) for row in rows] == [
         (None, None, None), (1, "a", None), (None, None, None),
     ]  # fmt: skip
-    assert not any(name.startswith("BI_") for name in rows_of(look(tmp_path, events))[0])
+    assert not any(name.startswith("BI_") for name in rows_of(probe(tmp_path, events))[0])
 
 
-def test_without_a_place_only_the_commit_time_orders(tmp_path: Path) -> None:
-    found = look(tmp_path, text({**event("c", {"id": 1}), "source": {"connector": "vitess", "ts_ms": 5}}))
+def test_without_positions_only_commit_time_orders(tmp_path: Path) -> None:
+    found = probe(tmp_path, text({**event("c", {"id": 1}), "source": {"connector": "vitess", "ts_ms": 5}}))
     assert [name for name, _ in found.columns] == ["_dbz_op", "id", "_dbz_ts"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.debezium.lake import Lake, warnings_of
-from tests.debezium.looking import text
+from tests.debezium.probing import text
 from tests.engine_port import EnginePort
 
 T = 1_700_000_000_000
@@ -32,40 +32,36 @@ def filled(engine: EnginePort, tmp_path: Path, **row: Any) -> Lake:
     return lake
 
 
-def test_changes_of_a_new_mysql_log_are_refused_until_the_row_says_when_it_began(
-    engine: EnginePort, tmp_path: Path
-) -> None:
+def test_new_mysql_log_is_refused_until_configured(engine: EnginePort, tmp_path: Path) -> None:
     lake = filled(engine, tmp_path)
     lake.land(text(mysql("u", {"id": 1, "v": "b"}, 1, 4, 101), mysql("c", {"id": 3, "v": "b"}, 1, 9, 102)))
     assert lake.refused() == "SOURCE_LOG_RESTARTED"
     assert lake.replica("id", "v") == [(1, "a"), (2, "a")]
 
-    told = lake.with_row(options={"log_began": [BEGAN]})
-    told.run()
-    assert told.replica("id", "v") == [(1, "b"), (2, "a"), (3, "b")]
+    configured = lake.with_row(options={"log_began": [BEGAN]})
+    configured.run()
+    assert configured.replica("id", "v") == [(1, "b"), (2, "a"), (3, "b")]
     late = text(mysql("u", {"id": 1, "v": "late"}, 901, 12, 2), mysql("u", {"id": 2, "v": "late"}, 901, 16, 3))
-    told.land(late)
-    assert told.run().late_ignored == 1, "the old log's last file came after all"
-    assert told.replica("id", "v") == [(1, "b"), (2, "late"), (3, "b")]
-    told.run(full_refresh=True)
-    assert told.replica("id", "v") == [(1, "b"), (2, "late"), (3, "b")]
-    assert told.run(action="verify").details["verdict"] == "equal"
+    configured.land(late)
+    assert configured.run().late_ignored == 1, "the old log's last file came after all"
+    assert configured.replica("id", "v") == [(1, "b"), (2, "late"), (3, "b")]
+    configured.run(full_refresh=True)
+    assert configured.replica("id", "v") == [(1, "b"), (2, "late"), (3, "b")]
+    assert configured.run(action="verify").details["verdict"] == "equal"
 
 
-def test_a_full_refresh_puts_changes_in_order_that_came_before_the_row_said_so(
-    engine: EnginePort, tmp_path: Path
-) -> None:
+def test_full_refresh_reorders_changes_after_a_log_reset(engine: EnginePort, tmp_path: Path) -> None:
     lake = filled(engine, tmp_path)
     old = mysql("u", {"id": 2, "v": "old"}, 901, 12, 2)
     lake.land(text(old, mysql("u", {"id": 1, "v": "b"}, 1, 4, 101)))  # the end of one log and the head of the other
     assert lake.run().late_ignored == 1
-    told = lake.with_row(options={"log_began": [BEGAN]})
-    told.run(full_refresh=True)
-    assert told.replica("id", "v") == [(1, "b"), (2, "old")]
-    assert told.run(action="verify").details["verdict"] == "equal"
+    configured = lake.with_row(options={"log_began": [BEGAN]})
+    configured.run(full_refresh=True)
+    assert configured.replica("id", "v") == [(1, "b"), (2, "old")]
+    assert configured.run(action="verify").details["verdict"] == "equal"
 
 
-def test_a_restored_postgresql_is_noticed(engine: EnginePort, tmp_path: Path) -> None:
+def test_restored_postgresql_is_detected(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
     lake.run()
@@ -77,7 +73,7 @@ def test_a_restored_postgresql_is_noticed(engine: EnginePort, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("seconds", [-100, 0])
-def test_a_file_that_came_late_is_no_new_log(engine: EnginePort, tmp_path: Path, seconds: int) -> None:
+def test_late_file_is_no_new_log(engine: EnginePort, tmp_path: Path, seconds: int) -> None:
     lake = filled(engine, tmp_path)
     lake.land(text(mysql("u", {"id": 1, "v": "late"}, 900, 4, seconds)))
     assert lake.run().late_ignored == 1

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.errors import QuarantinableError
-from tests.debezium.looking import look, rows_of
+from tests.debezium.probing import probe, rows_of
 
 _SOURCE = {"connector": "postgresql", "lsn": 1, "ts_ms": 1}
 _ANY_SCALE = pa.struct([("scale", pa.int32()), ("value", pa.binary())])
@@ -34,7 +34,7 @@ def written(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def test_a_type_that_the_schema_describes_once_and_names_after_that(tmp_path: Path) -> None:
+def test_named_avro_type_is_resolved(tmp_path: Path) -> None:
     fields = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
     described = {"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields": fields,
                  "connect.name": "io.debezium.data.VariableScaleDecimal"}  # fmt: skip
@@ -45,7 +45,7 @@ def test_a_type_that_the_schema_describes_once_and_names_after_that(tmp_path: Pa
         {"name": "after", "type": ["null", "shop.Value"]}]}  # fmt: skip
     row = pa.struct([("id", pa.int64()), ("a", _ANY_SCALE), ("b", _ANY_SCALE)])
     number = {"scale": 3, "value": b"\x01\xe2\x40"}
-    (found,) = rows_of(look(tmp_path, envelopes(row, {"id": 1, "a": number, "b": number}, avro=avro)))
+    (found,) = rows_of(probe(tmp_path, envelopes(row, {"id": 1, "a": number, "b": number}, avro=avro)))
     assert (found["a"], found["b"]) == ("123.456", "123.456")
 
 
@@ -55,13 +55,13 @@ def test_a_type_that_the_schema_describes_once_and_names_after_that(tmp_path: Pa
 )
 def test_decimals_without_a_precision(tmp_path: Path, value: Decimal, sql: str, expected: Any) -> None:
     row = pa.struct([("id", pa.int64()), ("v", pa.decimal256(64, 2))])
-    found = look(tmp_path, envelopes(row, {"id": 1, "v": value}, {"id": 2, "v": None}))
+    found = probe(tmp_path, envelopes(row, {"id": 1, "v": value}, {"id": 2, "v": None}))
     assert dict(found.columns)["v"] == sql
     assert [each["v"] for each in rows_of(found)] == [expected, None]
 
 
-def test_events_without_a_source_are_none(tmp_path: Path) -> None:
+def test_events_without_a_source_are_invalid(tmp_path: Path) -> None:
     table = pa.table({"after": [{"id": 1}], "op": ["c"]})
     with pytest.raises(QuarantinableError) as caught:
-        look(tmp_path, written(table))
+        probe(tmp_path, written(table))
     assert caught.value.code == "FILE_UNREADABLE"

@@ -52,7 +52,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(TABLE, tuple(runs), source.rows, len(told))
 
 
-def test_the_replica_is_the_table(engine: LocalPort, tmp_path: Path) -> None:
+def test_replica_equals_the_source_table(engine: LocalPort, tmp_path: Path) -> None:
     if engine.name != "delta_rs":
         pytest.skip("the dialect hands every engine the same rows; minutes on this one")
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))

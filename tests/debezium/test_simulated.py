@@ -45,7 +45,7 @@ def simulation(root: Path, **more: Any) -> SimulateSpec:
                         tables={"people": TableShape(keys=("id",), typed_columns=True)}, **given)  # fmt: skip
 
 
-def test_the_replica_is_the_truth(engine: EnginePort, tmp_path: Path) -> None:
+def test_replica_equals_the_simulated_source(engine: EnginePort, tmp_path: Path) -> None:
     events = (SchemaEvent(round=1, kind="add_column"), SchemaEvent(round=2, kind="rename_case", column="name"),
               SchemaEvent(round=3, kind="widen"))  # fmt: skip
     simulator = prepare(simulation(tmp_path, troubles=TROUBLES, events=events))
@@ -76,7 +76,7 @@ def _table(rows: list[dict[str, Any]], names: list[str], like: pa.Schema) -> pa.
     return pa.table(columns)
 
 
-def test_files_are_those_of_a_sink(tmp_path: Path) -> None:
+def test_simulated_files_match_a_sink(tmp_path: Path) -> None:
     simulate(simulation(tmp_path))
     files = sorted((tmp_path / "landing/hr/people").rglob("*.json"))
     assert files[0].relative_to(tmp_path).as_posix() == "landing/hr/people/partition=0/events+0+0000000000000.json"
@@ -89,20 +89,20 @@ def test_files_are_those_of_a_sink(tmp_path: Path) -> None:
     {"delivery": Delivery(format="json", before_images="BI_")}, {"delivery": Delivery(format="json.gz", segments=2)},
     {"troubles": Troubles(key_updates=0.1)}, {"reload_rounds": (1,)},
 ])  # fmt: skip
-def test_what_only_dms_has_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_dms_only_settings_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
     with pytest.raises(MetadataError) as caught:
         simulate(simulation(tmp_path, **more))
     assert caught.value.code == "SIMULATE_SPEC_INVALID"
 
 
-def test_the_option_chooses_the_form() -> None:
+def test_option_selects_the_format() -> None:
     assert with_dialect("debezium", ("late=0.1",)) == ("format=json", "late=0.1")
     assert with_dialect("debezium", ("format=json.gz",)) == ("format=json.gz",)
     assert with_dialect("dms", ("format=csv",)) == ("format=csv",)
 
 
 @pytest.mark.parametrize(("dialect", "form"), [("debezium", "csv"), ("dms", "json"), ("qlik", "csv")])
-def test_the_option_refuses_what_does_not_fit(dialect: str, form: str) -> None:
+def test_invalid_option_value_is_refused(dialect: str, form: str) -> None:
     with pytest.raises(MetadataError) as caught:
         with_dialect(dialect, (f"format={form}",))
     assert caught.value.code == "SIMULATE_SETTING_INVALID"

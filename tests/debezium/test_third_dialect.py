@@ -52,14 +52,14 @@ def forget() -> None:
         del sys.modules[name]
 
 
-def test_the_page_says_how_it_is_registered() -> None:
+def test_docs_show_the_registration() -> None:
     (registered,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     assert registered == '[project.entry-points."airflow_gddl.dialects"]\npipes = "our_pipes.dialect:REGISTERED"\n'
     assert "our_pipes" not in sys.stdlib_module_names
 
 
 @pytest.mark.usefixtures("installed")
-def test_metadata_knows_it_and_checks_its_options() -> None:
+def test_metadata_validates_dialect_options() -> None:
     assert dialects.names() == ("dms", "debezium", "pipes")
     assert check_spec(PIPES, {"small"}) == ()
     wrong = TableSpec(table="shop.t", keys=("id",), dialect="pipes", options={"seperator": ";"})
@@ -70,7 +70,7 @@ def test_metadata_knows_it_and_checks_its_options() -> None:
 
 @pytest.mark.parametrize("broken", ["our_pipes.gone:REGISTERED", "our_pipes.dialect:GONE"])
 @pytest.mark.usefixtures("installed")
-def test_a_package_that_cant_be_loaded_is_a_problem_of_its_rows(broken: str, tmp_path: Path) -> None:
+def test_unloadable_package_is_a_problem_of_its_rows(broken: str, tmp_path: Path) -> None:
     (entry_points,) = tmp_path.rglob("entry_points.txt")
     entry_points.write_text(ENTRY_POINTS.replace("our_pipes.dialect:REGISTERED", broken))
     forget()
@@ -84,7 +84,7 @@ def test_a_package_that_cant_be_loaded_is_a_problem_of_its_rows(broken: str, tmp
 
 
 @pytest.mark.usefixtures("installed")
-def test_its_files_become_a_table(engine: LocalPort, tmp_path: Path) -> None:
+def test_files_of_the_dialect_are_loaded(engine: LocalPort, tmp_path: Path) -> None:
     if engine.name == "spark":  # whose workers run already: elsewhere the package is installed for them
         package = shutil.make_archive(str(tmp_path / "our_pipes"), "zip", tmp_path / "site", "our_pipes")
         engine.spark.for_table().sparkContext.addPyFile(package)
@@ -105,7 +105,7 @@ def test_its_files_become_a_table(engine: LocalPort, tmp_path: Path) -> None:
     assert "our pipes" in warning.message
 
 
-def test_without_the_package_it_is_unknown() -> None:
+def test_dialect_is_unknown_without_its_package() -> None:
     with pytest.raises(FatalError) as caught:
         dialect_of(PIPES)
     assert caught.value.code == "DIALECT_UNKNOWN"

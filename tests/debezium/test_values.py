@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.debezium.looking import event, look, rows_of, text, wrapped
+from tests.debezium.probing import event, probe, rows_of, text, wrapped
 
 
 def decimal(scale: int, precision: int | None = None) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def time(name: str, kind: str = "int64") -> dict[str, Any]:
 )  # fmt: skip
 def test_by_schema(tmp_path: Path, schema: dict[str, Any], value: Any, sql: str, expected: Any) -> None:
     events = [event("c", {"id": 1, "v": value}), event("c", {"id": 2, "v": None}, 2)]
-    found = look(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
+    found = probe(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
     assert dict(found.columns)["v"] == sql
     first, second = (row["v"] for row in rows_of(found))
     assert second is None
@@ -67,7 +67,7 @@ def test_by_schema(tmp_path: Path, schema: dict[str, Any], value: Any, sql: str,
 
 
 def test_nanoseconds_are_left_to_the_engine(tmp_path: Path) -> None:
-    found = look(
+    found = probe(
         tmp_path, wrapped({"id": {"type": "int32"}, "v": time("NanoTimestamp")}, event("c", {"id": 1, "v": 1001}))
     )
     assert found.nanos == ("v",)
@@ -95,9 +95,9 @@ def test_nanoseconds_are_left_to_the_engine(tmp_path: Path) -> None:
         (decimal(-2), "AQ==", "Ag==", ["100", "200"]),
     ],
 )  # fmt: skip
-def test_a_column_with_a_misfit_comes_as_text(tmp_path: Path, schema: Any, good: Any, bad: Any, texts: Any) -> None:
+def test_column_with_a_misfit_is_text(tmp_path: Path, schema: Any, good: Any, bad: Any, texts: Any) -> None:
     events = [event("c", {"id": 1, "v": good}), event("c", {"id": 2, "v": bad}, 2)]
-    found = look(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
+    found = probe(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
     assert dict(found.columns)["v"] == "string"
     assert [row["v"] for row in rows_of(found)] == (texts or ["123.45", "1234.56"])
 
@@ -123,15 +123,13 @@ _DAY, _MICROS = time("Date", "int32"), time("MicroTimestamp")
         ((_DAY, _MICROS), (None, 0), "timestamp_ntz", [None, datetime.fromisoformat("1970-01-01")]),
     ],
 )  # fmt: skip
-def test_a_type_that_changes_within_a_file(
-    tmp_path: Path, schemas: Any, values: Any, sql: str, expected: list[Any]
-) -> None:
+def test_type_change_within_a_file(tmp_path: Path, schemas: Any, values: Any, sql: str, expected: list[Any]) -> None:
     """Each value by the schema of its own record: the same bytes are another number under another scale."""
     lines = [
         wrapped({"id": {"type": "int32"}, "v": schemas[at % 2]}, event("c", {"id": at, "v": values[at % 2]}, at + 1))
         for at in range(4)
     ]
-    found = look(tmp_path, "".join(lines))
+    found = probe(tmp_path, "".join(lines))
     assert dict(found.columns)["v"] == sql
     assert [(row["id"], row["v"]) for row in rows_of(found)] == list(enumerate(expected * 2))
 
@@ -140,11 +138,11 @@ def test_numbers_keep_all_their_digits(tmp_path: Path) -> None:
     """The converter's `decimal.format=NUMERIC`."""
     digits = "1234567890123456789012.34"
     lines = wrapped({"id": {"type": "int32"}, "v": decimal(2, 30)}, event("c", {"id": 1, "v": 0}))
-    (row,) = rows_of(look(tmp_path, lines.replace('"v":0', f'"v":{digits}')))
+    (row,) = rows_of(probe(tmp_path, lines.replace('"v":0', f'"v":{digits}')))
     assert row["v"] == Decimal(digits)
     bare = text(event("c", {"id": 1, "v": 0})).replace('"v": 0', f'"v": {digits}')
-    assert rows_of(look(tmp_path, bare, types={"v": "decimal(30,2)"}))[0]["v"] == digits
-    assert rows_of(look(tmp_path, bare))[0]["v"] == float(digits)
+    assert rows_of(probe(tmp_path, bare, types={"v": "decimal(30,2)"}))[0]["v"] == digits
+    assert rows_of(probe(tmp_path, bare))[0]["v"] == float(digits)
 
 
 @pytest.mark.parametrize(
@@ -161,15 +159,15 @@ def test_numbers_keep_all_their_digits(tmp_path: Path) -> None:
         ([None, None], "void", [None, None]),
     ],
 )
-def test_without_a_schema_values_are_what_json_has(tmp_path: Path, values: Any, sql: str, expected: Any) -> None:
-    found = look(tmp_path, text(*(event("c", {"id": at, "v": value}, at + 1) for at, value in enumerate(values))))
+def test_values_without_schema_have_json_types(tmp_path: Path, values: Any, sql: str, expected: Any) -> None:
+    found = probe(tmp_path, text(*(event("c", {"id": at, "v": value}, at + 1) for at, value in enumerate(values))))
     assert dict(found.columns)["v"] == sql
     assert [row["v"] for row in rows_of(found)] == expected
 
 
-def test_metadata_tells_what_a_file_without_schema_does_not(tmp_path: Path) -> None:
+def test_types_option_applies_to_files_without_schema(tmp_path: Path) -> None:
     row = {"id": 1, "at": 1704067200123456, "price": 12.5, "n": 7}
-    found = look(tmp_path, text(event("c", row)), semantic_types={"AT": "io.debezium.time.MicroTimestamp"},
+    found = probe(tmp_path, text(event("c", row)), semantic_types={"AT": "io.debezium.time.MicroTimestamp"},
                  types={"Price": "decimal(8,2)"})  # fmt: skip
     assert [dict(found.columns)[name] for name in ("at", "price", "n")] == ["timestamp_ntz", "string", "bigint"]
     assert rows_of(found)[0]["price"] == "12.5"

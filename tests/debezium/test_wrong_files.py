@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.debezium.lake import Lake, warnings_of
-from tests.debezium.looking import event, text
+from tests.debezium.probing import event, text
 from tests.engine_port import EnginePort
 
 
@@ -18,7 +18,9 @@ from tests.engine_port import EnginePort
     {"connector": "sqlserver", "commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003",
      "ts_ms": 2},
 ])  # fmt: skip
-def test_places_in_another_kind_of_log_are_refused(engine: EnginePort, tmp_path: Path, source: dict[str, Any]) -> None:
+def test_positions_of_another_log_format_are_refused(
+    engine: EnginePort, tmp_path: Path, source: dict[str, Any]
+) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(event("c", {"id": 1, "v": "a"})))
     lake.run()
@@ -31,7 +33,7 @@ def test_places_in_another_kind_of_log_are_refused(engine: EnginePort, tmp_path:
     assert lake.replica("v") == [("c",)]
 
 
-def test_another_kind_of_source_goes_on_with_times_first(engine: EnginePort, tmp_path: Path) -> None:
+def test_change_of_source_type_orders_by_time_first(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path, sequence_by=["_dbz_ts", "_dbz_sequence"])
     lake.land(text(event("c", {"id": 1, "v": "a"})))
     mysql = {"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0, "ts_ms": 2}
@@ -40,7 +42,7 @@ def test_another_kind_of_source_goes_on_with_times_first(engine: EnginePort, tmp
     assert lake.replica("v") == [("b",)]
 
 
-def test_files_of_something_else_stand_beside_good_ones(engine: EnginePort, tmp_path: Path) -> None:
+def test_unrelated_files_beside_valid_ones(engine: EnginePort, tmp_path: Path) -> None:
     """Topics that a sink has put into the table's folder; the next version of the file is looked at again."""
     lake = Lake(engine, tmp_path)
     lake.land(text(event("c", {"id": 1, "v": "a"})))
@@ -59,7 +61,7 @@ def test_files_of_something_else_stand_beside_good_ones(engine: EnginePort, tmp_
     assert [error["resolved_at"] is None for error in lake.errors()].count(False) == 1
 
 
-def test_a_file_of_another_table_stops_this_one_alone(engine: EnginePort, tmp_path: Path) -> None:
+def test_file_of_another_table_stops_only_its_table(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(event("c", {"id": 1, "v": "a"})))
     lake.run()
@@ -71,7 +73,7 @@ def test_a_file_of_another_table_stops_this_one_alone(engine: EnginePort, tmp_pa
     assert lake.replica("id", "v") == [(1, "b")]
 
 
-def test_deletes_that_tell_no_key_go_to_the_quarantine(engine: EnginePort, tmp_path: Path) -> None:
+def test_deletes_without_a_key_are_quarantined(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     lake.land(text(event("c", {"id": 1, "v": "a"})))
     lake.land(text(event("d", None, 2)))
@@ -80,7 +82,7 @@ def test_deletes_that_tell_no_key_go_to_the_quarantine(engine: EnginePort, tmp_p
     assert lake.replica("id") == [(1,)]
 
 
-def test_bad_records_go_to_the_quarantine_as_they_came(engine: EnginePort, tmp_path: Path) -> None:
+def test_invalid_records_are_quarantined_unchanged(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path)
     lost = event("c", {"id": 6, "v": "b"}, 6) | {"source": {"connector": "postgresql"}}
     odd = text(event("t", None, 3), event("m", {"id": 3}, 4), event("d", None, 5), lost)
@@ -96,7 +98,7 @@ def test_bad_records_go_to_the_quarantine_as_they_came(engine: EnginePort, tmp_p
     assert lake.replica("id", "v") == [(1, "a")]
 
 
-def test_a_mask_keeps_texts_out_that_nobody_could_mask(engine: EnginePort, tmp_path: Path) -> None:
+def test_unmaskable_texts_are_dropped(engine: EnginePort, tmp_path: Path) -> None:
     lake = Lake(engine, tmp_path, mask={"pin": "hash"})
     lake.land(text(event("c", {"id": 1, "pin": "1234"}), {"pin": "secret"}))
     lake.run()

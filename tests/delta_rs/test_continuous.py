@@ -27,8 +27,8 @@ from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.table.runtime import Runtime, utc_now
+from tests.background_job import BackgroundJob
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.keeping import Kept
 from tests.landing import write_bytes
 from tests.spark.children import job_child
 
@@ -88,8 +88,8 @@ def runtime() -> Runtime:
     return Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
 
 
-def kept(lake: SmallLake, specs: Sequence[TableSpec], options: JobOptions = GOES_ON) -> Kept:
-    return Kept(lake.job(specs, options), runtime())
+def kept(lake: SmallLake, specs: Sequence[TableSpec], options: JobOptions = GOES_ON) -> BackgroundJob:
+    return BackgroundJob(lake.job(specs, options), runtime())
 
 
 def scheduled(lake: SmallLake, specs: Sequence[TableSpec]) -> dict[str, JobResult]:
@@ -109,7 +109,7 @@ def records(lake: SmallLake, spec: TableSpec) -> list[JobResult]:
     return [json.loads(path.read_text()) for path in found]
 
 
-def test_scheduled_then_continuous_then_scheduled_keeps_everything(source: Source) -> None:
+def test_switching_between_scheduled_and_continuous_loses_nothing(source: Source) -> None:
     lake, specs = source.lake, source.specs
     scheduled(lake, specs)
     source.change()
@@ -127,15 +127,15 @@ def test_scheduled_then_continuous_then_scheduled_keeps_everything(source: Sourc
     source.check()
 
 
-def test_every_turn_that_did_something_leaves_a_record_and_idle_ones_none(source: Source) -> None:
+def test_only_turns_with_work_are_recorded(source: Source) -> None:
     spec = source.specs[0]
     with kept(source.lake, [replace(spec, freshness="4s")]) as job:
-        job.until(lambda: source.is_taken(spec) and job.told(spec.table, "skipped") >= 4)
-    assert len(records(source.lake, spec)) == job.told(spec.table)
+        job.until(lambda: source.is_taken(spec) and job.results_of(spec.table, "skipped") >= 4)
+    assert len(records(source.lake, spec)) == job.results_of(spec.table)
     assert {record["status"] for record in records(source.lake, spec)} == {"succeeded"}
 
 
-def test_a_new_row_is_picked_up_and_one_that_went_is_left_alone(tmp_path: Path) -> None:
+def test_added_row_is_started_and_removed_row_is_dropped(tmp_path: Path) -> None:
     a, b = specs_of("a", "b")
     source = Source(SmallLake(tmp_path), [a, b])
     source.load()
@@ -155,18 +155,18 @@ def test_a_new_row_is_picked_up_and_one_that_went_is_left_alone(tmp_path: Path) 
     assert job.stop.why == "no table is left"
 
 
-def test_a_failing_table_stops_no_other_and_heals(source: Source) -> None:
+def test_failing_table_stops_no_other_and_recovers(source: Source) -> None:
     a, b = source.specs
     folder = Path(source.lake.layout(a).landing)
     strange = replace(a, keys=("nothing",))
     standing = DesiredStateKeeper(source.lake.roots, "pack", lambda: None)
     options = JobOptions(continuous=Continuous(folder=standing.folder))
     with kept(source.lake, [strange, b], options) as job:
-        job.until(lambda: job.told(a.table, "failed") >= 1)
+        job.until(lambda: job.results_of(a.table, "failed") >= 1)
         for _ in range(3):
             source.change(b)
             job.until(lambda: source.is_taken(b))
-        failures = job.told(a.table, "failed")
+        failures = job.results_of(a.table, "failed")
         assert failures <= 3
         standing.put(DesiredState(tables=(a, b), tiers=job.job.tiers))
         job.until(lambda: source.is_taken(a))
@@ -174,7 +174,7 @@ def test_a_failing_table_stops_no_other_and_heals(source: Source) -> None:
     source.check()
 
 
-def test_a_file_that_can_t_be_read_holds_nobody_up(source: Source) -> None:
+def test_unreadable_file_delays_no_table(source: Source) -> None:
     a, b = source.specs
     with kept(source.lake, [a, b]) as job:
         write_bytes(Path(source.lake.layout(a).landing), "20240101-000000001.parquet", b"no parquet")
@@ -184,7 +184,7 @@ def test_a_file_that_can_t_be_read_holds_nobody_up(source: Source) -> None:
     source.check()
 
 
-def test_a_table_that_another_run_holds_is_waited_for_without_a_word(source: Source) -> None:
+def test_busy_table_is_retried_silently(source: Source) -> None:
     a, b = source.specs
     with (
         Claim.acquire(Storage(), source.lake.layout(a).state, "maintenance", utc_now),
@@ -193,22 +193,22 @@ def test_a_table_that_another_run_holds_is_waited_for_without_a_word(source: Sou
         job.until(lambda: source.is_taken(b))
         source.change(b)
         job.until(lambda: source.is_taken(b))
-        assert (job.told(a.table), job.told(a.table, "failed"), records(source.lake, a)) == (0, 0, [])
+        assert (job.results_of(a.table), job.results_of(a.table, "failed"), records(source.lake, a)) == (0, 0, [])
     with kept(source.lake, [a, b]) as job:
         job.until(source.is_taken)
     source.check()
 
 
-def test_two_jobs_at_once_double_nothing(source: Source) -> None:
+def test_concurrent_jobs_duplicate_nothing(source: Source) -> None:
     one, other = (replace(source.lake.job(source.specs, GOES_ON), run_id=name) for name in ("one", "other"))
-    with Kept(one, runtime()) as first, Kept(other, runtime()):
+    with BackgroundJob(one, runtime()) as first, BackgroundJob(other, runtime()):
         for _ in range(5):
             source.change()
             first.until(source.is_taken)
     source.check()
 
 
-def test_a_worker_that_dies_while_it_rests_is_replaced(source: Source) -> None:
+def test_killed_idle_worker_is_replaced(source: Source) -> None:
     with kept(source.lake, source.specs) as job:
         job.until(source.is_taken)
         before = _children()
@@ -238,7 +238,7 @@ def process_job(source: Source, seconds: float | None = None) -> JobSpec:
     return source.lake.job(source.specs, JobOptions(continuous=Continuous(seconds=seconds)))
 
 
-def test_a_stop_waits_for_what_was_begun_and_begins_nothing_that_waits(tmp_path: Path) -> None:
+def test_stop_finishes_running_tables_and_starts_none(tmp_path: Path) -> None:
     source = Source(SmallLake(tmp_path), specs_of(*(f"t{n:03d}" for n in range(60))))
     source.load()
     with kept(source.lake, source.specs) as job:
@@ -252,7 +252,7 @@ def test_a_stop_waits_for_what_was_begun_and_begins_nothing_that_waits(tmp_path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_process_that_is_told_to_stop_ends_well(source: Source, number: signal.Signals) -> None:
+def test_process_stops_on_sigterm(source: Source, number: signal.Signals) -> None:
     with job_child(process_job(source)) as child:
         _wait(source.is_taken)
         source.change()
@@ -264,7 +264,7 @@ def test_a_process_that_is_told_to_stop_ends_well(source: Source, number: signal
     source.check()
 
 
-def test_a_process_ends_by_itself_when_its_time_is_over(source: Source) -> None:
+def test_process_ends_after_its_duration(source: Source) -> None:
     started = time.monotonic()
     with job_child(process_job(source, seconds=6)) as child:
         ended = child.end(60)
@@ -273,7 +273,7 @@ def test_a_process_ends_by_itself_when_its_time_is_over(source: Source) -> None:
     assert source.is_taken()
 
 
-def test_killed_at_any_moment_and_started_again_it_loses_and_doubles_nothing(source: Source) -> None:
+def test_kill_and_restart_loses_and_duplicates_nothing(source: Source) -> None:
     chance = random.Random(8)  # noqa: S311 - moments, no secrets
     for _ in range(4):
         with job_child(process_job(source)) as child:

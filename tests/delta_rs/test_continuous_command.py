@@ -46,7 +46,7 @@ def wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def test_kept_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
+def test_runs_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
     lake, a, b = SmallLake(tmp_path), spec_of("a"), spec_of("b")
     lake.load(a)
     lake.load(b)
@@ -73,7 +73,7 @@ def test_kept_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "runner"), [(["--full-refresh"], "local"), (["--dry-run"], "local"), ([], "databricks")]
 )
-def test_what_can_t_go_on(metadata: Path, more: list[str], runner: str) -> None:
+def test_unsupported_options_are_refused(metadata: Path, more: list[str], runner: str) -> None:
     own = "runners: {databricks: {wheel: /Volumes/w.whl}}\n" if runner == "databricks" else ""
     (metadata / "gddl.yaml").write_text(f"landing: s3://b/l\nlake: s3://b/k\nrunner: {runner}\n{own}")
     command = [*GDDL, "run", "--continuous", "--metadata", str(metadata), *more]

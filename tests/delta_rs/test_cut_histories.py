@@ -14,7 +14,7 @@ from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, verify
-from tests.spark.telling import by_engine, by_oracle, differences
+from tests.spark.table_lines import by_engine, by_oracle, differences
 from tests.strategies import Case, Traits, cases, dense
 
 # A change that was cut and is delivered again counts as new (docs/repair.md): no copies.
@@ -32,7 +32,7 @@ def cutting(case: Case) -> Case:
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_the_replica_does_not_depend_on_what_is_cut(sort: str, tmp_path: Path) -> None:
+def test_replica_is_independent_of_cut_changes(sort: str, tmp_path: Path) -> None:
     found = [cutting(case) for case in drawn(cases(dense(SORTS[sort])), examples(20))]
     stage = Stage(LocalPort("delta_rs"), Lake(tmp_path), named(found))
     cut = 0

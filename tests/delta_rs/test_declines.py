@@ -65,7 +65,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("table", ["replica", "changes"])
-def test_a_table_feature_that_it_does_not_know(feature: str, table: str, tmp_path: Path) -> None:
+def test_unknown_table_feature_is_declined(feature: str, table: str, tmp_path: Path) -> None:
     lake = grown(tmp_path)
     path = getattr(lake.layout(SPEC), table)
     add_commit(path, protocol(*FEATURES[feature]))
@@ -79,13 +79,13 @@ def test_a_table_feature_that_it_does_not_know(feature: str, table: str, tmp_pat
 SETTINGS = {
     "delta.columnMapping.mode": "name",
     "delta.constraints.positive": "id > 0",
-    "delta.enableChangeDataFeed": "true",
+    "delta.enableRowTracking": "true",
     "delta.appendOnly": "true",
 }
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_setting_that_asks_more_of_a_writer(setting: str, tmp_path: Path) -> None:
+def test_unsupported_property_is_declined(setting: str, tmp_path: Path) -> None:
     lake = grown(tmp_path)
     path = lake.layout(SPEC).replica
     settings = {**meta(path)["metaData"]["configuration"], setting: SETTINGS[setting]}
@@ -96,7 +96,7 @@ def test_a_setting_that_asks_more_of_a_writer(setting: str, tmp_path: Path) -> N
     assert commits(Storage(), path) == 3, "it was written to"
 
 
-def test_a_column_that_may_not_be_null(tmp_path: Path) -> None:
+def test_not_null_column_is_declined(tmp_path: Path) -> None:
     lake = grown(tmp_path)
     path = lake.layout(SPEC).replica
     schema = json.loads(meta(path)["metaData"]["schemaString"])
@@ -110,11 +110,11 @@ def test_a_column_that_may_not_be_null(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"cluster_by": ("id",)}, "cluster_by"),
-        ({"table_properties": {"delta.enableChangeDataFeed": "true"}}, "delta.enableChangeDataFeed"),
+        ({"table_properties": {"delta.enableDeletionVectors": "true"}}, "delta.enableDeletionVectors"),
+        ({"table_properties": {"delta.enableRowTracking": "true"}}, "delta.enableRowTracking"),
     ],
 )
-def test_metadata_that_asks_for_tables_it_cannot_make(fields: Any, reason: str, tmp_path: Path) -> None:
+def test_unsupported_metadata_is_declined(fields: Any, reason: str, tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of(**fields)
     lake.load(spec)
     done = lake.run(spec)
@@ -123,7 +123,7 @@ def test_metadata_that_asks_for_tables_it_cannot_make(fields: Any, reason: str, 
     assert not Path(lake.layout(spec).replica).exists()
 
 
-def test_a_tier_that_asks_for_deletion_vectors(tmp_path: Path) -> None:
+def test_deletion_vectors_are_declined(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path, replace(TIER, deletion_vectors=True))
     lake.load(SPEC)
     done = lake.run(SPEC)
@@ -132,7 +132,7 @@ def test_a_tier_that_asks_for_deletion_vectors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["run", "verify"])
-def test_a_table_over_the_limit(action: Any, tmp_path: Path) -> None:
+def test_table_over_the_size_limit_is_declined(action: Any, tmp_path: Path) -> None:
     if action == "run":
         lake = grown(tmp_path, tier=replace(TIER, delta_rs_max_bytes=500))
     else:
@@ -144,7 +144,7 @@ def test_a_table_over_the_limit(action: Any, tmp_path: Path) -> None:
     assert "delta_rs_max_bytes" in done.reason
 
 
-def test_what_it_can_take_it_takes(tmp_path: Path) -> None:
+def test_supported_table_is_accepted(tmp_path: Path) -> None:
     """The tables above but for what was done to them."""
     lake = grown(tmp_path)
     done = lake.run(SPEC)

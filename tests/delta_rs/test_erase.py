@@ -69,7 +69,7 @@ def held(lake: SmallLake, row: TableSpec) -> list[str]:
     return found
 
 
-def test_it_is_gone_from_every_table_and_the_others_stay(tmp_path: Path) -> None:
+def test_key_is_removed_from_every_table_and_others_are_kept(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     assert held(lake, row) == ["changes", "replica", "history", "errors", "tombstones"]
@@ -82,7 +82,7 @@ def test_it_is_gone_from_every_table_and_the_others_stay(tmp_path: Path) -> None
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
-def test_files_of_the_source_that_hold_it_are_named(tmp_path: Path) -> None:
+def test_landing_files_with_the_key_are_listed(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     lake.change(row, 4, [("I", 10, "other")])
@@ -140,7 +140,7 @@ WAYS_BACK = [late_file, file_on_its_way, same_file_again, bad_row_again, full_re
 
 
 @pytest.mark.parametrize("way", WAYS_BACK, ids=lambda way: str(way.__name__))
-def test_nothing_brings_it_back(way: Any, tmp_path: Path) -> None:
+def test_erased_key_is_not_loaded_again(way: Any, tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     lake.done(row, erasing(id="7"))
@@ -162,7 +162,7 @@ def new_load(lake: SmallLake, row: TableSpec) -> None:
 
 
 @pytest.mark.parametrize("way", [new_changes, new_load], ids=lambda way: str(way.__name__))
-def test_somebody_who_is_given_the_key_later_lives(way: Any, tmp_path: Path) -> None:
+def test_reused_key_is_loaded_after_erasure(way: Any, tmp_path: Path) -> None:
     """Whatever comes next: late rows of before, a full refresh, an erasure of somebody else."""
     row = spec()
     lake = filled(tmp_path, row)
@@ -178,7 +178,7 @@ def test_somebody_who_is_given_the_key_later_lives(way: Any, tmp_path: Path) -> 
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
-def test_they_can_be_forgotten_in_their_turn(tmp_path: Path) -> None:
+def test_reused_key_can_be_erased_again(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     lake.done(row, erasing(id="7"))
@@ -190,7 +190,7 @@ def test_they_can_be_forgotten_in_their_turn(tmp_path: Path) -> None:
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
-def test_the_rows_of_the_replica_are_counted_after_it(tmp_path: Path) -> None:
+def test_row_count_is_updated_after_erasure(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     result = lake.done(row, erasing(id="7"))
@@ -201,7 +201,7 @@ def test_the_rows_of_the_replica_are_counted_after_it(tmp_path: Path) -> None:
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
-def test_what_is_passed_over_is_told_and_the_batch_adds_up(tmp_path: Path) -> None:
+def test_skipped_rows_are_counted_and_the_batch_balances(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     lake.done(row, erasing(id="7"))
@@ -211,7 +211,7 @@ def test_what_is_passed_over_is_told_and_the_batch_adds_up(tmp_path: Path) -> No
     assert (result.rows_read, result.changes_written, result.quarantined) == (1, 1, 0)
 
 
-def test_the_record_says_who_when_and_what_and_never_the_key(tmp_path: Path) -> None:
+def test_record_has_user_time_and_counts_but_no_key(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     told = lake.done(row, erasing(id="7")).details
@@ -227,7 +227,7 @@ def test_the_record_says_who_when_and_what_and_never_the_key(tmp_path: Path) -> 
     assert NAME not in document.read_text()
 
 
-def test_again_it_does_nothing_more(tmp_path: Path) -> None:
+def test_repeated_erasure_is_a_no_op(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     first = lake.done(row, erasing(id="7")).details
@@ -241,7 +241,7 @@ def test_again_it_does_nothing_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "step", ["remembered", "changes", "before_images", "replica", "history", "tombstones", "errors", "leftovers"]
 )
-def test_killed_after_any_step_it_is_simply_run_again(step: str, tmp_path: Path) -> None:
+def test_kill_after_any_step_resumes(step: str, tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     assert killed_child(lake.job([row], erasing(id="7"), run_id="dies"), step).status == -9
@@ -252,7 +252,7 @@ def test_killed_after_any_step_it_is_simply_run_again(step: str, tmp_path: Path)
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
-def test_before_images_of_the_key_are_emptied(tmp_path: Path) -> None:
+def test_before_images_of_the_key_are_set_to_null(tmp_path: Path) -> None:
     row = spec(before_image_prefix="BI_")
     lake = SmallLake(tmp_path)
     lake.load(row, 8)
@@ -285,7 +285,7 @@ def test_composite_keys_of_text_and_decimals(tmp_path: Path) -> None:
     assert sorted(left) == ["2", "3"]
 
 
-def test_a_hashed_key_is_named_as_the_source_has_it(tmp_path: Path) -> None:
+def test_masked_key_is_given_as_source_value(tmp_path: Path) -> None:
     row = spec(mask={"id": "hash"})
     lake = SmallLake(tmp_path)
     lake.load(row, 8)
@@ -297,7 +297,7 @@ def test_a_hashed_key_is_named_as_the_source_has_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", [{}, {"other": "7"}, {"id": "seven"}, {"id": "7", "v": "x"}])
-def test_a_key_that_is_none_is_refused_without_a_word_of_its_value(key: dict[str, str], tmp_path: Path) -> None:
+def test_invalid_key_is_refused_without_its_value(key: dict[str, str], tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     found = lake.run(row, erasing(**key))
@@ -308,7 +308,7 @@ def test_a_key_that_is_none_is_refused_without_a_word_of_its_value(key: dict[str
     assert not Path(lake.layout(row).erased).exists()
 
 
-def test_a_lost_salt_stops_the_table(tmp_path: Path) -> None:
+def test_lost_salt_stops_the_table(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     lake.done(row, erasing(id="7"))
@@ -320,7 +320,7 @@ def test_a_lost_salt_stops_the_table(tmp_path: Path) -> None:
     assert found.result.error.code == "ERASURE_SALT_MISSING"
 
 
-def test_a_lost_salt_is_not_made_anew_by_another_tables_erasure(tmp_path: Path) -> None:
+def test_lost_salt_is_not_recreated_by_another_table(tmp_path: Path) -> None:
     row, other = spec(), replace(spec(), table="shop.other")
     lake = filled(tmp_path, row)
     filled(tmp_path, other)
@@ -338,7 +338,7 @@ def test_a_lost_salt_is_not_made_anew_by_another_tables_erasure(tmp_path: Path) 
     assert salt.read_bytes() == kept
 
 
-def test_samples_in_records_of_runs_lose_it(tmp_path: Path) -> None:
+def test_run_records_drop_the_key(tmp_path: Path) -> None:
     """Here of `UPDATE_WITHOUT_PRIOR`."""
     row = spec()
     lake = SmallLake(tmp_path)
@@ -353,7 +353,7 @@ def test_samples_in_records_of_runs_lose_it(tmp_path: Path) -> None:
     assert any('{\\"id\\":8}' in text for text in records)
 
 
-def test_maintenance_removes_it_from_storage_after_its_time(tmp_path: Path) -> None:
+def test_maintenance_removes_the_key_from_storage(tmp_path: Path) -> None:
     def long_ago() -> datetime:
         return datetime.now(UTC) - timedelta(days=8)
 
@@ -378,7 +378,7 @@ def moved_file(lake: SmallLake, row: TableSpec, number: int, v: str, new: int, o
     write(Path(lake.layout(row).landing), f"20240101-{number:09d}.parquet", pa.table(columns))
 
 
-def test_what_was_moved_to_the_key_does_not_come_back_under_its_old_one(tmp_path: Path) -> None:
+def test_row_moved_to_the_key_is_not_restored_under_its_old_key(tmp_path: Path) -> None:
     row = spec(before_image_prefix="BI_")
     lake = SmallLake(tmp_path)
     lake.load(row, 3)
@@ -398,7 +398,7 @@ def test_what_was_moved_to_the_key_does_not_come_back_under_its_old_one(tmp_path
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 
 
-def test_a_before_image_of_zero_in_a_record_is_found(tmp_path: Path) -> None:
+def test_zero_in_a_before_image_is_found(tmp_path: Path) -> None:
     row = spec(before_image_prefix="BI_")
     lake = SmallLake(tmp_path)
     lake.load(row, 3)
@@ -409,7 +409,7 @@ def test_a_before_image_of_zero_in_a_record_is_found(tmp_path: Path) -> None:
     assert lake.done(row, erasing(id="0")).details["removed"]["errors"] == 1
 
 
-def test_a_key_whose_column_is_widened_stays_out(tmp_path: Path) -> None:
+def test_erased_key_stays_excluded_after_widening(tmp_path: Path) -> None:
     row = spec()
     lake = SmallLake(tmp_path)
     lake.load(row, 8)
@@ -424,7 +424,7 @@ def test_a_key_whose_column_is_widened_stays_out(tmp_path: Path) -> None:
     assert sorted(map(int, lake.replica(row))) == [0, 1, 2, 3, 4, 5, 6, 8]
 
 
-def test_a_key_that_nothing_holds_is_told_and_kept_out_all_the_same(tmp_path: Path) -> None:
+def test_absent_key_is_reported_and_excluded(tmp_path: Path) -> None:
     row = spec()
     lake = SmallLake(tmp_path)
     lake.load(row, 3)
@@ -436,7 +436,7 @@ def test_a_key_that_nothing_holds_is_told_and_kept_out_all_the_same(tmp_path: Pa
     assert {w.code for w in lake.done(row).warnings} == {"ERASED_SKIPPED"}
 
 
-def test_without_its_document_a_key_may_come_back(tmp_path: Path) -> None:
+def test_removed_erasure_document_allows_the_key(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     key_hash = lake.done(row, erasing(id="7")).details["hash"]
@@ -446,7 +446,7 @@ def test_without_its_document_a_key_may_come_back(tmp_path: Path) -> None:
     assert lake.replica(row)[7] == "somebody else"
 
 
-def test_samples_in_archives_and_answers_lose_it_too(tmp_path: Path) -> None:
+def test_archives_and_results_drop_the_key(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     shown = [RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))]
@@ -463,7 +463,7 @@ def test_samples_in_archives_and_answers_lose_it_too(tmp_path: Path) -> None:
         ] * count
 
 
-def test_answers_of_comparisons_and_lists_lose_it_too(tmp_path: Path) -> None:
+def test_results_of_verify_and_errors_drop_the_key(tmp_path: Path) -> None:
     """Jobs that ran elsewhere: keys that differ, and rows of the quarantine, are in their details."""
     row = spec()
     lake = filled(tmp_path, row)
@@ -491,7 +491,7 @@ class Moving(Storage):
         return super().read(path)
 
 
-def test_a_record_that_goes_into_an_archive_meanwhile_loses_it(tmp_path: Path) -> None:
+def test_record_archived_during_erasure_drops_the_key(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
     shown = RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))
@@ -505,7 +505,7 @@ def test_a_record_that_goes_into_an_archive_meanwhile_loses_it(tmp_path: Path) -
     assert json.loads((runs / "archive" / "a_b.jsonl").read_text())["warnings"][0]["sample"] == ['{"id":8}']
 
 
-def test_storage_is_told_to_keep_as_long_as_the_table_says(tmp_path: Path) -> None:
+def test_stored_until_follows_the_table_setting(tmp_path: Path) -> None:
     row = spec(table_properties={"delta.deletedFileRetentionDuration": "interval 2 weeks 1 day"})
     lake = filled(tmp_path, row)
     record = lake.done(row, erasing(id="7")).details
@@ -513,7 +513,7 @@ def test_storage_is_told_to_keep_as_long_as_the_table_says(tmp_path: Path) -> No
     assert kept == timedelta(days=15)
 
 
-def test_a_table_without_keys_is_refused(tmp_path: Path) -> None:
+def test_table_without_keys_is_refused(tmp_path: Path) -> None:
     row = TableSpec(table="s.t", keys=(), sequence_by=("seq",))
     lake = SmallLake(tmp_path)
     lake.load(row)
@@ -524,7 +524,7 @@ def test_a_table_without_keys_is_refused(tmp_path: Path) -> None:
     assert found.result.error.code == "ERASE_NOT_POSSIBLE"
 
 
-def test_the_log_forgets_it_after_the_retention(tmp_path: Path) -> None:
+def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
     """Least and greatest keys of files stand in commits; 7 is the greatest key of some."""
     row = spec()
     lake = filled(tmp_path, row)
@@ -547,7 +547,7 @@ def test_the_log_forgets_it_after_the_retention(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["_sidecars/0c7b.parquet", "_staged_commits/00000000000000000009.1f.json", "00000000000000000002.new"]
 )
-def test_a_log_with_files_of_an_unknown_kind_is_left_as_it_is(tmp_path: Path, name: str) -> None:
+def test_log_with_unknown_files_is_unchanged(tmp_path: Path, name: str) -> None:
     """A sidecar has the statistics of a checkpoint, and is needed by it."""
     row = spec()
     lake = filled(tmp_path, row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.conftest import LocalPort
 from tests.oracle import Outcome, Value, replay
 from tests.spark.lake import Lake, read
 from tests.spark.playing import Stage, drawn, examples, named
-from tests.spark.telling import Told, by_engine, by_oracle, differences
+from tests.spark.table_lines import by_engine, by_oracle, differences, of_other_keys
 from tests.strategies import Case, Traits, cases, dense
 
 SORTS = {
@@ -95,7 +94,7 @@ def forgotten(stage: Stage, case: Case, key: dict[str, Value], when: str) -> Non
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_the_other_keys_are_as_if_nothing_had_been_erased(sort: str, tmp_path: Path) -> None:
+def test_other_keys_are_unaffected(sort: str, tmp_path: Path) -> None:
     found = drawn(cases(dense(SORTS[sort])), examples(10))
     deaths = drawn(st.tuples(st.integers(0, 2), st.sampled_from(STEPS)), len(found))
     stage = Stage(LocalPort("delta_rs"), Lake(tmp_path), named(found))
@@ -121,7 +120,7 @@ def test_the_other_keys_are_as_if_nothing_had_been_erased(sort: str, tmp_path: P
     rebuild(twin)
     for case in stage.cases:
         key = keys[case.spec.table]
-        wanted, there = (_others(by_engine(s.lake.layout(case.spec)), key) for s in (twin, stage))
+        wanted, there = (of_other_keys(by_engine(s.lake.layout(case.spec)), key) for s in (twin, stage))
         stage.blame(case, "after a full refresh", differences(wanted, there))
         forgotten(stage, case, key, "after a full refresh")
     assert not stage.wrong, "\n" + stage.report()
@@ -134,9 +133,3 @@ def rebuild(stage: Stage) -> None:
         error = results[case.spec.table].error
         if error is not None and error.code != "NOTHING_TO_REFRESH":
             stage.blame(case, "refresh", [str(error)])
-
-
-def _others(told: Told, key: dict[str, Value]) -> Told:
-    """What replica and history hold of other keys."""
-    names = ("replica", "history")
-    return {n: [x for x in told[n] if any(json.loads(x).get(k) != v for k, v in key.items())] for n in names}

@@ -35,7 +35,7 @@ def code_of(lake: SmallLake, row: TableSpec, options: JobOptions | None = None) 
     [({}, {"keys": ("id", "v")}), ({}, {"mask": {"ID": "hash"}}), ({"mask": {"id": "hash"}}, {"mask": {}})],
     ids=["other columns", "masked", "no more masked"],
 )
-def test_a_refresh_by_another_key_is_refused_and_changes_nothing(before: Any, after: Any, tmp_path: Path) -> None:
+def test_refresh_by_another_key_is_refused(before: Any, after: Any, tmp_path: Path) -> None:
     row = spec_of(**before)
     lake = SmallLake(tmp_path)
     lake.load(row, 5)
@@ -48,7 +48,7 @@ def test_a_refresh_by_another_key_is_refused_and_changes_nothing(before: Any, af
     assert lake.replica(row) == held
 
 
-def test_a_mask_that_comes_without_a_refresh_lets_no_late_file_in(tmp_path: Path) -> None:
+def test_changed_mask_without_refresh_loads_no_late_file(tmp_path: Path) -> None:
     row = spec_of(mask={"id": "hash"})
     lake = SmallLake(tmp_path)
     lake.load(row, 5)
@@ -61,7 +61,7 @@ def test_a_mask_that_comes_without_a_refresh_lets_no_late_file_in(tmp_path: Path
     assert "back" not in lake.replica(row).values()
 
 
-def test_the_order_and_case_of_key_columns_do_not_matter(tmp_path: Path) -> None:
+def test_order_and_case_of_key_columns_are_ignored(tmp_path: Path) -> None:
     row = replace(spec_of(), keys=("region", "id"))
     lake = SmallLake(tmp_path)
 
@@ -80,7 +80,7 @@ def test_the_order_and_case_of_key_columns_do_not_matter(tmp_path: Path) -> None
     assert (again["hash"], again["removed"]) == (first["hash"], first["removed"])
 
 
-def test_a_table_whose_keys_changed_is_not_erased_by_the_new_ones(tmp_path: Path) -> None:
+def test_erasure_by_changed_keys_is_refused(tmp_path: Path) -> None:
     row = spec_of()
     lake = SmallLake(tmp_path)
     lake.load(row, 5)
@@ -93,7 +93,7 @@ def test_a_table_whose_keys_changed_is_not_erased_by_the_new_ones(tmp_path: Path
     assert 3 not in lake.replica(row)
 
 
-def test_once_all_erasures_are_taken_back_keys_may_change(tmp_path: Path) -> None:
+def test_keys_may_change_after_erasures_are_revoked(tmp_path: Path) -> None:
     row = spec_of()
     lake = SmallLake(tmp_path)
     lake.load(row, 5)

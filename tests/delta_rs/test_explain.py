@@ -52,7 +52,7 @@ def error_of(lake: SmallLake, row: TableSpec, options: JobOptions) -> str:
     return found.result.error.message
 
 
-def test_changes_in_order_and_the_row_that_they_give(tmp_path: Path) -> None:
+def test_changes_are_listed_in_order_with_the_resulting_row(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
@@ -77,7 +77,7 @@ def test_changes_in_order_and_the_row_that_they_give(tmp_path: Path) -> None:
     ]
 
 
-def test_a_deleted_row_has_its_tombstone(tmp_path: Path) -> None:
+def test_deleted_row_shows_its_tombstone(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)
     lake.change(row, 4, [("D", 1, None)])
@@ -87,7 +87,7 @@ def test_a_deleted_row_has_its_tombstone(tmp_path: Path) -> None:
     assert (details["tombstone"]["sequence"], details["tombstone"]["op"]) == (400, "D")
 
 
-def test_a_row_that_a_reload_lacks_is_swept(tmp_path: Path) -> None:
+def test_row_missing_in_a_reload_is_swept(tmp_path: Path) -> None:
     row = spec_of(sweep_limit=1.0, settle="0s")
     lake = SmallLake(tmp_path)
     lake.load(row)
@@ -99,14 +99,14 @@ def test_a_row_that_a_reload_lacks_is_swept(tmp_path: Path) -> None:
     assert [change["state"] for change in details["changes"]] == ["swept"]
 
 
-def test_changes_that_are_not_shown_are_counted(tmp_path: Path) -> None:
+def test_omitted_changes_are_counted(tmp_path: Path) -> None:
     row = spec_of()
     details = filled(tmp_path, row).done(row, asked(limit=2)).details
     assert [change["sequence"] for change in details["changes"]] == [200, 300]
     assert (details["left_out"], details["verdict"]) == (2, None)
 
 
-def test_a_masked_key_is_named_as_the_source_has_it_and_stays_masked(tmp_path: Path) -> None:
+def test_masked_key_is_given_as_source_value_and_shown_masked(tmp_path: Path) -> None:
     row = spec_of(mask={"id": "hash", "v": "null"})
     details = filled(tmp_path, row).done(row, asked()).details
     hashed = hashlib.sha256(b"1").hexdigest()
@@ -117,7 +117,7 @@ def test_a_masked_key_is_named_as_the_source_has_it_and_stays_masked(tmp_path: P
     ]
 
 
-def test_a_key_of_several_columns(tmp_path: Path) -> None:
+def test_composite_key(tmp_path: Path) -> None:
     row = replace(spec_of(), keys=("id", "v"))
     lake = filled(tmp_path, row)
     details = lake.done(row, asked(V="b", id="1")).details
@@ -127,7 +127,7 @@ def test_a_key_of_several_columns(tmp_path: Path) -> None:
     assert "name the whole key: --key id=… --key v=…" in message
 
 
-def test_an_erased_key_says_when(tmp_path: Path) -> None:
+def test_erased_key_shows_erasure_time(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)
     erased = lake.done(row, JobOptions(action="erase", key={"id": "1"})).details
@@ -139,7 +139,7 @@ def test_an_erased_key_says_when(tmp_path: Path) -> None:
     ("key", "code"),
     [({"id": "77"}, "KEY_NOT_FOUND"), ({"id": "x1"}, "EXPLAIN_KEY_INVALID"), ({"no": "1"}, "EXPLAIN_KEY_INVALID")],
 )
-def test_a_key_that_is_none_or_was_never_seen(key: dict[str, str], code: str, tmp_path: Path) -> None:
+def test_invalid_and_unknown_keys_are_refused(key: dict[str, str], code: str, tmp_path: Path) -> None:
     row = spec_of()
     message = error_of(filled(tmp_path, row), row, asked(**key))
     assert f"[{code}]" in message
@@ -147,7 +147,7 @@ def test_a_key_that_is_none_or_was_never_seen(key: dict[str, str], code: str, tm
     assert "x1" not in message
 
 
-def test_a_table_without_keys_or_rows_is_refused(tmp_path: Path) -> None:
+def test_table_without_keys_or_rows_is_refused(tmp_path: Path) -> None:
     lake, row = SmallLake(tmp_path), spec_of()
     assert "[EXPLAIN_NOT_POSSIBLE] s.t has no keys, or was never loaded" in error_of(lake, row, asked())
     keyless = replace(row, keys=())
@@ -156,7 +156,7 @@ def test_a_table_without_keys_or_rows_is_refused(tmp_path: Path) -> None:
     assert "[EXPLAIN_NOT_POSSIBLE]" in error_of(lake, keyless, asked())
 
 
-def test_the_answer_is_no_record_of_a_run(tmp_path: Path) -> None:
+def test_explain_leaves_no_run_record(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)
     kept = sorted(Path(lake.layout(row).runs).iterdir())
@@ -165,7 +165,7 @@ def test_the_answer_is_no_record_of_a_run(tmp_path: Path) -> None:
     assert sorted(Path(lake.layout(row).runs).iterdir()) == kept
 
 
-def test_a_full_refresh_leaves_the_answer_as_it_was(tmp_path: Path) -> None:
+def test_full_refresh_keeps_the_explanation(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)
     lake.done(row, JobOptions(full_refresh=True))
@@ -176,7 +176,7 @@ def test_a_full_refresh_leaves_the_answer_as_it_was(tmp_path: Path) -> None:
     assert (details["outcome"], details["verdict"]) == ("present", "equal")
 
 
-def test_an_erasure_removes_the_key_from_answers(tmp_path: Path) -> None:
+def test_erasure_removes_the_key_from_results(tmp_path: Path) -> None:
     """Answers of jobs that ran elsewhere stay in the lake for a time."""
     row = spec_of(before_image_prefix="BI_")
     lake = SmallLake(tmp_path)

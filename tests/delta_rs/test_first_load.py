@@ -15,7 +15,7 @@ def code(found: object) -> str | None:
     return None if found.result.error is None else found.result.error.code
 
 
-def test_runs_and_verify_fail_until_a_file_can_be_read(tmp_path: Path) -> None:
+def test_runs_and_verify_fail_until_a_file_is_readable(tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of()
     write_bytes(Path(lake.layout(spec).landing), "LOAD00000001.parquet", b"PAR1 and nothing else")
     assert [code(lake.run(spec)) for _ in range(2)] == ["FIRST_LOAD_UNREADABLE"] * 2
@@ -26,7 +26,7 @@ def test_runs_and_verify_fail_until_a_file_can_be_read(tmp_path: Path) -> None:
     assert len(lake.replica(spec)) == 3
 
 
-def test_a_table_whose_folder_is_empty_waits(tmp_path: Path) -> None:
+def test_table_with_empty_folder_is_idle(tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of()
     Path(lake.layout(spec).landing).mkdir(parents=True)
     assert code(lake.run(spec)) is None

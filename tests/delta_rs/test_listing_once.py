@@ -61,14 +61,14 @@ def run(lake: SmallLake, before: Callable[[], None] = lambda: None) -> tuple[Tab
     return found, storage.listings
 
 
-def test_a_run_lists_the_folder_once(lake: SmallLake) -> None:
+def test_run_lists_the_folder_once(lake: SmallLake) -> None:
     lake.change(SPEC, 1, [("U", 0, "one")])
     found, listings = run(lake)
     assert (found.result.batches, listings) == (1, 1)
     assert lake.replica(SPEC)[0] == "one"
 
 
-def test_after_another_run_it_lists_again_and_takes_nothing_twice(lake: SmallLake) -> None:
+def test_run_lists_again_after_a_concurrent_run(lake: SmallLake) -> None:
     lake.change(SPEC, 1, [("U", 0, "one")])
     found, listings = run(lake, lambda: _other(lake))
     assert (found.result.batches, found.result.changes_written, listings) == (1, 1, 2)
@@ -81,7 +81,7 @@ def _other(lake: SmallLake) -> None:
     lake.change(SPEC, 2, [("U", 0, "two")])
 
 
-def test_a_batch_begun_by_another_run_finds_its_late_file_again(lake: SmallLake) -> None:
+def test_resumed_batch_finds_its_late_file(lake: SmallLake) -> None:
     """Though this process, which goes on, looked far back a moment ago."""
     for number in (1, 2):
         lake.change(SPEC, number, [("U", 0, f"v{number}")], day=number)

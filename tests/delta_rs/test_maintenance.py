@@ -60,7 +60,7 @@ def filled(root: Path, spec: TableSpec, clock: Clock = utc_now) -> SmallLake:
     return lake
 
 
-def test_small_files_are_joined_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_compaction_changes_only_files(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec)
     layout = lake.layout(spec)
@@ -73,7 +73,7 @@ def test_small_files_are_joined_and_nothing_else_changes(tmp_path: Path) -> None
     assert lake.done(spec, MAINTAIN).details["compacted"] == {}, "a second one finds nothing to do"
 
 
-def test_who_follows_the_table_sees_no_change_and_ranges_stay_known(tmp_path: Path) -> None:
+def test_compaction_is_no_data_change_and_keeps_statistics(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec)
     lake.done(spec, MAINTAIN)
@@ -87,7 +87,7 @@ def test_who_follows_the_table_sees_no_change_and_ranges_stay_known(tmp_path: Pa
     assert (file.low["_gddl"]["sequence"], file.high["_gddl"]["sequence"]) == (100, 100 * (BATCHES - 1) + 2)
 
 
-def test_batches_go_on_after_it(tmp_path: Path) -> None:
+def test_batches_continue_after_compaction(tmp_path: Path) -> None:
     """Repeated changes are still known, and the transactions of later batches are later."""
     spec = spec_of()
     lake = filled(tmp_path, spec)
@@ -101,7 +101,7 @@ def test_batches_go_on_after_it(tmp_path: Path) -> None:
     assert lake.done(spec, VERIFY).details["verdict"] == "equal"
 
 
-def test_a_checkpoint_alone_still_knows_the_transactions(tmp_path: Path) -> None:
+def test_checkpoint_keeps_transactions(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec)
     lake.done(spec, MAINTAIN)
@@ -113,7 +113,7 @@ def test_a_checkpoint_alone_still_knows_the_transactions(tmp_path: Path) -> None
     assert DeltaTable(path).transaction_version("gddl:append") == made
 
 
-def test_old_files_go_and_young_ones_stay(tmp_path: Path) -> None:
+def test_vacuum_removes_only_old_files(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec, days_ago(8))
     lake.change(spec, 60, [("U", 0, "today")])
@@ -147,12 +147,12 @@ def _files_before_today(path: str) -> list[str]:
         (None, 168),
     ],
 )
-def test_a_longer_time_of_delta_s_own_is_kept_to(asked: str | None, hours: int) -> None:
+def test_longer_delta_retention_is_respected(asked: str | None, hours: int) -> None:
     properties = {} if asked is None else {"delta.deletedFileRetentionDuration": asked}
     assert vacuum_hours(spec_of(table_properties=properties)) == hours
 
 
-def test_a_time_that_can_t_be_read_removes_nothing(tmp_path: Path) -> None:
+def test_invalid_retention_removes_nothing(tmp_path: Path) -> None:
     spec = spec_of(table_properties={"delta.deletedFileRetentionDuration": "a month"})
     lake = SmallLake(tmp_path)
     lake.load(spec)
@@ -163,7 +163,7 @@ def test_a_time_that_can_t_be_read_removes_nothing(tmp_path: Path) -> None:
     assert found.result.error.code == "RETENTION_UNREADABLE"
 
 
-def test_what_somebody_set_on_the_table_itself_is_kept_to(tmp_path: Path) -> None:
+def test_table_property_of_a_user_is_respected(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec, days_ago(30))
     replica = lake.layout(spec).replica
@@ -176,7 +176,7 @@ def test_what_somebody_set_on_the_table_itself_is_kept_to(tmp_path: Path) -> Non
     assert len(list(Path(replica).glob("*.parquet"))) >= there > files(replica)
 
 
-def test_tombstones_go_after_their_time(tmp_path: Path) -> None:
+def test_tombstones_are_removed_after_retention(tmp_path: Path) -> None:
     spec = spec_of(tombstone_retention="7d")
     lake = filled(tmp_path, spec, days_ago(8))
     lake.change(spec, 60, [("D", 12, None)])
@@ -187,7 +187,7 @@ def test_tombstones_go_after_their_time(tmp_path: Path) -> None:
     assert lake.done(spec, VERIFY).details["verdict"] == "equal"
 
 
-def test_changes_stay_for_ever_unless_the_row_says_otherwise(tmp_path: Path) -> None:
+def test_changes_are_kept_without_retention(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec, days_ago(1000))
     before = rows(lake.layout(spec).changes)
@@ -195,7 +195,7 @@ def test_changes_stay_for_ever_unless_the_row_says_otherwise(tmp_path: Path) -> 
     assert rows(lake.layout(spec).changes) == before
 
 
-def test_superseded_changes_are_cut_and_verify_knows(tmp_path: Path) -> None:
+def test_superseded_changes_are_cut_and_verify_accounts_for_it(tmp_path: Path) -> None:
     spec = spec_of(changes_retention="30d")
     lake = filled(tmp_path, spec, days_ago(40))
     lake.change(spec, 60, [("U", 7, "younger")])
@@ -211,7 +211,7 @@ def test_superseded_changes_are_cut_and_verify_knows(tmp_path: Path) -> None:
     assert datetime.now(UTC) - datetime.fromisoformat(found["changes_cut_before"]) > timedelta(days=29)
 
 
-def test_by_other_keys_than_the_table_s_nothing_is_cut(tmp_path: Path) -> None:
+def test_changed_keys_cut_no_changes(tmp_path: Path) -> None:
     """A row that waits for its full refresh says nothing of which changes the tables as they are depend on."""
     spec = spec_of(changes_retention="30d")
     lake = filled(tmp_path, spec, days_ago(40))
@@ -222,7 +222,7 @@ def test_by_other_keys_than_the_table_s_nothing_is_cut(tmp_path: Path) -> None:
     assert lake.done(spec, VERIFY).details["verdict"] == "equal"
 
 
-def test_a_dry_run_tells_and_leaves_all_as_it_is(tmp_path: Path) -> None:
+def test_dry_run_reports_and_changes_nothing(tmp_path: Path) -> None:
     spec = spec_of(changes_retention="30d")
     lake = filled(tmp_path, spec, days_ago(40))
     there = {p: p.stat().st_mtime_ns for p in Path(lake.roots.lake).rglob("*") if p.is_file()}
@@ -232,7 +232,7 @@ def test_a_dry_run_tells_and_leaves_all_as_it_is(tmp_path: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in Path(lake.roots.lake).rglob("*") if p.is_file()} == there
 
 
-def test_leftovers_of_a_dead_refresh_and_old_records_go(tmp_path: Path) -> None:
+def test_leftovers_of_a_refresh_and_old_records_are_removed(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec)
     layout = lake.layout(spec)
@@ -249,7 +249,7 @@ def test_leftovers_of_a_dead_refresh_and_old_records_go(tmp_path: Path) -> None:
     assert len(list(Path(layout.runs).iterdir())) == RUNS_KEPT + 1, "that one had nothing to do"
 
 
-def test_archives_take_no_record_s_place(tmp_path: Path) -> None:
+def test_archives_do_not_count_as_records(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec)
     archive = Path(lake.layout(spec).runs, "archive")
@@ -263,7 +263,7 @@ def test_archives_take_no_record_s_place(tmp_path: Path) -> None:
     assert len(list(archive.iterdir())) == RUNS_KEPT
 
 
-def test_it_waits_for_nobody_and_disturbs_no_run(tmp_path: Path) -> None:
+def test_maintenance_of_a_busy_table_is_skipped(tmp_path: Path) -> None:
     spec = spec_of()
     lake = filled(tmp_path, spec)
     with Claim.acquire(Storage(), lake.layout(spec).state, "a-load", utc_now):
@@ -275,7 +275,7 @@ def test_it_waits_for_nobody_and_disturbs_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["maintain", "erase"])
-def test_one_that_was_overtaken_stops(action: Any, tmp_path: Path) -> None:
+def test_maintenance_stops_after_losing_its_claim(action: Any, tmp_path: Path) -> None:
     """Silent for so long that another run took the table: nothing more is written beside it."""
     spec = spec_of()
     lake = filled(tmp_path, spec)
@@ -295,7 +295,7 @@ def test_one_that_was_overtaken_stops(action: Any, tmp_path: Path) -> None:
     assert DeltaTable(lake.layout(spec).replica).version() == version
 
 
-def test_a_retention_below_the_least_is_refused(tmp_path: Path) -> None:
+def test_retention_below_the_minimum_is_refused(tmp_path: Path) -> None:
     spec = spec_of(vacuum_retention="12h")
     lake = SmallLake(tmp_path)
     found = lake.run(spec, MAINTAIN)
@@ -305,7 +305,7 @@ def test_a_retention_below_the_least_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["tombstones", "cut", "compact", "vacuum", "leftovers"])
-def test_killed_after_any_step_it_is_simply_run_again(step: str, tmp_path: Path) -> None:
+def test_kill_after_any_step_resumes(step: str, tmp_path: Path) -> None:
     spec = spec_of(changes_retention="30d")
     lake = filled(tmp_path, spec, days_ago(40))
     replica = rows(lake.layout(spec).replica)

@@ -33,7 +33,7 @@ def parquet(rows: dict[str, list[object]]) -> bytes:
     return sink.getvalue()
 
 
-def test_a_table_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_move_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = Bucket()
     with serving(bucket) as endpoint:
         for name, value in {
@@ -66,3 +66,19 @@ def test_a_table_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         rows = pa.table(DeltaTable(Layout.of(roots, SPEC).replica).scan()).to_pylist()
         assert {r["id"]: r["v"] for r in rows} == {1: "new"}
         assert [name for name in bucket.objects if name.startswith("lake/_gddl/erased/s/t/")]
+        move = replace(job, options=JobOptions(action="move", move_to="own.name"))
+        done = attempt(TableRun(job=move, spec=SPEC, runtime=run.runtime), totals_of(job))
+        assert isinstance(done, TableOutcome)
+        assert done.result.status == "succeeded", done.result.error
+        new = replace(SPEC, table="own.name", source_table="s.t")
+        rows = pa.table(DeltaTable(Layout.of(roots, new).replica).scan()).to_pylist()
+        assert {r["id"]: r["v"] for r in rows} == {1: "new"}
+        left = {name.removeprefix("lake/") for name in bucket.objects if "/s/t" in name and name.startswith("lake/")}
+        places = {"_gddl/ledger/s/t/claims", "_gddl/ledger/s/t", "_gddl/sources/_/s"}
+        assert {name.rpartition("/")[0] for name in left} == places
+        verified = attempt(TableRun(job=replace(job, options=VERIFY), spec=new, runtime=run.runtime), totals_of(job))
+        assert isinstance(verified, TableOutcome)
+        assert verified.result.status == "succeeded", verified.result.error
+        again = attempt(TableRun(job=job, spec=new, runtime=run.runtime), totals_of(job))
+        assert isinstance(again, TableOutcome)
+        assert again.result.status == "skipped", again.result.error

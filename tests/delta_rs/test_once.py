@@ -32,7 +32,7 @@ def status(found: Found) -> tuple[str, str | None]:
     return found.result.status, found.result.error.code if found.result.error else None
 
 
-def test_a_task_that_is_tried_again_answers_with_what_was_done(tmp_path: Path) -> None:
+def test_retried_task_returns_the_stored_result(tmp_path: Path) -> None:
     """Not with `skipped`, which is all that it finds itself."""
     _, job = landed(tmp_path)
     first = once(job, SPEC)
@@ -40,7 +40,7 @@ def test_a_task_that_is_tried_again_answers_with_what_was_done(tmp_path: Path) -
     assert once(job, SPEC) == first
 
 
-def test_a_second_task_waits_for_the_first(tmp_path: Path) -> None:
+def test_second_task_waits_for_the_first(tmp_path: Path) -> None:
     lake, job = landed(tmp_path)
     state = lake.layout(SPEC).state
     answers: list[Found] = []
@@ -53,13 +53,13 @@ def test_a_second_task_waits_for_the_first(tmp_path: Path) -> None:
     assert [status(a) for a in answers] == [("succeeded", None)]
 
 
-def test_another_jobs_table_is_busy(tmp_path: Path) -> None:
+def test_table_of_another_job_is_busy(tmp_path: Path) -> None:
     lake, job = landed(tmp_path)
     with Claim.acquire(Storage(), lake.layout(SPEC).state, "another-job", utc_now):
         assert status(once(job, SPEC)) == ("failed", "TABLE_BUSY")
 
 
-def test_results_of_expected_tables_are_read_and_nothing_else(tmp_path: Path) -> None:
+def test_only_results_of_expected_tables_are_read(tmp_path: Path) -> None:
     """An object that somebody puts among them is neither run nor believed."""
     _, job = landed(tmp_path)
     once(job, SPEC)
@@ -77,7 +77,7 @@ def test_results_of_expected_tables_are_read_and_nothing_else(tmp_path: Path) ->
     assert list(mine.parent.iterdir()) == []
 
 
-def test_a_declined_table_keeps_its_reason_and_what_was_done(tmp_path: Path) -> None:
+def test_declined_table_keeps_its_reason_and_totals(tmp_path: Path) -> None:
     _, job = landed(tmp_path)
     totals = totals_of(job)
     totals.warn([RunWarning(code="SEQUENCE_TIE", message="m", count=2, sample=("7", 8))])

@@ -23,7 +23,8 @@ from spark_jobs.engines import decoding
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.table.outcome import TableOutcome
-from tests.debezium.looking import event, look, rows_of
+from tests.debezium.probing import event, rows_of
+from tests.debezium.probing import probe as probe_debezium
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.fuzz.landed_forms import FORMS
 from tests.landing import write_bytes
@@ -51,7 +52,7 @@ def errors(lake: SmallLake, spec: TableSpec) -> dict[str, str]:
 
 @pytest.mark.parametrize("raised", [ValueError("x"), RecursionError(), OverflowError(), KeyError("k"), EOFError(),
                                     pa.ArrowInvalid("x"), OSError("x"), AssertionError(), UnicodeError()])  # fmt: skip
-def test_whatever_is_raised_is_the_files(raised: Exception, tmp_path: Path) -> None:
+def test_any_error_is_attributed_to_its_file(raised: Exception, tmp_path: Path) -> None:
     path = write_bytes(tmp_path, "f", b"x")
     with pytest.raises(QuarantinableError) as caught, reading(planned(path)):
         raise raised
@@ -60,7 +61,7 @@ def test_whatever_is_raised_is_the_files(raised: Exception, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("raised", [MemoryError(), pa.ArrowMemoryError("x"), RetriableError("STORAGE_BUSY", "x"),
                                     ModuleNotFoundError("x")])  # fmt: skip
-def test_what_says_nothing_about_the_file_passes(raised: Exception, tmp_path: Path) -> None:
+def test_other_errors_are_raised_unchanged(raised: Exception, tmp_path: Path) -> None:
     path = write_bytes(tmp_path, "f", b"x")
     with pytest.raises(type(raised)), reading(planned(path)):
         raise raised
@@ -97,7 +98,7 @@ class FailingStorage(Storage):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_store_that_fails_while_a_file_is_read_is_no_fault_of_the_file(form: str, tmp_path: Path) -> None:
+def test_store_failure_is_not_attributed_to_the_file(form: str, tmp_path: Path) -> None:
     spec, file_format, content = FORMS[form]
     path = write_bytes(tmp_path, "f", content())
     with pytest.raises(GddlError) as caught:
@@ -105,14 +106,14 @@ def test_a_store_that_fails_while_a_file_is_read_is_no_fault_of_the_file(form: s
     assert caught.value.code == "STORAGE_BUSY"
 
 
-def test_a_first_field_of_any_length_is_read(tmp_path: Path) -> None:
+def test_first_field_of_any_length_is_read(tmp_path: Path) -> None:
     lake, long = SmallLake(tmp_path), "x" * 200_000
     landed(lake, CSV, {"20240101-000000001.csv": f"I,1,1,{long}\nI,2,2,b\n".encode()})
     assert lake.done(CSV).warnings == ()
     assert lake.replica(CSV) == {1: long, 2: "b"}
 
 
-def test_a_damaged_gzip_block_is_the_files(tmp_path: Path) -> None:
+def test_damaged_gzip_block_is_quarantined(tmp_path: Path) -> None:
     """Also where an erasure searches the landing files, which names it as one that may hold the key."""
     zipped = bytearray(gzip.compress(b"I,1,1,a\n" + bytes(range(48, 90)) * 50, mtime=0))
     zipped[20:40] = b"\xff" * 20
@@ -125,7 +126,7 @@ def test_a_damaged_gzip_block_is_the_files(tmp_path: Path) -> None:
     assert {warning.code: warning.count for warning in erased.warnings} == {"ERASED_IN_FILES": 1, "FILE_UNREADABLE": 1}
 
 
-def test_values_that_can_be_read_and_not_decoded_are_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecodable_values_are_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decode = decoding.decode
 
     def decoded(raw: Any, *given: Any) -> Any:
@@ -149,26 +150,28 @@ DEEP = "[" * 50_000 + "]" * 50_000
 
 @pytest.mark.parametrize("line", [DEEP, '{"op": "u", "after": ' + DEEP + "}", f'{{"op": "c", "n": {"9" * 5000}}}',
                                   json.dumps(DEEP)])  # fmt: skip
-def test_json_that_no_reader_takes_is_a_malformed_line(line: str, tmp_path: Path) -> None:
-    found = look(tmp_path, "\n".join([json.dumps(event("c", {"id": 1})), line, json.dumps(event("c", {"id": 2}, 2))]))
+def test_unparsable_json_is_a_malformed_line(line: str, tmp_path: Path) -> None:
+    found = probe_debezium(
+        tmp_path, "\n".join([json.dumps(event("c", {"id": 1})), line, json.dumps(event("c", {"id": 2}, 2))])
+    )
     assert found.malformed is not None
     assert [text is None for text in found.malformed.to_pylist()] == [True, False, True]
     with pytest.raises(QuarantinableError, match="FILE_UNREADABLE"):
-        look(tmp_path, line)
+        probe_debezium(tmp_path, line)
 
 
-def test_concatenated_records_are_told_apart_however_many(tmp_path: Path) -> None:
+def test_concatenated_records_are_separated(tmp_path: Path) -> None:
     """One line of 60,000, as Firehose writes them; each one that is no event is quarantined with its own text."""
     records = [json.dumps(event("c", {"id": i}, i)) for i in range(1, 60_001)]
     records[7], records[9] = '{"other": 1}', "17"
-    found = look(tmp_path, " ".join(records))
+    found = probe_debezium(tmp_path, " ".join(records))
     assert found.rows == 60_000
     assert found.malformed is not None
     assert {i: text for i, text in enumerate(found.malformed.to_pylist()) if text} == {7: '{"other": 1}', 9: "17"}
     assert [row["id"] for row in rows_of(found)][-2:] == [59_999, 60_000]
 
 
-def test_broken_lines_of_a_csv_keep_their_places(tmp_path: Path) -> None:
+def test_malformed_csv_lines_keep_their_positions(tmp_path: Path) -> None:
     lines = ["I,1,1,a", "I,2", "", "I,3,3,c", "I,4,4,d,e", "x", "I,5,5,f"]
     path = write_bytes(tmp_path, "f.csv", "\n".join(lines).encode())
     (probed,), _ = probe_all(Storage(), [planned(path)], dialect_of(CSV))

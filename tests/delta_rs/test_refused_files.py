@@ -37,7 +37,7 @@ def refused(result: JobResult) -> tuple[int, tuple[str, ...]]:
     return found
 
 
-def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+def test_names_with_invalid_utf8(tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of()
     lake.load(spec)
     for name in BAD_NAMES:
@@ -51,7 +51,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     assert [w.code for w in erased.warnings] == ["ERASED_IN_FILES"]
 
 
-def test_no_name_stops_the_other_tables_of_the_job(tmp_path: Path) -> None:
+def test_no_file_name_stops_other_tables(tmp_path: Path) -> None:
     """The job as it is started, its results on standard output."""
     lake = SmallLake(tmp_path)
     good, dms = spec_of("good"), spec_of("dms")
@@ -82,7 +82,7 @@ def test_airflow_polls_a_folder_with_such_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_links_are_followed_within_the_landing_root_only(inside: bool, tmp_path: Path) -> None:
+def test_links_are_followed_only_within_the_landing_root(inside: bool, tmp_path: Path) -> None:
     lake, spec, other = SmallLake(tmp_path), spec_of(), spec_of("secret")
     lake.load(other)
     source = Path(lake.layout(other).landing)
@@ -104,7 +104,7 @@ def test_links_are_followed_within_the_landing_root_only(inside: bool, tmp_path:
         ])  # fmt: skip
 
 
-def test_a_tables_folder_that_is_such_a_link(tmp_path: Path) -> None:
+def test_linked_table_folder(tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of()
     lake.load(spec)
     folder = Path(lake.layout(spec).landing)
@@ -113,7 +113,7 @@ def test_a_tables_folder_that_is_such_a_link(tmp_path: Path) -> None:
     assert refused(lake.done(spec)) == (1, (".: a link that leaves the landing folder",))
 
 
-def test_a_landing_root_that_is_a_link_itself(tmp_path: Path) -> None:
+def test_linked_landing_root(tmp_path: Path) -> None:
     """As git-sync and mounts make them: it is the root that counts."""
     lake, spec = SmallLake(tmp_path), spec_of()
     lake.load(spec)

@@ -48,7 +48,7 @@ def refused(lake: SmallLake, result: JobResult | None = None) -> str:
     return result.error.message
 
 
-def test_a_damaged_replica_is_mended_and_what_changes_is_told(tmp_path: Path) -> None:
+def test_resync_repairs_a_replica_and_reports_the_changes(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     replica = lake.layout(SPEC).replica
     right = lake.replica(SPEC)
@@ -62,7 +62,7 @@ def test_a_damaged_replica_is_mended_and_what_changes_is_told(tmp_path: Path) ->
     assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
 
 
-def test_with_a_file_that_can_t_be_read_nothing_is_swapped_and_nothing_is_left(tmp_path: Path) -> None:
+def test_unreadable_file_prevents_the_swap(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     before, version = lake.replica(SPEC), DeltaTable(lake.layout(SPEC).replica).version()
     load = Path(lake.layout(SPEC).landing, "LOAD00000001.parquet")
@@ -75,18 +75,18 @@ def test_with_a_file_that_can_t_be_read_nothing_is_swapped_and_nothing_is_left(t
     assert lake.replica(SPEC)[9] == "after"
 
 
-def test_a_rebuild_that_is_further_from_the_source_is_refused(source: sa.Engine, tmp_path: Path) -> None:
+def test_rebuild_with_more_differences_is_refused(source: sa.Engine, tmp_path: Path) -> None:
     run(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
     run(source, "UPDATE s.t SET v = 'only the replica has it' WHERE id = 1")
     DeltaTable(lake.layout(SPEC).replica).update(updates={"v": "'only the replica has it'"}, predicate="id = 1")
     environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
     message = refused(lake, verified(lake, environ, WITH_SOURCE, RESYNC))
-    assert "1 keys of the new table differ from the source, of the living one 0" in message
+    assert "1 keys of the new table differ from the source, of the live one 0" in message
     assert lake.replica(SPEC)[1] == "only the replica has it"
 
 
-def test_one_that_is_nearer_is_taken(source: sa.Engine, tmp_path: Path) -> None:
+def test_rebuild_with_fewer_differences_is_swapped(source: sa.Engine, tmp_path: Path) -> None:
     run(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
     DeltaTable(lake.layout(SPEC).replica).delete("id < 2")
@@ -96,7 +96,7 @@ def test_one_that_is_nearer_is_taken(source: sa.Engine, tmp_path: Path) -> None:
     assert (result.details["resync"]["far_before"], result.details["resync"]["far_after"]) == (2, 0)
 
 
-def test_whoever_carries_on_a_resync_checks_it_too(tmp_path: Path) -> None:
+def test_resumed_resync_is_checked(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     DeltaTable(lake.layout(SPEC).replica).delete("id = 2")
     assert killed_child(lake.job([SPEC], RESYNC, run_id="dies"), "read").status == -9
@@ -104,14 +104,14 @@ def test_whoever_carries_on_a_resync_checks_it_too(tmp_path: Path) -> None:
     assert (told.mode, told.details["resync"]["appear"]) == ("refresh", 1)
 
 
-def test_a_table_that_has_none_yet_is_built(tmp_path: Path) -> None:
+def test_missing_table_is_built(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     lake.load(SPEC)
     assert lake.done(SPEC, RESYNC).details["resync"]["rows"] == 3
     assert len(lake.replica(SPEC)) == 3
 
 
-def test_a_source_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
+def test_unreachable_source_delays_no_table(tmp_path: Path) -> None:
     """What can't be checked is not swapped; the table's next loads don't wait for the source either."""
     lake = filled(tmp_path)
     asked = replace(RESYNC, source_connection="GDDL_SOURCE_SHOP")
@@ -124,7 +124,7 @@ def test_a_source_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
     assert (lake.done(SPEC).mode, lake.replica(SPEC)[9]) == ("incremental", "after")
 
 
-def test_whoever_carries_on_asks_the_source_that_was_named(tmp_path: Path) -> None:
+def test_resumed_resync_uses_the_named_source(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     asked = replace(RESYNC, source_connection="GDDL_SOURCE_SHOP")
     assert killed_child(lake.job([SPEC], asked, run_id="dies"), "read").status == -9
@@ -135,7 +135,7 @@ def test_whoever_carries_on_asks_the_source_that_was_named(tmp_path: Path) -> No
     assert lake.done(SPEC).status == "skipped"
 
 
-def test_once_tables_are_exchanged_it_only_goes_on(tmp_path: Path) -> None:
+def test_started_swap_is_only_resumed(tmp_path: Path) -> None:
     """Half of the tables are new: a check that failed now would leave them so."""
     lake = filled(tmp_path)
     right = lake.replica(SPEC)
@@ -147,7 +147,7 @@ def test_once_tables_are_exchanged_it_only_goes_on(tmp_path: Path) -> None:
     assert (told.mode, told.details, lake.replica(SPEC)) == ("refresh", None, right)
 
 
-def test_a_refresh_without_a_file_to_read_does_not_stay(tmp_path: Path) -> None:
+def test_refresh_without_readable_files_is_dropped(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     landing = Path(lake.layout(SPEC).landing)
     kept = {path: path.read_bytes() for path in landing.iterdir()}
@@ -164,7 +164,7 @@ def test_a_refresh_without_a_file_to_read_does_not_stay(tmp_path: Path) -> None:
     assert lake.done(SPEC, JobOptions(full_refresh=True)).main.rows == 5
 
 
-def test_who_reads_meanwhile_has_the_old_table_or_the_new_one(tmp_path: Path) -> None:
+def test_readers_see_the_old_or_the_new_table(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     replica = lake.layout(SPEC).replica
     DeltaTable(replica).delete("id = 2")

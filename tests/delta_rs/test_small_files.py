@@ -59,7 +59,7 @@ def rearranged(path: str) -> list[int]:
     return [version for version, seen in kinds.items() if seen == {False}]
 
 
-def test_a_change_table_never_gathers_many_small_files(lake: SmallLake) -> None:
+def test_change_table_keeps_few_small_files(lake: SmallLake) -> None:
     lake.load(SPEC)
     assert lake.done(SPEC).mode == "initial"
     for number in range(1, 30):
@@ -72,7 +72,7 @@ def test_a_change_table_never_gathers_many_small_files(lake: SmallLake) -> None:
     assert lake.done(SPEC, JobOptions(action="verify")).details["buckets_different"] == 0
 
 
-def test_a_replica_without_keys_doesnt_either(lake: SmallLake) -> None:
+def test_replica_without_keys_keeps_few_small_files(lake: SmallLake) -> None:
     run_batches(lake, KEYLESS, range(1, 20))
     for path in (lake.layout(KEYLESS).changes, lake.layout(KEYLESS).replica):
         assert files(path) <= MANY
@@ -80,7 +80,7 @@ def test_a_replica_without_keys_doesnt_either(lake: SmallLake) -> None:
         assert pa.table(DeltaTable(path).scan()).num_rows == 19
 
 
-def test_a_batch_that_was_begun_before_joins_nothing(lake: SmallLake) -> None:
+def test_resumed_batch_compacts_nothing(lake: SmallLake) -> None:
     """It may have appended already, and finds its rows by the file that it added."""
     run_batches(lake, SPEC, range(1, MANY + 1))
     lake.change(SPEC, 99, [("U", 1001, "after")])
@@ -101,7 +101,7 @@ def test_a_batch_that_was_begun_before_joins_nothing(lake: SmallLake) -> None:
     assert len(lake.replica(SPEC)) == MANY + 1
 
 
-def test_files_that_are_large_enough_are_left_alone(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_not_compacted(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_files, "FULL", 100)
     run_batches(lake, replace(SPEC, table="s.large"), range(1, 2 * MANY))
     layout = lake.layout(replace(SPEC, table="s.large"))

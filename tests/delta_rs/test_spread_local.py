@@ -58,7 +58,7 @@ def by_name(results: Sequence[JobResult]) -> dict[str, JobResult]:
     return {result.table.removeprefix("s."): result for result in results}
 
 
-def test_all_tables_are_worked_off_and_then_idle(tmp_path: Path) -> None:
+def test_all_tables_are_loaded_and_then_idle(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     specs = landed(lake, GOOD)
     assert {(r.status, r.engine, r.batches) for r in run(lake, specs)} == {("succeeded", "delta_rs", 2)}
@@ -66,13 +66,13 @@ def test_all_tables_are_worked_off_and_then_idle(tmp_path: Path) -> None:
     assert {tuple(lake.replica(spec).items()) for spec in specs} == {((0, "load 0"), (1, "new"))}
 
 
-def test_a_worker_that_dies_once_costs_nothing(tmp_path: Path) -> None:
+def test_killed_worker_is_replaced(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     specs = landed(lake, (*GOOD, "dies_once"))
     assert {r.status for r in run(lake, specs)} == {"succeeded"}
 
 
-def test_a_table_that_kills_its_workers_fails_alone(tmp_path: Path) -> None:
+def test_table_that_kills_its_workers_fails_alone(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     results = by_name(run(lake, landed(lake, (*GOOD, "dies"))))
     assert {results[name].status for name in GOOD} == {"succeeded"}
@@ -80,7 +80,7 @@ def test_a_table_that_kills_its_workers_fails_alone(tmp_path: Path) -> None:
     assert results["dies"].error.code == "WORKER_DIED"
 
 
-def test_a_table_out_of_time_fails_alone(tmp_path: Path) -> None:
+def test_table_timeout_fails_alone(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path, replace(TIER, delta_rs_timeout="6s"))
     results = by_name(run(lake, landed(lake, (*GOOD, "hangs"))))
     assert {results[name].status for name in GOOD} == {"succeeded"}
@@ -88,7 +88,7 @@ def test_a_table_out_of_time_fails_alone(tmp_path: Path) -> None:
     assert results["hangs"].error.code == "TABLE_TIMEOUT"
 
 
-def test_a_poisoned_table_fails_alone(tmp_path: Path) -> None:
+def test_unpicklable_failure_fails_alone(tmp_path: Path) -> None:
     """A ledger that can't be read; and beside it a file that can't, which only goes to the quarantine."""
     lake = SmallLake(tmp_path)
     specs = landed(lake, (*GOOD, "poisoned", "corrupt"))
@@ -102,7 +102,7 @@ def test_a_poisoned_table_fails_alone(tmp_path: Path) -> None:
     assert results["poisoned"].error.code == "LEDGER_DAMAGED"
 
 
-def test_the_longest_come_first_but_hold_nothing_back(tmp_path: Path) -> None:
+def test_largest_tables_start_first_without_delaying_others(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     specs = landed(lake, GOOD)
     large = spec_of("large")
@@ -113,7 +113,7 @@ def test_the_longest_come_first_but_hold_nothing_back(tmp_path: Path) -> None:
     assert len(lake.replica(large)) == 300_000
 
 
-def test_a_table_beyond_its_memory_is_declined(tmp_path: Path) -> None:
+def test_table_beyond_its_memory_is_declined(tmp_path: Path) -> None:
     """Its process is ended; without Spark at hand that is an error that says so. The others go on."""
     lake = SmallLake(tmp_path, replace(TIER, delta_rs_memory="300m"))
     results = by_name(run(lake, landed(lake, (*GOOD, "hungry"))))
@@ -124,7 +124,7 @@ def test_a_table_beyond_its_memory_is_declined(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["verify", "plan", "errors_list"])
-def test_other_actions_are_spread_too(action: str, tmp_path: Path) -> None:
+def test_other_actions_are_spread(action: str, tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     specs = landed(lake, GOOD)
     run(lake, specs)
@@ -134,7 +134,7 @@ def test_other_actions_are_spread_too(action: str, tmp_path: Path) -> None:
         assert {r.details["verdict"] for r in results} == {"equal"}
 
 
-def test_a_table_that_needs_spark_says_so_first_where_there_is_no_java(tmp_path: Path) -> None:
+def test_table_that_needs_spark_fails_clearly_without_java(tmp_path: Path) -> None:
     """The job as it is started on such a machine: why the light engine can't take it, then that Java is missing."""
     lake = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=2_000))
     large, small = spec_of("large"), spec_of("small")

@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs import checkpoints as log_upkeep
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.types import parse_type
 from spark_jobs.table.runtime import utc_now
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
@@ -42,7 +42,7 @@ def count(path: str) -> int:
     return pa.table(DeltaTable(path).scan()).num_rows
 
 
-def test_a_transaction_is_made_once(path: str) -> None:
+def test_transaction_is_committed_once(path: str) -> None:
     for _ in range(2):
         opened().commit(path, Write(app="gddl:append", version=7, added=[ROWS]))
     opened().commit(path, Write(app="gddl:append", version=6, added=[ROWS]))
@@ -52,7 +52,7 @@ def test_a_transaction_is_made_once(path: str) -> None:
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_whoever_read_an_older_version_is_refused(once: bool, path: str) -> None:
+def test_commit_from_an_older_version_conflicts(once: bool, path: str) -> None:
     """Also when it doesn't ask for the transaction, because it began the batch itself and has lost its claim since."""
     slow, quick = opened(), opened()
     slow.existing(path)
@@ -81,22 +81,20 @@ def committed(path: str, times: int) -> None:
         assert tables.version(path) == DeltaTable(path).version() == opened().version(path)
 
 
-def test_every_ten_commits_a_checkpoint_keeps_the_log_short(path: str) -> None:
+def test_checkpoint_every_ten_commits(path: str) -> None:
     committed(path, 21)
     assert checkpoints(path) == [9, 19]
     assert count(path) == 42
 
 
-def test_a_table_says_itself_how_often(tmp_path: Path) -> None:
+def test_checkpoint_interval_follows_the_table_property(tmp_path: Path) -> None:
     path = str(tmp_path / "own")
     opened().create(definition(path, {"delta.checkpointInterval": "3"}))
     committed(path, 7)
     assert checkpoints(path) == [2, 5]
 
 
-def test_expired_commits_go_with_a_checkpoint_unless_the_table_keeps_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expired_commits_are_removed_unless_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_upkeep, "COMMITS_PER_CLEANUP", 20)
     for cleans in ("true", "false"):
         path = str(tmp_path / cleans)
@@ -113,7 +111,7 @@ def test_expired_commits_go_with_a_checkpoint_unless_the_table_keeps_them(
         assert count(path) == 50
 
 
-def test_a_checkpoint_that_fails_harms_no_commit(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_checkpoint_does_not_fail_the_commit(path: str, caplog: pytest.LogCaptureFixture) -> None:
     committed(path, 9)
     Path(path, "_delta_log", f"{9:020d}.checkpoint.parquet").mkdir()
     committed(path, 2)

@@ -34,7 +34,7 @@ def as_before(lake: SmallLake, spec: TableSpec) -> None:
     ledger.commit(BatchCommit(number=number, plan=plan, files=(), state=state))
 
 
-def test_their_text_stays_until_a_full_refresh(tmp_path: Path) -> None:
+def test_text_form_is_kept_until_a_full_refresh(tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of(history=True)
     change(lake, spec, 1, ("I", "00000000/09FFFFFF", 1, "old"))
     lake.done(spec)

@@ -114,7 +114,7 @@ COLUMNS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
 }  # fmt: skip
 
 
-def test_values_of_all_sorts_compare_and_others_are_named(source: sa.Engine, tmp_path: Path) -> None:
+def test_comparable_types_compare_and_others_are_listed(source: sa.Engine, tmp_path: Path) -> None:
     run(
         source, f"CREATE TABLE s.t ({', '.join(f'{name} {kind[0]}' for name, kind in COLUMNS.items())}, only_there int)"
     )
@@ -137,7 +137,7 @@ def test_values_of_all_sorts_compare_and_others_are_named(source: sa.Engine, tmp
 
 
 @pytest.mark.parametrize("column", [name for name in COLUMNS if name not in ("id", "fixed", "doc", "any_number")])
-def test_a_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp_path: Path) -> None:
+def test_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp_path: Path) -> None:
     kind, arrow, values = COLUMNS[column]
     run(source, f"CREATE TABLE s.t (id int PRIMARY KEY, {column} {kind})")
     with source.begin() as connection:
@@ -155,7 +155,7 @@ def test_a_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp
     assert [k["key"] for k in result.details["source"]["keys"]] == ['{"id": "1"}', '{"id": "2"}']
 
 
-def test_a_change_on_its_way_is_no_difference(source: sa.Engine, tmp_path: Path) -> None:
+def test_change_in_flight_is_no_difference(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
     assert verify(lake, source).details["source"]["different"] == 0
     run(source, "UPDATE s.t SET v = 'new' WHERE id = 1")
@@ -169,7 +169,7 @@ def test_a_change_on_its_way_is_no_difference(source: sa.Engine, tmp_path: Path)
     assert (told["different"], told["unsettled"]) == (0, 0)
 
 
-def test_a_lost_change_is_told_once_a_later_commit_has_arrived(source: sa.Engine, tmp_path: Path) -> None:
+def test_lost_change_is_reported_after_a_later_commit(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
     run(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
     assert verify(lake, source).details["source"]["unsettled"] == 1
@@ -185,7 +185,7 @@ def test_a_lost_change_is_told_once_a_later_commit_has_arrived(source: sa.Engine
     assert "gddl run --table s.t" in result.error.message
 
 
-def test_a_quiet_source_settles_by_time(source: sa.Engine, tmp_path: Path) -> None:
+def test_idle_source_settles_by_time(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
     run(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
     soon = replace(VERIFY, settle_seconds=0.2)
@@ -209,7 +209,7 @@ def test_missing_extra_and_different(source: sa.Engine, tmp_path: Path) -> None:
     assert (told["rows"], told["source_rows"], told["different"]) == (3, 3, 3)
 
 
-def test_a_wrong_replica_is_told_apart_from_a_wrong_source(source: sa.Engine, tmp_path: Path) -> None:
+def test_wrong_replica_and_wrong_source_are_distinguished(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
     replica = lake.layout(SPEC).replica
     DeltaTable(replica).delete("id = 2")
@@ -219,9 +219,9 @@ def test_a_wrong_replica_is_told_apart_from_a_wrong_source(source: sa.Engine, tm
     assert "gddl resync --table s.t" in result.error.message
 
 
-def test_only_ranges_that_differ_are_looked_into(source: sa.Engine, tmp_path: Path) -> None:
+def test_only_differing_ranges_are_compared_by_row(source: sa.Engine, tmp_path: Path) -> None:
     count = 25_000
-    rows = f"INSERT INTO s.t SELECT i, 'load ' || i FROM generate_series(0, {count - 1}) i"  # noqa: S608 - a number
+    rows = f"INSERT INTO s.t SELECT i, 'load ' || i FROM generate_series(0, {count - 1}) i"
     run(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
         rows,
         "UPDATE s.t SET v = 'x' WHERE id = 20000", "INSERT INTO s.t VALUES (-5, 'below')")  # fmt: skip
@@ -233,7 +233,7 @@ def test_only_ranges_that_differ_are_looked_into(source: sa.Engine, tmp_path: Pa
     assert [k["state"] for k in told["keys"]] == ["missing", "different"]
 
 
-def test_rows_marked_as_deleted_are_not_in_the_source(source: sa.Engine, tmp_path: Path) -> None:
+def test_soft_deleted_rows_are_not_compared(source: sa.Engine, tmp_path: Path) -> None:
     soft = replace(SPEC, delete="soft")
     lake = three(tmp_path, source)
     run(source, "DELETE FROM s.t WHERE id = 1")
@@ -258,7 +258,7 @@ def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
     assert [k["key"] for k in told["keys"]] == ['{"a": "Z", "b": "1"}']
 
 
-def test_masked_keys_can_not_be_matched(source: sa.Engine, tmp_path: Path) -> None:
+def test_masked_keys_are_not_compared(source: sa.Engine, tmp_path: Path) -> None:
     three(tmp_path, source)
     masked = replace(SPEC, mask={"id": "hash"})
     lake = SmallLake(tmp_path / "masked")
@@ -282,7 +282,7 @@ AS_JSON = json.dumps({"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "
         ({"GDDL_SOURCE_SHOP": f"nosuch://u:{SECRET}@h/db"}, "SOURCE_DRIVER_MISSING"),
     ],
 )  # fmt: skip
-def test_a_source_that_does_not_answer_is_told_without_its_secret(
+def test_unreachable_source_is_reported_without_its_secret(
     environ: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
     lake = SmallLake(tmp_path)
@@ -293,10 +293,33 @@ def test_a_source_that_does_not_answer_is_told_without_its_secret(
     assert SECRET not in str(result)
 
 
+@pytest.mark.parametrize("named_by", ["row", "option"])
+def test_unknown_connection_is_an_error_before_the_first_load(named_by: str, tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    spec, options = (SPEC, VERIFY) if named_by == "row" else (
+        replace(SPEC, options={}), replace(VERIFY, source_connection="GDDL_SOURCE_SHOP")
+    )  # fmt: skip
+    result = verified(lake, {}, spec, options)
+    assert (result.status, code(result)) == ("failed", "SOURCE_CONNECTION_MISSING")
+    assert result.error is not None
+    assert "'GDDL_SOURCE_SHOP'" in result.error.message
+    assert verified(lake, {}, replace(SPEC, options={})).status == "skipped"
+
+
+def test_table_without_keys_is_not_compared_and_says_so(tmp_path: Path) -> None:
+    lake, row = SmallLake(tmp_path), replace(SPEC, keys=())
+    lake.load(row)
+    lake.done(row)
+    assert code(verified(lake, {}, row)) == "SOURCE_CONNECTION_MISSING"
+    url = f"postgresql+psycopg2://u:{SECRET}@127.0.0.1:1/db"
+    result = verified(lake, {"GDDL_SOURCE_SHOP": url}, row)
+    assert (result.status, [w.code for w in result.warnings]) == ("succeeded", ["SOURCE_NOT_COMPARED"])
+
+
 @pytest.mark.parametrize(
     "name", ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "SHOP_DB", "airflow_db", "GDDL_SOURCE_CONNECTIONS", "PATH"]
 )
-def test_a_row_can_not_borrow_what_the_deployment_does_not_lend(name: str, source: sa.Engine, tmp_path: Path) -> None:
+def test_row_can_use_only_allowed_variables(name: str, source: sa.Engine, tmp_path: Path) -> None:
     """Set or not: the answer is the same, and no row of that database is in it."""
     lake, row = SmallLake(tmp_path), replace(SPEC, options={"verify_connection": name})
     lake.load(row)
@@ -306,7 +329,7 @@ def test_a_row_can_not_borrow_what_the_deployment_does_not_lend(name: str, sourc
         assert code(verified(lake, environ, row)) == "SOURCE_CONNECTION_REFUSED"
 
 
-def test_a_name_that_the_deployment_lists_is_lent(source: sa.Engine, tmp_path: Path) -> None:
+def test_allowed_variable_is_passed(source: sa.Engine, tmp_path: Path) -> None:
     lake, row = SmallLake(tmp_path), replace(SPEC, options={"verify_connection": "SHOP_DB"})
     lake.load(row)
     lake.done(row)
@@ -314,7 +337,7 @@ def test_a_name_that_the_deployment_lists_is_lent(source: sa.Engine, tmp_path: P
     assert code(verified(lake, environ, row)) == "SOURCE_TABLE_MISSING"
 
 
-def test_a_source_without_the_table(source: sa.Engine, tmp_path: Path) -> None:
+def test_source_without_the_table(source: sa.Engine, tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     lake.load(SPEC)
     lake.done(SPEC)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,13 @@ from airflow_gddl.devtools.standalone.runs import RunRef, Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 
 ROOT = Path(__file__).parents[2]
-_OPTIONS = {"poll_seconds": "1", "retry_delay_seconds": "1", "retries": "3", "dependency_wait_seconds": "120"}
+_OPTIONS = {
+    "poll_seconds": "1",
+    "refresh_seconds": "2",
+    "retry_delay_seconds": "1",
+    "retries": "3",
+    "dependency_wait_seconds": "120",
+}
 
 
 @dataclass
@@ -64,11 +73,23 @@ class Site:
         """Have the stand-in fail at this table."""
         (self.root / f"refuse-{table}").touch()
 
+    def find_nothing(self, table: str) -> None:
+        """Have the stand-in find nothing new for this table."""
+        (self.root / f"idle-{table}").touch()
+
     def jobs(self, schema: str, what: str = "start") -> list[dict[str, Any]]:
         """What the stand-in noted about jobs of a schema's tables, in order."""
         path = self.root / "jobs.jsonl"
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [line for line in lines if line["what"] == what and line["tables"][0].startswith(f"{schema}.")]
+
+    def forget_worker(self, run: RunRef) -> None:
+        """Date the last heartbeats of the run's running tasks back by an hour, as if that had passed since."""
+        silent = datetime.now(UTC) - timedelta(hours=1)
+        change = "update task_instance set last_heartbeat_at = ? where dag_id = ? and run_id = ? and state = 'running'"
+        with closing(sqlite3.connect(self.running.order.home.database, timeout=60)) as database, database:
+            changed = database.execute(change, (f"{silent:%Y-%m-%d %H:%M:%S.%f}", run.dag_id, run.run_id))
+            assert changed.rowcount == 1, "no task of the run is running"
 
     def load(self, dag_id: str, **conf: Any) -> RunRef:
         """A run that is green, from the trigger on."""
@@ -82,7 +103,7 @@ class Site:
 
 
 def order(root: Path, webhook: str | None = None) -> StartOrder:
-    """An Airflow that looks often, and loses patience with dead parts soon.
+    """An Airflow that polls often.
 
     Args:
         webhook: connection of the one that it tells; null: none.
@@ -90,9 +111,13 @@ def order(root: Path, webhook: str | None = None) -> StartOrder:
     job = json.dumps([sys.executable, str(Path(__file__).with_name("job.py"))])
     more = {
         "gddl": {**_OPTIONS, "metadata": str(root / "metadata"), "job_command": job},
+        "core": {"min_serialized_dag_update_interval": "1"},
+        # Airflow's own patience with workers: on a busy machine a live one may be silent for a minute, and its task
+        # would be tried again. `forget_worker` is for those that are dead.
         "scheduler": {
-            "task_instance_heartbeat_timeout": "20",
-            "task_instance_heartbeat_timeout_detection_interval": "5",
+            "task_instance_heartbeat_timeout": "300",
+            "task_instance_heartbeat_timeout_detection_interval": "2",
+            "parsing_cleanup_interval": "4",
         },
         "triggerer": {"triggerer_health_check_threshold": "8", "job_heartbeat_sec": "2"},
         "dag_processor": {"min_file_process_interval": "2", "stale_dag_threshold": "2"},
@@ -105,4 +130,4 @@ def order(root: Path, webhook: str | None = None) -> StartOrder:
     own = {"E2E_JOB": str(root)}
     if webhook is not None:
         own |= {"AIRFLOW_CONN_OPS": webhook, "AIRFLOW__GDDL__NOTIFY_CONNECTION": "ops"}
-    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=environ, own=own)
+    return StartOrder(home=Home(root / "airflow"), settings=settings, environ=environ, own=own, ready_seconds=900)

@@ -8,7 +8,7 @@ from tests.e2e.webhook import Webhook
 LATE, BROKEN = "gddl.tell.late", "gddl.tell.broken"
 
 
-def test_a_run_that_takes_longer_than_the_freshness_is_told_of_while_it_runs(site: Site, webhook: Webhook) -> None:
+def test_a_run_longer_than_the_freshness_sends_an_alert_while_it_runs(site: Site, webhook: Webhook) -> None:
     site.land("tell.late")
     hold = site.hold("tell.late")
     run = site.runs.trigger(LATE)
@@ -20,7 +20,7 @@ def test_a_run_that_takes_longer_than_the_freshness_is_told_of_while_it_runs(sit
     assert message["text"] == f"{LATE} {run.run_id} takes longer than the freshness of its table"
 
 
-def test_a_load_that_fails_for_good_is_told_of_once(site: Site, webhook: Webhook) -> None:
+def test_a_permanently_failing_load_sends_one_alert(site: Site, webhook: Webhook) -> None:
     site.land("tell.broken")
     site.refuse("tell.broken")
     run = site.runs.trigger(BROKEN)

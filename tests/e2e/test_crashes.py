@@ -19,7 +19,7 @@ from airflow_gddl.devtools.standalone import processes
 from tests.e2e.site import Site
 
 # On Spark, whose job takes long enough to be killed in its middle.
-REAL = "gddl_pack.real.spark.manual.normal.all"
+REAL = "gddl_pack.real.spark.1"
 ORDERS = 400
 
 
@@ -54,7 +54,7 @@ def changes(site: Site) -> list[dict[str, Any]]:
     return read_replica(site.lake / "real" / "orders__changes").to_pylist()
 
 
-def test_a_worker_killed_in_the_middle_of_a_job_loses_and_repeats_nothing(site: Site) -> None:
+def test_a_worker_killed_during_a_job_loses_and_repeats_no_rows(site: Site) -> None:
     spec = SimulateSpec(
         input={"orders": orders()},
         landing=site.landing,
@@ -77,6 +77,7 @@ def test_a_worker_killed_in_the_middle_of_a_job_loses_and_repeats_nothing(site: 
     )
     kill_worker(site)
     site.running.wait("the job to end with its worker", lambda: not jobs(site))
+    site.forget_worker(run)
     site.runs.finish([run])
 
     tried = site.running.rest.get(f"{run.path}/taskInstances/incremental_load")["try_number"]
@@ -88,7 +89,7 @@ def test_a_worker_killed_in_the_middle_of_a_job_loses_and_repeats_nothing(site: 
     assert set(kept.values()) == {1}
 
 
-def test_a_killed_triggerer_is_noticed_and_a_new_one_goes_on_waiting(site: Site) -> None:
+def test_a_killed_triggerer_is_noticed_and_a_new_one_resumes_waiting(site: Site) -> None:
     site.land("wait.a")
     site.land("wait.b")
     waiting = site.runs.trigger("gddl.wait.a")

@@ -65,7 +65,7 @@ def wait(done: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def test_nothing_outlives_a_demonstration(tmp_path: Path) -> None:
+def test_no_process_outlives_a_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     with demo(folder) as first:
         said = told(first, "initial_load")

@@ -12,7 +12,6 @@ from playwright.sync_api import Page, expect
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.page.source import PATIENCE
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import write_record
 from airflow_gddl.stores import open_store
@@ -20,7 +19,8 @@ from tests.e2e import browser
 from tests.e2e.browser import picture
 from tests.e2e.site import Site
 
-PACK = "gddl_pack.looked.small.manual.normal.all"
+PACK = "gddl_pack.looked.small.1"
+ALONE = "gddl.looked.alone"
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 
 pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (apt-get install chromium)")
@@ -51,8 +51,9 @@ def page(site: Site) -> Iterator[Page]:
     rows = [f"{{table: {name}, keys: [id], owner: '{HOSTILE}', freshness: 1h}}" for name in names[:3]]
     rows += [f"{{table: {name}, keys: [id]}}" for name in names[3:8]]
     rows.append(f"{{table: {names[8]}, keys: [id], enabled: false}}")
+    rows.append("{table: looked.alone, keys: [id], size: solo}")
     site.rows("looked", *rows, source="looked")
-    site.runs.wait_for([PACK])
+    site.runs.wait_for([PACK, ALONE])
     roots = Roots(landing=str(site.landing), lake=str(site.lake))
     recorder = StateRecorder(roots, PACK, ())
     for number, name in enumerate(names[:6]):
@@ -72,9 +73,9 @@ def test_the_matrix(site: Site, page: Page, pictures: Path) -> None:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.goto("/gddl/#/?source=looked")
-    expect(page.get_by_text("9 of")).to_be_visible()
-    rows = page.locator("table.matrix tbody tr")
-    expect(rows.first).to_contain_text("SCHEMA_REFUSED")
+    expect(page.get_by_text("10 of")).to_be_visible()
+    rows = page.locator("table.matrix tbody tr:not(.message)")
+    expect(page.locator("table.matrix tr.message").first).to_contain_text("[SCHEMA_REFUSED]")
     assert rows.first.locator(".run.failed").count() == 1
     assert "104 rows read" in str(rows.nth(1).locator(".run").nth(4).get_attribute("title"))
     picture(page, pictures, "page_matrix")
@@ -85,7 +86,7 @@ def test_the_matrix(site: Site, page: Page, pictures: Path) -> None:
     page.keyboard.type("t04")
     expect(page.get_by_text("1 of")).to_be_visible()
     page.get_by_role("searchbox").fill("")
-    expect(page.get_by_text("9 of")).to_be_visible()
+    expect(page.get_by_text("10 of")).to_be_visible()
     page.get_by_role("button", name="failed").first.press("Enter")
     expect(page.get_by_text("1 of")).to_be_visible()
     assert "state=failed" in page.url
@@ -121,14 +122,41 @@ def test_a_rerun_is_started_as_the_user(site: Site, page: Page, pictures: Path) 
     expect(asked).to_be_hidden()
     page.get_by_role("button", name="Full refresh").click()
     asked.get_by_role("button", name="Full refresh").click()
-    expect(page.get_by_text("Full refresh was started")).to_be_visible()
+    outcome = page.locator(".status")
+    expect(outcome).to_contain_text("Full refresh manual__", timeout=30_000)
     done = lambda: [job["options"]["full_refresh"] for job in site.jobs("looked", "end")] == [True]  # noqa: E731 - as it reads
     site.running.wait("the refresh", done)
     state = site.lake / "_gddl" / "state" / f"{PACK}.runs.json"
     site.running.wait("its state", lambda: "looked.t07" in json.loads(state.read_text())["tables"])
-    page.wait_for_timeout(1000 * PATIENCE)  # for which a board serves
-    page.reload()
+    expect(outcome).to_contain_text("succeeded", timeout=90_000)
     expect(page.get_by_role("link", name="task and log").first).to_be_visible()
+    picture(page, pictures, "page_rerun")
+
+
+def test_a_rerun_reports_that_there_were_no_new_files(site: Site, page: Page, pictures: Path) -> None:
+    site.find_nothing("looked.alone")
+    hold = site.hold("looked.alone")
+    page.goto("/gddl/#/table/looked.alone")
+    page.get_by_role("button", name="Rerun").click()
+    page.get_by_role("dialog").get_by_role("button", name="Rerun").click()
+    outcome = page.locator(".status")
+    expect(page.locator(".facts .state.running")).to_be_visible(timeout=90_000)
+    picture(page, pictures, "page_running")
+    hold.unlink()
+    expect(outcome).to_contain_text("no new files", timeout=120_000)
+    page.reload()
+    expect(outcome).to_contain_text("no new files", timeout=30_000)
+    picture(page, pictures, "page_nothing_new")
+
+
+def test_a_run_that_fails_says_why(site: Site, page: Page, pictures: Path) -> None:
+    site.refuse("looked.alone")
+    page.goto("/gddl/#/table/looked.alone")
+    page.get_by_role("button", name="Rerun").click()
+    page.get_by_role("dialog").get_by_role("button", name="Rerun").click()
+    expect(page.locator(".status")).to_contain_text("[BROKEN_ON_PURPOSE] told to fail", timeout=180_000)
+    expect(page.locator(".status")).to_contain_text("the last of 4 tries")
+    picture(page, pictures, "page_failed")
 
 
 def test_it_is_found_in_airflows_menu_and_leads_back(site: Site, page: Page, pictures: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from tests.e2e.site import Site
 
-SHOP = "gddl_pack.shop.small.manual.normal.all"
+SHOP = "gddl_pack.shop.small.1"
 
 
-def test_a_rerun_takes_what_its_conf_names(site: Site) -> None:
+def test_a_rerun_loads_the_tables_of_its_conf(site: Site) -> None:
     site.land("shop.a")
     site.land("shop.b")
     site.load(SHOP)
@@ -44,11 +44,20 @@ def test_what_the_form_would_refuse_is_refused_over_rest(site: Site, conf: dict[
     assert named in str(caught.value)
 
 
+def test_a_field_that_nobody_knows_is_refused_by_name(site: Site) -> None:
+    """Airflow's form has no word for it; the run says why it failed, to whoever asks over REST, too."""
+    site.runs.wait_for(["gddl_rerun"])
+    with pytest.raises(
+        FatalError, match=r"REQUEST_INVALID\] unknown fields: fullrefresh \(did you mean full_refresh\?\)"
+    ):
+        site.load("gddl_rerun", tables=["shop.a"], fullrefresh=True)
+
+
 def test_rows_come_break_and_go(site: Site) -> None:
     """Added rows are loaded, a broken one is told of and stops no other, disabled ones leave nothing behind."""
     good = "{table: life.a, keys: [id]}"
     site.rows("life", good, "{table: life.own, keys: [id], size: solo}", source="life")
-    pack = "gddl_pack.life.small.manual.normal.all"
+    pack = "gddl_pack.life.small.1"
     site.runs.wait_for([pack, "gddl.life.own"])
     site.land("life.a")
     site.land("life.own")

@@ -16,7 +16,7 @@ from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
-from spark_jobs.table.outcome import Outcome
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Clock, Observer, Runtime, silent, utc_now
 from tests.landing import to_table, write
@@ -74,4 +74,4 @@ class MemoryLake:
         self, spec: TableSpec, observe: Observer = silent, *, clock: Clock = utc_now, action: Action = "run"
     ) -> JobResult:
         """`pipeline.run_table`; errors are raised."""
-        return run_table(self.table_run(spec, self.port.runtime(observe, clock), action), Outcome())
+        return run_table(self.table_run(spec, self.port.runtime(observe, clock), action), RunTotals())

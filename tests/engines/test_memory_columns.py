@@ -37,7 +37,7 @@ def test_columns_have_their_type_source_and_mask(tmp_path: Path) -> None:
     assert result.columns_left_out == 0
 
 
-def test_a_column_that_the_files_lack_stays_and_stays_masked(tmp_path: Path) -> None:
+def test_missing_column_is_kept_and_masked(tmp_path: Path) -> None:
     lake = MemoryLake(tmp_path)
     before = loaded(lake, 1, ALL)
     after = loaded(lake, 2, {"Op": ["U"], "seq": [2], "id": [1]})
@@ -46,14 +46,14 @@ def test_a_column_that_the_files_lack_stays_and_stays_masked(tmp_path: Path) -> 
     assert phone == ResultColumn(name="phone", type="string", sources=("phone",), masked=True)
 
 
-def test_a_run_without_a_batch_names_no_columns(tmp_path: Path) -> None:
+def test_idle_run_lists_no_columns(tmp_path: Path) -> None:
     lake = MemoryLake(tmp_path)
     loaded(lake, 1, ALL)
     idle = lake.run(SPEC)
     assert (idle.status, idle.columns) == ("skipped", ())
 
 
-def test_columns_are_bounded_and_the_rest_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_column_list_is_bounded_and_the_rest_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "MOST_COLUMNS", 2)
     result = loaded(MemoryLake(tmp_path), 1, ALL)
     assert [column.name for column in result.columns] == ["seq", "id"]

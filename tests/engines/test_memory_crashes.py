@@ -12,7 +12,7 @@ from spark_jobs.table.runtime import Observer, Step
 from tests.engines.memory_lake import MemoryLake
 from tests.oracle import Run, replay
 from tests.spark.crash_tables import COLUMNS, LOADED, RUNS, TYPES, change, spec_of
-from tests.spark.telling import by_engine, by_oracle, differences, everything
+from tests.spark.table_lines import by_engine, by_oracle, differences, everything
 from tests.strategies import file_of
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
@@ -59,7 +59,7 @@ def _tables(lake: MemoryLake, spec: TableSpec) -> Mapping[str, object]:
 @pytest.mark.parametrize("runs", [RUNS, (*RUNS, RELOAD)], ids=["changes", "reload"])
 @pytest.mark.parametrize("delete", ["hard", "soft"])
 @pytest.mark.parametrize("step", STEPS)
-def test_the_next_run_goes_on(step: str, delete: str, runs: tuple[Run, ...], tmp_path: Path) -> None:
+def test_next_run_resumes(step: str, delete: str, runs: tuple[Run, ...], tmp_path: Path) -> None:
     spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
     whole, broken = _played(tmp_path / "whole", spec, runs), _played(tmp_path / "broken", spec, runs, step)
     result = broken.run(spec)
@@ -70,7 +70,7 @@ def test_the_next_run_goes_on(step: str, delete: str, runs: tuple[Run, ...], tmp
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_is_written_when_it_is_reported(step: str, tmp_path: Path) -> None:
+def test_reported_step_is_written(step: str, tmp_path: Path) -> None:
     spec = spec_of("t")
     whole = _tables(_played(tmp_path / "whole", spec, RUNS), spec)
     broken = _tables(_played(tmp_path / "broken", spec, RUNS, step), spec)
@@ -78,7 +78,7 @@ def test_a_step_is_written_when_it_is_reported(step: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("step", ["plan", "quarantine", "append", "tombstones", "merge", "history", "commit"])
-def test_a_batch_whose_files_changed_meanwhile(step: str, tmp_path: Path) -> None:
+def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
     """Once its changes are appended it goes on from the change table; before, the files as they are now count."""
     spec = spec_of("t")
     lake = _played(tmp_path, spec, RUNS, step)

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.table.stored_schema import stored_schema
 from tests.engines.memory_lake import MemoryLake
 from tests.oracle import replay
 from tests.spark.playing import examples
-from tests.spark.telling import by_engine, by_oracle, counts_of, differences
+from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
 from tests.strategies import EVERYTHING, Case, Traits, cases, dense
 
 SORTS = {
@@ -44,5 +43,5 @@ def _play(case: Case, lake: MemoryLake) -> None:
         assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec), lake.port.read)) == []
         assert counts_of(result) == outcome.counts[number]
     context, state = lake.table_run(case.spec).context(), lake.ledger(case.spec).state
-    verdict = context.engine.verify(context, stored_schema(context, state), state.swept, limit=5)
+    verdict = context.engine.verify(context, context.stored_schema(state), state.swept, limit=5)
     assert verdict.equal, verdict

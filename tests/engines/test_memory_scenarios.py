@@ -38,7 +38,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Seen]]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_as_written_and_once_more(scenario: Scenario, played: dict[str, list[Seen]]) -> None:
+def test_as_written_and_again(scenario: Scenario, played: dict[str, list[Seen]]) -> None:
     *runs, idle = played[scenario.name]
     for number, seen in enumerate(runs):
         assert_run(scenario, number, seen)

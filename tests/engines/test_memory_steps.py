@@ -33,7 +33,7 @@ class BrokenOffError(Exception):
 
 
 @pytest.mark.parametrize("step", [None, "plan", "append", "tombstones", "merge", "commit"])
-def test_a_replay_takes_rows_that_are_good_now(step: str | None, tmp_path: Path) -> None:
+def test_replay_loads_valid_records(step: str | None, tmp_path: Path) -> None:
     """Also where a replay broke off after a step, which the next run goes on with."""
     refused = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="quarantine")
     taken = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="truncate")
@@ -58,7 +58,7 @@ def test_a_replay_takes_rows_that_are_good_now(step: str | None, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("days", "ids"), [(29, [2, 3, 4]), (31, [1, 2, 3, 4])])
-def test_a_late_change_comes_back_only_past_the_retention(days: int, ids: list[int], tmp_path: Path) -> None:
+def test_late_change_restores_a_row_only_after_retention(days: int, ids: list[int], tmp_path: Path) -> None:
     spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), tombstone_retention="30d")
     lake, began = MemoryLake(tmp_path), datetime.now(UTC)
     _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
@@ -71,7 +71,7 @@ def test_a_late_change_comes_back_only_past_the_retention(days: int, ids: list[i
     assert _ids(lake, spec) == ids
 
 
-def test_what_happened_to_a_key(tmp_path: Path) -> None:
+def test_changes_of_a_key_are_explained(tmp_path: Path) -> None:
     spec, lake = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",)), MemoryLake(tmp_path)
     _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
     lake.run(spec)

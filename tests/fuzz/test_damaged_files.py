@@ -43,18 +43,18 @@ def read_all(form: str, root: Path, files: int) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_whatever_the_damage_nothing_else_is_raised(form: str, tmp_path: Path) -> None:
+def test_damaged_files_raise_only_quarantinable_errors(form: str, tmp_path: Path) -> None:
     read_all(form, tmp_path, FILES)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS)
-def test_many_more(form: str, tmp_path: Path) -> None:
+def test_many_more_examples(form: str, tmp_path: Path) -> None:
     read_all(form, tmp_path, 100 * FILES)
 
 
 @pytest.mark.parametrize("form", ["parquet", "parquet gzip", "csv", "csv gzip"])
-def test_a_run_ingests_the_files_beside_it(engine: EnginePort, form: str, tmp_path: Path) -> None:
+def test_run_ingests_files_beside_a_damaged_one(engine: EnginePort, form: str, tmp_path: Path) -> None:
     """A batch of damaged files and a sound one: the sound one's rows are there, and every other file has its reason."""
     _, ending, content = FORMS[form]
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))

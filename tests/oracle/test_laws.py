@@ -47,14 +47,14 @@ def rearranged(draw: st.DrawFn, traits: Traits) -> tuple[Case, tuple[Run, ...]]:
 
 @quick
 @given(rearranged(ORDER_FREE) | rearranged(ORDER_FREE_TIES))
-def test_the_order_of_runs_and_files_changes_nothing(drawn: tuple[Case, tuple[Run, ...]]) -> None:
+def test_order_of_runs_and_files_is_irrelevant(drawn: tuple[Case, tuple[Run, ...]]) -> None:
     case, runs = drawn
     assert tables(replay(case.spec, runs)) == tables(replay(case.spec, case.runs))
 
 
 @quick
 @given(any_traits())
-def test_the_same_files_again_change_nothing(case: Case) -> None:
+def test_redelivered_files_change_nothing(case: Case) -> None:
     again = Run(tuple(_last_versions(case)))
     once, twice = replay(case.spec, case.runs), replay(case.spec, (*case.runs, again))
     assert tables(twice) == tables(once)
@@ -70,7 +70,7 @@ def _last_versions(case: Case) -> list[DeliveredFile]:
 
 @quick
 @given(any_traits())
-def test_the_same_changes_under_new_names_change_nothing(case: Case) -> None:
+def test_redelivered_changes_change_nothing(case: Case) -> None:
     files = [file for run in case.runs for file in run.files if file.kind == "change"]
     again = Run(tuple(replace(file, name=f"20250101-{number:09d}.parquet") for number, file in enumerate(files)))
     once, twice = replay(case.spec, case.runs), replay(case.spec, (*case.runs, again))
@@ -80,7 +80,7 @@ def test_the_same_changes_under_new_names_change_nothing(case: Case) -> None:
 
 @quick
 @given(any_traits())
-def test_a_file_a_run_gives_the_same_as_many_files_a_run(case: Case) -> None:
+def test_batch_size_does_not_change_the_result(case: Case) -> None:
     split = tuple(part for number in range(len(case.runs)) for part in _split(case, number))
     assert tables(replay(case.spec, split)) == tables(replay(case.spec, case.runs))
 
@@ -108,7 +108,7 @@ def test_every_row_read_is_accounted_for(case: Case) -> None:
 
 @quick
 @given(any_traits())
-def test_a_key_has_one_row_and_one_current_version_of_it(case: Case) -> None:
+def test_key_has_one_row_and_one_current_version(case: Case) -> None:
     outcome = replay(case.spec, case.runs)
     keys = case.spec.keys
     if not keys:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.spec import SchemaEvolution, TableSpec
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import TableSpec
 from tests.oracle import DeliveredFile, NotModelledError, Outcome, Run, Value, replay
 from tests.strategies import file_of
 
@@ -49,14 +50,14 @@ def run(*files: DeliveredFile) -> Run:
     return Run(files)
 
 
-def test_changes_beat_the_full_load_whatever_the_sequence_column_of_the_load_says() -> None:
+def test_changes_win_over_load_rows_of_any_sequence() -> None:
     outcome = replay(table(), [run(load({"id": 1, "v": "a", "seq": 99}), changes(change("U", 1, v="b")))])
     assert live(outcome) == [{"id": 1, "v": "b"}]
     assert outcome.replica[0].sequence == (1,)
     assert [(c.op, c.sequence) for c in outcome.changes] == [("R", None), ("U", (1,))]
 
 
-def test_a_late_update_neither_alters_a_newer_row_nor_brings_back_a_deleted_one() -> None:
+def test_late_update_is_ignored() -> None:
     first = changes(change("I", 5, 1, v="new"), change("D", 5, 2, v=None))
     late = changes(change("U", 3, 1, v="old"), change("U", 3, 2, v="old"), name="20240102-000000001.parquet")
     outcome = replay(table(), [run(first), run(late)])
@@ -64,7 +65,7 @@ def test_a_late_update_neither_alters_a_newer_row_nor_brings_back_a_deleted_one(
     assert outcome.counts[1].appended == 2
 
 
-def test_between_change_files_the_later_name_wins_whatever_arrives_first() -> None:
+def test_later_change_file_name_wins() -> None:
     runs = [
         run(changes(change("D", 5, v=None), name="20240101-000000002.parquet")),
         run(changes(change("U", 5, v="b"), name="20240101-000000001.parquet")),
@@ -73,7 +74,7 @@ def test_between_change_files_the_later_name_wins_whatever_arrives_first() -> No
     assert replay(table(), runs).ties == frozenset()
 
 
-def test_between_load_files_the_later_name_wins_or_the_last_to_arrive() -> None:
+def test_later_load_file_name_or_arrival_wins() -> None:
     runs = [
         run(load({"id": 1, "v": "b"}, name="LOAD00000002.parquet")),
         run(load({"id": 1, "v": "a"}, name="LOAD00000001.parquet")),
@@ -83,7 +84,7 @@ def test_between_load_files_the_later_name_wins_or_the_last_to_arrive() -> None:
     assert replay(table(), runs).ties == {((1,), None)}
 
 
-def test_rows_of_one_file_are_never_one_and_a_redelivery_is_counted() -> None:
+def test_rows_of_one_file_are_distinct_and_redeliveries_are_counted() -> None:
     one, other = change("U", 5, v="b"), change("U", 5, v="c")
     outcome = replay(
         table(), [run(changes(one, other, one)), run(changes(one, one, name="20240102-000000001.parquet"))]
@@ -94,7 +95,7 @@ def test_rows_of_one_file_are_never_one_and_a_redelivery_is_counted() -> None:
     assert outcome.ties == frozenset()
 
 
-def test_a_rewritten_load_ends_what_it_lacks_and_newer_changes_survive() -> None:
+def test_rewritten_load_sweeps_missing_rows_and_keeps_newer_changes() -> None:
     first = run(load({"id": 1, "v": "a"}, {"id": 2, "v": "b"}), changes(change("U", 5, 2, v="c")))
     again = run(load({"id": 1, "v": "A"}))
     later = run(changes(change("U", 6, 2, v="d"), name="20240102-000000001.parquet"))
@@ -110,38 +111,38 @@ def reload_in_part(**fields: Any) -> Outcome:
     return replay(table(**fields), [first, run(load({"id": 3, "v": "c"}))])
 
 
-def test_a_reload_in_part_removes_nothing_until_it_is_whole_or_its_row_says_so() -> None:
+def test_partial_reload_sweeps_nothing_until_complete() -> None:
     assert {r["id"] for r in live(reload_in_part())} == {1, 2, 3}
     assert {r["id"] for r in live(reload_in_part(sweep_after="0s"))} == {3}
 
 
-def test_a_reload_is_whole_once_the_older_load_files_are_gone() -> None:
+def test_reload_is_complete_without_older_load_files() -> None:
     first = run(load({"id": 1, "v": "a"}), load({"id": 2, "v": "b"}, name="LOAD00000002.parquet"))
     gone = Run((), removed=("LOAD00000002.parquet",))
     assert {r["id"] for r in live(replay(table(), [first, run(load({"id": 3, "v": "c"})), gone]))} == {3}
 
 
 @pytest.mark.parametrize(("limit", "left", "held"), [(0.74, {1, 2, 3, 4}, 2), (0.75, {4}, None)])
-def test_a_reload_that_removes_too_large_a_share_is_held(limit: float, left: set[int], held: int | None) -> None:
+def test_reload_beyond_the_sweep_limit_is_held(limit: float, left: set[int], held: int | None) -> None:
     rows = [{"id": n, "v": "a"} for n in (1, 2, 3)]
     outcome = replay(table(sweep_limit=limit), [run(load(*rows)), run(load({"id": 4, "v": "b"}))])
     assert {r["id"] for r in live(outcome)} == left
     assert outcome.held == held
 
 
-def test_the_later_version_of_a_change_file_counts() -> None:
+def test_later_version_of_a_change_file_is_used() -> None:
     runs = [run(changes(change("U", 5, v=text))) for text in ("b", "a")]
     assert live(replay(table(), runs)) == [{"id": 1, "v": "a"}]
 
 
-def test_a_load_under_a_new_name_continues_the_generation() -> None:
+def test_load_file_with_new_name_continues_the_generation() -> None:
     second = load({"id": 2, "v": "b"}, name="LOAD0000000A.parquet")
     outcome = replay(table(), [run(load({"id": 1, "v": "a"})), run(second)])
     assert [r["id"] for r in live(outcome)] == [1, 2]
     assert {r.generation for r in outcome.replica} == {1}
 
 
-def test_a_load_written_again_as_it_was_joins_the_newer_load() -> None:
+def test_unchanged_rewritten_load_file_joins_the_newer_load() -> None:
     first, second = load({"id": 1, "v": "a"}), load({"id": 2, "v": "b"}, name="LOAD00000002.parquet")
     outcome = replay(table(), [run(first, second), run(load({"id": 1, "v": "A"}), second)])
     assert sorted((r["id"], r["v"]) for r in live(outcome)) == [(1, "A"), (2, "b")]
@@ -149,14 +150,14 @@ def test_a_load_written_again_as_it_was_joins_the_newer_load() -> None:
 
 
 @pytest.mark.parametrize(("load_first", "value"), [(True, "change"), (False, "load")])
-def test_a_change_written_before_a_reload_belongs_to_what_the_reload_ends(load_first: bool, value: str) -> None:
+def test_change_before_a_reload_belongs_to_the_older_generation(load_first: bool, value: str) -> None:
     both = [load({"id": 1, "v": "load"}), changes(change("U", 1, v="change"))]
     outcome = replay(table(), [run(load({"id": 1, "v": "old"})), run(*(both if load_first else both[::-1]))])
     assert [r["v"] for r in live(outcome)] == [value]
 
 
 @pytest.mark.parametrize("damage", ["FILE_UNREADABLE", "FILE_EMPTY"])
-def test_a_damaged_rewrite_of_a_load_empties_nothing(damage: Any) -> None:
+def test_damaged_rewritten_load_sweeps_nothing(damage: Any) -> None:
     broken = DeliveredFile(name="LOAD00000001.parquet", kind="load", damage=damage)
     outcome = replay(table(), [run(load({"id": 1, "v": "a"})), run(broken)])
     assert live(outcome) == [{"id": 1, "v": "a"}]
@@ -165,7 +166,7 @@ def test_a_damaged_rewrite_of_a_load_empties_nothing(damage: Any) -> None:
     assert live(mended) == [{"id": 2, "v": "b"}]
 
 
-def test_a_load_that_could_be_read_only_later_continues_the_load_of_its_neighbours() -> None:
+def test_load_file_readable_later_continues_its_load() -> None:
     broken = DeliveredFile(name="LOAD00000002.parquet", kind="load", damage="FILE_UNREADABLE")
     mended = load({"id": 2, "v": "b"}, name="LOAD00000002.parquet")
     outcome = replay(table(), [run(load({"id": 1, "v": "a"}), broken), run(mended)])
@@ -182,21 +183,21 @@ def test_partial_updates_keep_what_they_do_not_carry() -> None:
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("keep", "x"), ("null", None)])
-def test_a_dropped_column_is_kept_or_emptied(policy: Any, kept: str | None) -> None:
+def test_dropped_column_is_kept_or_nulled(policy: Any, kept: str | None) -> None:
     spec = table(schema_evolution=SchemaEvolution(dropped_column=policy))
     then = changes(change("U", 2, v="b"), name="20240102-000000001.parquet")
     outcome = replay(spec, [run(changes(change("I", 1, v="a", w="x"))), run(then)])
     assert live(outcome) == [{"id": 1, "v": "b", "w": kept}]
 
 
-def test_a_late_partial_update_fills_only_what_no_newer_one_carried() -> None:
+def test_late_partial_update_sets_only_older_columns() -> None:
     first = changes(change("I", 1, v="a", w="a", cols=None), change("U", 3, v="c", w=None, cols="v"))
     late = changes(change("U", 2, v="b", w="b", cols=None), name="20240102-000000001.parquet")
     outcome = replay(table(columns_to_update="cols"), [run(first), run(late)])
     assert live(outcome, "cols") == [{"id": 1, "v": "c", "w": "b"}]
 
 
-def test_a_forced_change_applies_at_the_greatest_sequence_before_it() -> None:
+def test_forced_change_applies_at_the_highest_earlier_sequence() -> None:
     first = changes(change("I", 9, v="new", force=False))
     forced = changes(change("U", 2, v="forced", force=True), name="20240102-000000001.parquet")
     after = changes(change("U", 10, v="after", force=False), name="20240103-000000001.parquet")
@@ -209,7 +210,7 @@ def test_a_forced_change_applies_at_the_greatest_sequence_before_it() -> None:
     ]
 
 
-def test_a_key_update_leaves_its_old_key() -> None:
+def test_key_update_removes_its_old_key() -> None:
     spec = table(keys=("id", "part"), before_image_prefix="BI_")
     rows = [
         change("I", 1, 1, part=1, v="a", BI_id=None, BI_part=None),
@@ -222,7 +223,7 @@ def test_a_key_update_leaves_its_old_key() -> None:
     assert "BI_id" in outcome.changes[1].row
 
 
-def test_soft_deletes_keep_the_last_row_and_forget_keys_never_seen() -> None:
+def test_soft_deletes_keep_the_last_row_and_ignore_unknown_keys() -> None:
     rows = [change("I", 1, 1, v="a"), change("D", 2, 1, v=None), change("D", 2, 7, v=None)]
     outcome = replay(table(delete="soft"), [run(changes(*rows))])
     assert [(r.columns["id"], r.columns["v"], r.op, r.deleted) for r in outcome.replica] == [(1, "a", "D", True)]
@@ -236,14 +237,14 @@ def test_history_has_a_version_for_each_tracked_state() -> None:
     assert [v.columns["n"] for v in outcome.history] == [1, 2, 2]
 
 
-def test_history_over_a_reload_ends_and_starts_at_the_greatest_sequence_before_it() -> None:
+def test_history_over_a_reload_uses_the_highest_earlier_sequence() -> None:
     first = run(load({"id": 1, "v": "a"}, {"id": 2, "v": "z"}), changes(change("U", 5, 1, v="b")))
     again = run(load({"id": 1, "v": "c"}))
     outcome = replay(table(history=True), [first, again])
     assert versions(outcome) == [("a", None, 5), ("z", None, 5), ("c", 5, None)]
 
 
-def test_rows_without_keys_come_as_often_as_their_file_has_them() -> None:
+def test_rows_without_keys_keep_their_multiplicity() -> None:
     spec = table(keys=())
     row = {"id": 1, "v": "a"}
     files = (load(row, row), changes(change("I", 1, v="b"), change("I", 1, v="b"), change("U", 2, v="c")))
@@ -265,7 +266,7 @@ BAD: list[tuple[dict[str, Value], str]] = [
 
 
 @pytest.mark.parametrize(("row", "code"), BAD)
-def test_a_bad_row_is_quarantined_and_the_good_one_beside_it_taken(row: dict[str, Value], code: str) -> None:
+def test_bad_row_is_quarantined_and_good_row_is_loaded(row: dict[str, Value], code: str) -> None:
     spec = table(options={"types": {"v": "int", "seq": "bigint"}})
     outcome = replay(spec, [run(changes(row, change("I", 1, 2, v="7")))])
     assert live(outcome) == [{"id": 2, "v": 7}]
@@ -295,6 +296,6 @@ def test_digits_beyond_64_bits_compare_as_text() -> None:
     assert live(replay(table(), [run(changes(*rows))])) == [{"id": 1, "v": "new"}]
 
 
-def test_refusing_policies_are_left_to_the_scenarios() -> None:
+def test_refusing_policies_are_not_modelled() -> None:
     with pytest.raises(NotModelledError, match="rescue"):
         replay(table(schema_evolution=SchemaEvolution(new_column="rescue")), [])

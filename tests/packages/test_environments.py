@@ -104,7 +104,7 @@ def test_a_job_runs_from_the_wheel_and_what_databricks_installs_beside_it(dist: 
     assert (answer(lake).rows_read, lake.replica(spec_of("a"))) == (5, {0: "first", 2: "load 2"})
 
 
-def test_a_wheel_of_another_contract_refuses_its_order_before_anything_is_written(dist: Path, tmp_path: Path) -> None:
+def test_a_wheel_of_another_contract_rejects_its_spec_before_any_write(dist: Path, tmp_path: Path) -> None:
     """The wheel on the platform was left as it was when Airflow's package was renewed."""
     with zipfile.ZipFile(dist / "gddl-job-code.zip") as code:
         code.extractall(tmp_path / "code")  # noqa: S202 - as above

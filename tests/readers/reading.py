@@ -52,9 +52,9 @@ def by_duckdb(path: str, asked: Sequence[Probe]) -> Counts:
 def _one(connection: duckdb.DuckDBPyConnection, probe: Probe) -> int:
     column = ".".join(f'"{part}"' for part in probe.path)
     if probe.value is None:
-        statement, values = f"SELECT count(*) FROM t WHERE {column} IS NULL", []  # noqa: S608 - names of a test
+        statement, values = f"SELECT count(*) FROM t WHERE {column} IS NULL", []
     else:
-        statement, values = f"SELECT count(*) FROM t WHERE {column} = ?", [probe.value.as_py()]  # noqa: S608 - names of a test
+        statement, values = f"SELECT count(*) FROM t WHERE {column} = ?", [probe.value.as_py()]
     found = connection.execute(statement, values).fetchone()
     return int(found[0]) if found else -1
 
@@ -83,7 +83,7 @@ def by_query_builder(path: str, asked: Sequence[Probe]) -> Counts:
     counts = []
     for probe in asked:
         builder = QueryBuilder().register("t", table)
-        found = builder.execute(f"SELECT count(*) AS n FROM t WHERE {_datafusion(probe)}").read_all()  # noqa: S608 - as above
+        found = builder.execute(f"SELECT count(*) AS n FROM t WHERE {_datafusion(probe)}").read_all()
         counts.append(pa.table(found).column("n")[0].as_py())
     return counts
 
@@ -132,14 +132,14 @@ READERS: Mapping[str, Reader] = {
 
 
 def by_spark(port: LocalPort) -> Reader:
-    """Each filter costs a query: one of a column's values."""
+    """Each filter costs a query, so a column is asked for one value and for nulls, in the first table that has it."""
+    met: set[tuple[tuple[str, ...], bool]] = set()
 
     def counts(path: str, asked: Sequence[Probe]) -> Counts:
         from pyspark.sql import functions as F  # noqa: PLC0415 - only where an engine needs Spark
 
         rows = port.spark.for_table().read.format("delta").load(path)
         found: list[int] = []
-        met: set[tuple[tuple[str, ...], bool]] = set()
         for probe in asked:
             kind = (probe.path, probe.value is None)
             if kind in met:

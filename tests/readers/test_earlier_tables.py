@@ -46,7 +46,7 @@ def with_int96(table: str) -> None:
         commit.write_text("".join(f"{json.dumps(_earlier(action))}\n" for action in actions))
 
 
-def test_maintenance_rewrites_timestamps_that_readers_cant_take(tmp_path: Path) -> None:
+def test_maintenance_rewrites_int96_timestamps(tmp_path: Path) -> None:
     lake = Lake(tmp_path, LocalPort("delta_rs"))
     land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(8)])
     lake.run()

@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
-from airflow_gddl.page.delta import quarantined
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit
@@ -113,11 +112,3 @@ def test_after_maintenance(lake: Lake) -> None:
 def test_after_a_full_refresh(lake: Lake) -> None:
     lake.run(JobOptions(full_refresh=True))
     assert lake.wrong_with_spark() == []
-
-
-def test_the_page_counts_what_the_command_lists(lake: Lake) -> None:
-    listed = lake.run(JobOptions(action="errors_list")).details
-    assert listed["unresolved"] > 0
-    shown = quarantined(lake.layout.errors, 1, {})
-    assert shown["unresolved"] == listed["unresolved"]
-    assert [row["code"] for row in shown["rows"]] == [listed["rows"][0]["code"]]

@@ -53,7 +53,7 @@ TIME = pa.timestamp("us")
     ],
     ids=["list", "struct", "list of structs", "map"],
 )
-def test_rows_that_hold_such_a_time_somewhere(
+def test_rows_with_such_a_time_in_any_column(
     kind: pa.DataType, wrap: Callable[[int], object], engine: EnginePort, tmp_path: Path
 ) -> None:
     """The second row has a null key, too; each has a record that a replay reads."""
@@ -73,7 +73,7 @@ def test_rows_that_hold_such_a_time_somewhere(
     assert verified.error is None, verified.error
 
 
-def test_a_replay_finds_them_as_they_were(engine: EnginePort, tmp_path: Path) -> None:
+def test_replay_loads_the_original_values(engine: EnginePort, tmp_path: Path) -> None:
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
     layout = Layout.of(roots, SPEC)
     days = pa.array([-800_000, 0, 2_932_897], pa.int32()).cast(pa.date32())

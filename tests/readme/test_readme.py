@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"<!-- (?P<what>run|file: (?P<name>\S+)) -->\n```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+from tests.readme.walk import ROOT, Block, Walk, blocks
+
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]+)\)")
 
 
-@dataclass(frozen=True)
-class Block:
-    """A marked block: a file to write (its name), or commands to run (null)."""
-
-    name: str | None
-    language: str
-    text: str
-
-
-def blocks() -> list[Block]:
-    text = (ROOT / "README.md").read_text()
-    found = [Block(match["name"], match["language"], match["text"]) for match in BLOCK.finditer(text)]
-    assert len(found) == text.count("<!-- "), "a mark that is not just above its block"
-    return found
+def marked() -> list[Block]:
+    return blocks((ROOT / "README.md").read_text())
 
 
 def test_links_lead_somewhere() -> None:
@@ -39,7 +24,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_every_command_is_shown_at_work() -> None:
-    shown = "\n".join(block.text for block in blocks() if block.language == "sh")
+    shown = "\n".join(block.text for block in marked() if block.language == "sh")
     commands = ("onboard", "inspect", "validate", "run", "status", "verify", "errors list", "errors replay", "simulate")
     for command in (*commands, "demo"):
         assert f"gddl {command}" in shown
@@ -47,18 +32,19 @@ def test_every_command_is_shown_at_work() -> None:
 
 @pytest.mark.timeout(1500)
 def test_the_commands_work(tmp_path: Path) -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GDDL_")}
-    environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environ["PATH"]])
-    for block in blocks():
-        if block.name is not None:
-            path = tmp_path / block.name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block.text)
-            continue
-        programs = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
-        command = [*programs[block.language], block.text]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=900
-        )
-        assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
+    walk = Walk(tmp_path, Path(sys.executable).parent)
+    for block in marked():
+        list(walk.take(block))
+    assert len(walk.steps) > 20
     assert {path.name for path in (tmp_path / "lake" / "shop").iterdir()} >= {"airlines", "planes", "planes__history"}
+
+
+def test_a_page_that_shows_what_is_not_printed_is_wrong(tmp_path: Path) -> None:
+    walk = Walk(tmp_path, Path(sys.executable).parent)
+    page = "<!-- run -->\n```sh\necho 'a   table'  # a comment\n```\n<!-- shown -->\n```text\n{shown}\n```\n"
+    for shown in ("a table", "a …", "… table"):
+        assert len([step for block in blocks(page.format(shown=shown)) for step in walk.take(block)]) == 1
+    with pytest.raises(AssertionError, match="another table"):
+        [step for block in blocks(page.format(shown="another table")) for step in walk.take(block)]
+    with pytest.raises(ValueError, match="1 marks, 0 of them"):
+        blocks("<!-- run -->\n\n```sh\necho\n```\n")

@@ -59,12 +59,12 @@ def test_an_order_of_another_contract_is_refused(lake: str) -> None:
         read_spec(path)
 
 
-def test_an_order_that_is_not_there_is_told(lake: str) -> None:
+def test_a_missing_spec_is_reported(lake: str) -> None:
     with pytest.raises(FatalError, match=r"SPEC_UNREADABLE"):
         read_spec(order_path(lake, "nobody"))
 
 
-def test_results_are_given_once_as_they_come(lake: str) -> None:
+def test_results_are_returned_once_as_they_arrive(lake: str) -> None:
     put, read = Put.of(spec_of(lake), Storage()), Read(open_store(), lake, "j-1")
     assert list(read.new()) == []
     put.put(result("succeeded", 3))

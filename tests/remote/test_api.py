@@ -69,7 +69,7 @@ def ended(made: DatabricksPlatform, handle: Handle) -> tuple[str, str]:
     return sight.state, sight.message
 
 
-def test_a_run_goes_well_or_fails_with_its_words(fake: FakeServer) -> None:
+def test_a_run_succeeds_or_fails_with_its_message(fake: FakeServer) -> None:
     made = platform(fake)
     assert ended(made, made.submit(order())) == ("succeeded", "")
     assert ended(made, made.submit(order(BAD, "t2"))) == ("failed", "RUN_EXECUTION_ERROR: working on it")
@@ -92,7 +92,7 @@ def test_an_answer_that_got_lost_leads_to_the_run_that_was_started(fake: FakeSer
     assert list(fake.workspace.runs) == [int(handle.run)]
 
 
-def test_throttling_is_waited_for_as_long_as_it_says(fake: FakeServer) -> None:
+def test_throttling_honours_retry_after(fake: FakeServer) -> None:
     made = platform(fake)
     handle = made.submit(order())
     fake.mood.answers, fake.mood.retry_after = [429], 2
@@ -101,7 +101,7 @@ def test_throttling_is_waited_for_as_long_as_it_says(fake: FakeServer) -> None:
     assert time.monotonic() - begun >= 2
 
 
-def test_faults_of_the_server_are_asked_again_and_then_told_as_passing(fake: FakeServer) -> None:
+def test_server_errors_are_retried_and_then_reported_as_retriable(fake: FakeServer) -> None:
     made = platform(fake)
     handle = made.submit(order())
     fake.mood.answers = [500, 500]
@@ -126,7 +126,7 @@ def test_a_wrong_token_is_refused_and_never_shown(fake: FakeServer, monkeypatch:
     assert "hunter22" not in str(met.value)
 
 
-def test_without_credentials_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_without_credentials_no_request_is_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for name in ("DATABRICKS_HOST", "DATABRICKS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(tmp_path / "none"))
@@ -145,7 +145,7 @@ def test_a_cancelled_run_ends_and_cancelling_what_has_ended_is_no_error(fake: Fa
     assert made.poll(Handle(run="99")).state == "lost"
 
 
-def test_a_run_that_the_cloud_broke_is_repaired_as_often_as_allowed(fake: FakeServer) -> None:
+def test_a_run_with_a_cloud_failure_is_repaired_up_to_the_limit(fake: FakeServer) -> None:
     made = platform(fake, repairs=1)
     fake.workspace.cloud_failures = 2
     handle = made.submit(order())

@@ -61,7 +61,7 @@ def test_a_worker_lost_while_it_collects_leaves_the_results_to_the_next(step: in
     assert world.done == set(TABLES)
 
 
-def test_a_failure_is_told_once_and_the_next_try_has_a_run_for_what_is_left() -> None:
+def test_a_failure_is_reported_once_and_the_next_try_runs_the_remaining_tables() -> None:
     world = World()
     world.work()
     for table in TABLES[:2]:
@@ -81,7 +81,7 @@ def test_a_failure_is_told_once_and_the_next_try_has_a_run_for_what_is_left() ->
     assert all(len(run.token) <= 64 for run in world.platform.runs)
 
 
-def test_a_run_that_a_person_cancelled_there_fails_its_tables_one_that_the_task_stopped_does_not() -> None:
+def test_a_run_cancelled_on_the_platform_fails_its_tables_but_a_stopped_one_does_not() -> None:
     world = World()
     world.work()
     first = world.platform.active
@@ -125,7 +125,7 @@ def test_where_starting_again_is_refused_the_run_has_failed() -> None:
 
 
 @pytest.mark.parametrize("code", ["CONTRACT_VERSION", "SPEC_UNREADABLE", "S3_BUCKET_MISSING"])
-def test_a_job_that_refused_its_order_is_quoted_with_its_code(code: str) -> None:
+def test_a_rejected_spec_is_reported_with_its_code(code: str) -> None:
     """A wheel of another version, or a role that reaches no order: the same for each table, and nothing was written."""
     world = World()
     world.work()
@@ -135,10 +135,10 @@ def test_a_job_that_refused_its_order_is_quoted_with_its_code(code: str) -> None
     assert set(codes(world).values()) == {code}
     error = world.told[0].error
     assert error is not None
-    assert all(part in error.message for part in ("refused its order", "Remedy: do this", "https://runs/0"))
+    assert all(part in error.message for part in ("rejected its JobSpec", "Remedy: do this", "https://runs/0"))
 
 
-def test_words_of_others_in_brackets_are_no_code_of_ours() -> None:
+def test_foreign_text_in_brackets_is_not_read_as_a_code() -> None:
     world = World()
     world.work()
     (run,) = world.platform.runs
@@ -147,7 +147,7 @@ def test_words_of_others_in_brackets_are_no_code_of_ours() -> None:
     assert set(codes(world).values()) == {"REMOTE_RUN_FAILED"}
 
 
-def test_a_run_that_is_gone_fails_its_tables() -> None:
+def test_a_lost_run_fails_its_tables() -> None:
     world = World()
     world.work()
     world.platform.runs[0].state = "lost"
@@ -155,7 +155,7 @@ def test_a_run_that_is_gone_fails_its_tables() -> None:
     assert set(codes(world).values()) == {"REMOTE_RUN_LOST"}
 
 
-def test_two_workers_that_believe_the_task_theirs_meet_at_one_run() -> None:
+def test_two_workers_with_the_same_task_share_one_run() -> None:
     world = World()
     one, other = world.runner(), world.runner()
     assert one.own() == other.own() == []
@@ -206,7 +206,7 @@ def test_a_worker_that_is_killed_while_it_has_a_run_cancels_it() -> None:
     assert world.attempts.all()[0].stopped
 
 
-def test_a_damaged_record_is_told_with_its_place() -> None:
+def test_a_damaged_record_is_reported_with_its_path() -> None:
     world = World()
     path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-order.json"
     world.store.objects[path] = b"{"
@@ -325,7 +325,7 @@ def after_a_turn() -> tuple[World, MemoryRun]:
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled", "lost"])
-def test_a_job_that_goes_on_and_dies_is_no_success_though_every_table_went_well(state: str) -> None:
+def test_a_crashed_continuous_job_fails_although_every_table_succeeded(state: str) -> None:
     """Else the next run would follow at once, again and again, and nobody would be told."""
     world = World()
     assert going_on(world)[0].waiting is not None
@@ -343,7 +343,7 @@ def test_a_table_that_had_no_turn_before_its_job_s_time_was_over_has_not_failed(
     assert (heard.states, outcome.exit_status) == ({"s.a": "succeeded"}, 0)
 
 
-def test_a_job_that_goes_on_and_was_told_to_stop_is_not_followed_by_one_for_its_left_overs() -> None:
+def test_a_stopped_continuous_job_is_not_restarted_for_remaining_tables() -> None:
     world, run = after_a_turn()
     world.stop_task()
     run.state = "cancelled"

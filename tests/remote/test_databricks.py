@@ -81,7 +81,7 @@ def test_without_a_deployed_job_nothing_is_started(fake: FakeServer, lake: Small
     assert fake.workspace.runs == {}
 
 
-def test_a_worker_that_went_away_is_followed_by_one_that_takes_up_its_run(fake: FakeServer, lake: SmallLake) -> None:
+def test_the_run_of_a_lost_worker_is_resumed(fake: FakeServer, lake: SmallLake) -> None:
     deployed()
     spec = pack(lake, ["a", "b"])
     first = runner(spec, patient=False).run(spec, Heard())

@@ -94,7 +94,7 @@ def test_jobs_are_made_then_kept_then_renewed_where_they_differ(
     assert (field["path"], "team" in field["before"], "team" in field["after"]) == ("tags", True, False)
 
 
-def test_what_a_person_reads_names_field_and_values(
+def test_the_output_names_field_and_values(
     fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gddl(capsys, "deploy", "databricks", "--metadata", str(metadata))
@@ -122,7 +122,7 @@ def test_a_bundle_holds_the_same_jobs(
     ("more", "says"),
     [
         (", max_concurent_runs: 5", r"gddl.yaml:5: runners.databricks.max_concurent_runs.*no such field"),
-        (", timeout: soon", r"gddl.yaml:5: runners.databricks.timeout.*not a length of time \(value 'soon'\)"),
+        (", timeout: soon", r"gddl.yaml:5: runners.databricks.timeout.*not a duration \(value 'soon'\)"),
         (", tiers: {small: {serverless: false}}", r"runners.databricks.tiers.small.node_type.*must be given"),
         (", max_concurrent_runs: 0", r"must be 1 to 1000 \(value 0\)"),
         (", tiers: {large: {discovery: auto_loader}}", r"tiers.large.discovery.*not on serverless"),

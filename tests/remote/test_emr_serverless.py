@@ -62,7 +62,7 @@ def platform(application: str, **own: Any) -> EmrPlatform:
     return made
 
 
-def test_a_job_run_is_started_looked_at_and_cancelled(client: Any, application: str) -> None:
+def test_a_job_run_is_started_polled_and_cancelled(client: Any, application: str) -> None:
     made = platform(application, archive="s3://code/env.tar.gz", log_uri="s3://logs/x", tags={"team": "data"})
     handle = made.submit(order())
     found = client.get_job_run(applicationId=application, jobRunId=handle.run)["jobRun"]
@@ -92,7 +92,7 @@ def test_every_state_of_the_service_is_known(client: Any, application: str) -> N
     assert {state for state, found in seen.items() if found == "running"} == {"RUNNING", "CANCELLING"}
 
 
-def test_what_spark_is_told(client: Any) -> None:
+def test_spark_settings(client: Any) -> None:
     settings = EmrSettings(
         **OWN, archive="s3://code/env.tar.gz", tiers={"small": EmrTier(application_id="a", max_executors=8)}
     )
@@ -136,7 +136,7 @@ def test_an_application_that_is_not_there_is_a_refusal(client: Any) -> None:
     ("tier", "own", "says"),
     [(TierSpec(cores=3), {"application_id": "a"}, "1, 2, 4, 8, 16 cores, not 3"), (TIER, {}, "has no application")],
 )
-def test_what_the_service_has_not_is_told_before_it_is_asked(tier: TierSpec, own: dict[str, Any], says: str) -> None:
+def test_unsupported_settings_are_refused_before_a_request(tier: TierSpec, own: dict[str, Any], says: str) -> None:
     asked = RunRequest(run_id="j", spec="s3://x", size="small", tier=tier, token="")
     with pytest.raises(MetadataError, match=rf"RUNNER_SETTINGS_INVALID.*{says}"):
         request_of(asked, EmrSettings(**OWN, **own))
@@ -154,7 +154,7 @@ class Answering:
         return {"url": f"{self.answer}/{asked['applicationId']}/{asked['jobRunId']}"}
 
 
-def test_the_spark_ui_is_told_where_it_can_be_had() -> None:
+def test_the_spark_ui_is_linked_where_available() -> None:
     handle = Handle(run="r", group="a")
     found = EmrPlatform(EmrSettings(**OWN), Answering("https://ui")).links(handle)
     assert found == {"Spark UI": "https://ui/a/r"}
@@ -181,7 +181,7 @@ class Failing:
         (
             ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetJobRun"),
             FatalError,
-            "PLATFORM_REFUSED.*rights",
+            "PLATFORM_REFUSED.*permissions",
         ),
         (
             ClientError({"Error": {"Code": "ExpiredTokenException"}}, "GetJobRun"),
@@ -191,7 +191,7 @@ class Failing:
         (ParamValidationError(report="x"), FatalError, "PLATFORM_REFUSED"),
     ],
 )
-def test_faults_pass_and_refusals_don_t(error: Exception, family: type[Exception], code: str) -> None:
+def test_errors_are_retriable_and_refusals_fatal(error: Exception, family: type[Exception], code: str) -> None:
     made = EmrPlatform(EmrSettings(**OWN), Failing(error))
     with pytest.raises(family, match=code):
         made.poll(Handle(run="r", group="a"))
@@ -243,7 +243,7 @@ class Service:
         events.register("after-call.emr-serverless.StartJobRun", lambda **_: self.be("RUNNING"))
 
 
-def test_nobody_gives_up_waiting(client: Any, application: str, tmp_path: Path) -> None:
+def test_runs_are_waited_for_without_a_timeout(client: Any, application: str, tmp_path: Path) -> None:
     """The stock waiter cancels after 25 minutes: this run takes 13 hours, is looked at, and never cancelled."""
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
     service = Service(roots, application, takes=13 * 3600)

@@ -87,7 +87,7 @@ def test_once_a_day_is_enough(lake: Lake) -> None:
     assert lake.left == {"young", "other"}
 
 
-def test_a_task_with_one_young_object_stays_whole(lake: Lake) -> None:
+def test_a_task_with_one_recent_object_is_kept(lake: Lake) -> None:
     """It was tried again, or stopped, long after its first attempt."""
     attempts = Attempts(lake.store, lake.path, TaskKey(pipeline="p", run="old", task="t"))
     attempts.stop(2)
@@ -127,7 +127,7 @@ class Broken(Storage):
 
 
 @pytest.mark.parametrize("step", range(26))
-def test_broken_off_anywhere_it_fails_nobody_and_the_next_one_goes_on(lake: Lake, step: int) -> None:
+def test_an_interrupted_cleanup_fails_no_task_and_is_resumed(lake: Lake, step: int) -> None:
     lake.forget(store=Broken(left=step))
     lake.forget(NOW + DAY + 1)
     assert lake.left == {"young", "other"}

@@ -99,7 +99,7 @@ def test_what_a_job_says() -> None:
     ]
 
 
-def test_a_delta_of_one_s_own_takes_the_place_of_glue_s() -> None:
+def test_own_delta_jars_replace_those_of_glue() -> None:
     jars = ("s3://code/delta-spark.jar", "s3://code/delta-storage.jar")
     arguments = job_of("small", TierSpec(), GlueSettings(**OWN, delta_jars=jars))["DefaultArguments"]
     assert (arguments["--extra-jars"], arguments["--user-jars-first"]) == (",".join(jars), "true")
@@ -127,7 +127,7 @@ def test_settings_that_glue_would_refuse_are_named() -> None:
 # Runs
 
 
-def test_a_run_is_started_looked_at_and_stopped(quiet: GlueService) -> None:
+def test_a_run_is_started_polled_and_stopped(quiet: GlueService) -> None:
     deployed(quiet)
     made = platform(quiet)
     handle = made.submit(order())
@@ -168,7 +168,7 @@ def test_one_token_starts_one_run_however_many_came_after_it(quiet: GlueService)
     assert len(quiet.runs) == 5
 
 
-def test_of_two_that_asked_at_the_same_moment_the_later_run_is_stopped(quiet: GlueService) -> None:
+def test_of_two_concurrent_submissions_the_later_run_is_stopped(quiet: GlueService) -> None:
     deployed(quiet)
     made, other = platform(quiet), []
 
@@ -184,7 +184,7 @@ def test_of_two_that_asked_at_the_same_moment_the_later_run_is_stopped(quiet: Gl
     assert "BatchStopJobRun" in quiet.calls
 
 
-def test_a_run_of_long_ago_is_not_looked_for(quiet: GlueService) -> None:
+def test_old_runs_are_not_searched(quiet: GlueService) -> None:
     deployed(quiet)
     made = platform(quiet)
     for number in range(7):
@@ -225,11 +225,11 @@ def test_a_job_that_another_version_deployed_is_refused(quiet: GlueService) -> N
         ("ThrottlingException", RetriableError, "PLATFORM_UNREACHABLE"),
         ("InternalServiceException", RetriableError, "PLATFORM_UNREACHABLE"),
         ("ConcurrentRunsExceededException", RetriableError, "PLATFORM_UNREACHABLE"),
-        ("AccessDeniedException", FatalError, "PLATFORM_REFUSED.*rights.*glue.md"),
+        ("AccessDeniedException", FatalError, "PLATFORM_REFUSED.*permissions.*glue.md"),
         ("ExpiredTokenException", FatalError, "PLATFORM_REFUSED.*renew the credentials"),
     ],
 )
-def test_faults_pass_and_refusals_don_t(
+def test_errors_are_retriable_and_refusals_fatal(
     quiet: GlueService, monkeypatch: pytest.MonkeyPatch, code: str, family: type[Exception], says: str
 ) -> None:
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
@@ -270,7 +270,7 @@ def test_a_pack_is_loaded_by_one_run_and_every_result_comes_back(service: GlueSe
     assert outcome.log.endswith("/job/gddl-small/run/jr_0")
 
 
-def test_a_worker_that_went_away_is_followed_by_one_that_takes_up_its_run(service: GlueService, tmp_path: Path) -> None:
+def test_the_run_of_a_lost_worker_is_resumed(service: GlueService, tmp_path: Path) -> None:
     deployed(service)
     _, spec = pack(tmp_path, "a")
     assert runner(service, spec, patient=False).run(spec, Heard()).waiting is not None
@@ -279,7 +279,7 @@ def test_a_worker_that_went_away_is_followed_by_one_that_takes_up_its_run(servic
     assert (heard.states, len(service.runs)) == ({"s.a": "succeeded"}, 1)
 
 
-def test_a_run_that_a_person_stopped_fails_its_tables(service: GlueService, tmp_path: Path) -> None:
+def test_a_run_stopped_by_a_user_fails_its_tables(service: GlueService, tmp_path: Path) -> None:
     deployed(service)
     _, spec = pack(tmp_path, "a")
     assert runner(service, spec, patient=False).run(spec, Heard()).waiting is not None

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.erased_rows import key_texts
 from spark_jobs.rules.explain import KeyHistory, key_history, replica_records
@@ -35,7 +35,7 @@ def states(history: KeyHistory) -> list[tuple[Any, str, str]]:
     return [(change.facts["sequence"], change.state, change.decided_by) for change in history.changes]
 
 
-def test_a_change_that_arrived_after_a_higher_one_is_late() -> None:
+def test_change_after_a_higher_one_is_late() -> None:
     schema = table_schema()
     load = Change(op="R", v="a", seq=None, batch=FIRST)
     changes = [
@@ -49,7 +49,7 @@ def test_a_change_that_arrived_after_a_higher_one_is_late() -> None:
     assert (history.outcome, history.verdict) == ("present", "equal")
 
 
-def test_a_load_row_after_its_changes_is_not_late() -> None:
+def test_load_row_after_its_changes_is_not_late() -> None:
     changes = [Change(op="U", seq=5, batch=FIRST), Change(op="R", seq=None, batch=SECOND)]
     assert states(explained(changes, table_schema())) == [(None, "superseded", ""), (5, "winner", "sequence")]
 
@@ -64,7 +64,7 @@ def test_a_load_row_after_its_changes_is_not_late() -> None:
         (in_file(Change(op="D"), Change(op="U"))[::-1], "position"),
     ],
 )
-def test_the_part_of_the_order_that_decides(changes: list[Change], part: str) -> None:
+def test_deciding_order_part_is_named(changes: list[Change], part: str) -> None:
     """The first of two changes is the higher one."""
     schema = table_schema()
     history = explained(changes, schema)
@@ -73,7 +73,7 @@ def test_the_part_of_the_order_that_decides(changes: list[Change], part: str) ->
     assert history.changes[-1].state == "winner"
 
 
-def test_a_forced_change_beats_a_higher_sequence() -> None:
+def test_forced_change_wins_over_a_higher_sequence() -> None:
     schema = replace(
         table_schema(force_update="force"),
         data=(*table_schema().data, Column("force", parse_type("boolean"))),
@@ -86,7 +86,7 @@ def test_a_forced_change_beats_a_higher_sequence() -> None:
     assert history.verdict == "equal"
 
 
-def test_a_delete_and_a_sweep_leave_no_row() -> None:
+def test_delete_and_sweep_leave_no_row() -> None:
     schema, gone = table_schema(), [Change(op="R", seq=None), Change(op="D", seq=5)]
     deleted = explained(gone, schema)
     assert (deleted.outcome, deleted.verdict, deleted.changes[-1].state) == ("deleted", "equal", "winner")
@@ -99,11 +99,11 @@ def test_a_delete_and_a_sweep_leave_no_row() -> None:
     ("stored", "verdict"),
     [([], "missing"), ([Change(op="U", v="other")], "different"), ([Change(op="U", v="v")], "equal")],
 )
-def test_the_replica_is_compared_by_its_values(stored: list[Change], verdict: str) -> None:
+def test_replica_is_compared_by_value(stored: list[Change], verdict: str) -> None:
     assert explained([Change(op="U", v="v")], table_schema(), stored=stored).verdict == verdict
 
 
-def test_an_update_of_the_key_names_the_other_key() -> None:
+def test_key_update_names_the_other_key() -> None:
     image = Column("BI_id", parse_type("bigint"))
     schema = replace(table_schema(), before=(image,), before_of_key={"id": "BI_id"})
     changes = table([Change(op="I", id=1, v="a", seq=4), Change(op="U", id=2, v="a", seq=5)], schema)
@@ -129,9 +129,7 @@ def test_an_update_of_the_key_names_the_other_key() -> None:
         ("boolean", [True, False, None], "true", [0]),
     ],
 )
-def test_rows_of_a_key_are_those_whose_text_is_its_text(
-    kind: str, values: list[Any], key: str, found: list[int]
-) -> None:
+def test_rows_of_a_key_match_by_text(kind: str, values: list[Any], key: str, found: list[int]) -> None:
     sql = parse_type(kind)
     schema = replace(table_schema(), data=(Column("id", sql),))
     rows = pa.table({"id": pa.array(values, arrow_type(sql)), "at": range(len(values))})
@@ -147,7 +145,7 @@ def test_the_highest_changes_are_read() -> None:
     assert [gddl["sequence"] for gddl in found.rows.column(GDDL).to_pylist()] == [3, 5, None]
 
 
-def test_the_replicas_row_is_a_record() -> None:
+def test_replica_row_is_a_record() -> None:
     schema = table_schema()
     (row,) = replica_records(table([Change(op="U", v='"', seq=7)], schema), schema)
     assert (row["record"], row["sequence"], row["op"]) == ('{"id":1,"v":"\\""}', 7, "U")

@@ -18,7 +18,7 @@ POLICIES: tuple[TieBreak, ...] = ("delete_wins", "last_arrival")
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("file", [IN_ORDER, UNKNOWN])
-def test_inside_a_file_the_position_decides(policy: TieBreak, file: str) -> None:
+def test_position_decides_inside_a_file(policy: TieBreak, file: str) -> None:
     schema = table_schema(tie_break=policy)
     a, b = replace(UPDATE, v="A", file=file), replace(UPDATE, v="B", file=file)
     assert states(in_file(a, b, a), schema) == {1: "A"}
@@ -27,20 +27,20 @@ def test_inside_a_file_the_position_decides(policy: TieBreak, file: str) -> None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_between_files_whose_names_tell_it_the_later_name_decides(policy: TieBreak) -> None:
+def test_later_file_name_decides_between_ordered_files(policy: TieBreak) -> None:
     schema = table_schema(tie_break=policy)
     deleted_first = [replace(DELETE, batch="000000000002"), replace(UPDATE, file=LATER)]
     assert states(deleted_first, schema) == {1: "u"}
     assert states([UPDATE, replace(DELETE, file=LATER, batch="000000000000")], schema) == {}
 
 
-def test_between_other_files_the_policy_decides() -> None:
+def test_tie_policy_decides_between_other_files() -> None:
     tied = [replace(DELETE, file=UNKNOWN), replace(UPDATE, file=OTHER, batch="000000000002")]
     assert states(tied, table_schema(tie_break="delete_wins")) == {}
     assert states(tied, table_schema(tie_break="last_arrival")) == {1: "u"}
 
 
-def test_a_file_that_ends_in_a_delete_wins_and_one_that_goes_on_after_it_does_not() -> None:
+def test_delete_wins_only_as_last_change_of_its_file() -> None:
     schema = table_schema(tie_break="delete_wins")
     ends_in_delete = in_file(replace(INSERT, file=UNKNOWN), replace(DELETE, file=UNKNOWN))
     is_continuous = in_file(replace(DELETE, file=UNKNOWN), replace(INSERT, file=UNKNOWN, v="again"))
@@ -48,13 +48,13 @@ def test_a_file_that_ends_in_a_delete_wins_and_one_that_goes_on_after_it_does_no
     assert states([*is_continuous, replace(UPDATE, file=OTHER)], schema) == {1: "u"}
 
 
-def test_a_file_written_anew_corrects_what_it_said() -> None:
+def test_rewritten_file_corrects_its_changes() -> None:
     schema = table_schema()
     corrected = replace(UPDATE, v="right", batch="000000000002")
     assert states([replace(DELETE, position=3), corrected], schema) == {1: "right"}
 
 
-def test_the_order_of_rows_in_memory_decides_nothing() -> None:
+def test_order_of_rows_in_memory_is_irrelevant() -> None:
     schema, chosen = table_schema(), random.Random(1)  # noqa: S311 - any values do
     changes = in_file(*(Change(op=chosen.choice("IUD"), id=n % 3, v=str(n), seq=n % 4) for n in range(40)))
     changes += [replace(change, file=UNKNOWN) for change in changes[::3]]

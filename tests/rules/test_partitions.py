@@ -40,7 +40,7 @@ def histories(draw: st.DrawFn) -> list[Change]:
 
 @settings(max_examples=60, deadline=None)
 @given(histories(), histories(), st.sampled_from(MODES), st.integers(1, 3))
-def test_the_parts_together_are_the_whole(
+def test_result_is_independent_of_partitioning(
     batch: list[Change], stored: list[Change], delete: DeleteMode, parts: int
 ) -> None:
     schema = table_schema(delete=delete)
@@ -89,7 +89,7 @@ def _net(changes: list[Change], schema: TableSchema) -> pa.Table:
     return net_changes(_events(first, schema), schema, partial=schema.partial)
 
 
-def test_verdicts_of_parts_make_the_verdict() -> None:
+def test_verdict_combines_those_of_partitions() -> None:
     schema = table_schema()
     stored = [Change(op="I", id=n, v=str(n % 3)) for n in range(12)]
     expected = expected_state(_events(stored, schema), schema, 1)

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.recorded import recorded_files
 
@@ -40,12 +40,12 @@ def _recorded(sequence_type: str, rows: list[tuple[str, int, Any, int]]) -> list
         ("struct<a:bigint,b:string>", [{"a": 1, "b": "z"}, {"a": 2, "b": "a"}, None], '{"a":2,"b":"a"}'),
     ],
 )
-def test_the_greatest_sequence_of_a_file(sequence_type: str, sequences: list[Any], greatest: str) -> None:
+def test_highest_sequence_of_a_file(sequence_type: str, sequences: list[Any], greatest: str) -> None:
     found = _recorded(sequence_type, [("f", 1, sequence, 0) for sequence in sequences])
     assert [file.max_sequence for file in found] == [greatest]
 
 
-def test_each_file_and_generation_once_with_its_latest_time() -> None:
+def test_recorded_file_has_its_latest_time() -> None:
     rows = [("a", 1, 5, 0), ("b", 1, 9, 3), ("a", 1, 4, 7), ("a", 2, None, 1)]
     found = sorted(_recorded("bigint", rows), key=lambda file: (file.path, file.generation))
     assert found == [
@@ -55,5 +55,5 @@ def test_each_file_and_generation_once_with_its_latest_time() -> None:
     ]
 
 
-def test_a_table_without_changes() -> None:
+def test_table_without_changes() -> None:
     assert _recorded("bigint", []) == []

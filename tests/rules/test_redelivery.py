@@ -20,13 +20,13 @@ def positions(batch: Sequence[Change], stored: Sequence[Change] | None = None, *
     return [(row[GDDL]["source_file"], row[GDDL]["position"]) for row in found.to_pylist()]
 
 
-def test_rows_of_one_file_are_never_one() -> None:
+def test_equal_rows_of_one_file_are_distinct() -> None:
     assert positions(in_file(A, B, A)) == [(A.file, 0), (A.file, 1), (A.file, 2)]
     twice = in_file(replace(A, op="I"), replace(A, op="I"))
     assert len(positions(twice, keys=())) == 2
 
 
-def test_the_same_rows_from_another_file_are_re_deliveries_as_often_as_they_came() -> None:
+def test_equal_rows_of_another_file_are_redeliveries_by_count() -> None:
     again = [replace(change, file=LATER, position=(1 << 40) + change.position) for change in in_file(A, A, A)]
     assert positions([*in_file(A, B, A), *again])[3:] == [(LATER, (1 << 40) + 2)]
     stored = [replace(change, batch="000000000000") for change in in_file(A, B, A)]
@@ -42,7 +42,7 @@ def test_full_load_rows_are_compared_inside_their_generation() -> None:
     assert positions([replace(again, generation=1)], [row], keys=()) == [(LATER, 0)]
 
 
-def test_ties_are_reported_where_names_tell_no_order() -> None:
+def test_ties_between_unordered_files_are_reported() -> None:
     schema = table_schema()
     known = new_changes(table([*in_file(A, B), replace(A, file=LATER, v="C")], schema), None, schema)
     assert tie_warnings(known, schema) == ()

@@ -31,7 +31,7 @@ def net_of(changes: list[Change], schema: TableSchema) -> pa.Table:
     return net_changes(events(table(changes, schema), schema), schema, partial=schema.partial)
 
 
-def test_a_keys_only_change_is_its_net_change() -> None:
+def test_single_change_is_its_net_change() -> None:
     schema, chosen = table_schema(), random.Random(1)  # noqa: S311 - any values do
     changes = in_file(*(Change(op=chosen.choice("RIUD"), id=n, v=str(n), seq=n) for n in range(30)))
     wanted = net_of(changes, schema)
@@ -41,7 +41,7 @@ def test_a_keys_only_change_is_its_net_change() -> None:
     assert FIRST in wanted.column_names
 
 
-def test_newer_changes_do_what_the_rule_decides() -> None:
+def test_newer_changes_follow_the_rule() -> None:
     """The merge takes an update of a key that isn't stored for an insert, and nothing for a delete of such a key."""
     schema = table_schema()
     stored = net_of([Change(op="I", id=n, v="old", seq=1) for n in range(4)], schema)
@@ -54,7 +54,7 @@ def test_newer_changes_do_what_the_rule_decides() -> None:
 
 
 @pytest.mark.parametrize("delete", ["hard", "soft"])
-def test_an_empty_replica_takes_what_the_rule_inserts(delete: DeleteMode) -> None:
+def test_empty_replica_gets_the_inserts(delete: DeleteMode) -> None:
     schema, chosen = table_schema(delete=delete), random.Random(2)  # noqa: S311 - any values do
     changes = in_file(*(Change(op=chosen.choice("RIUD"), id=n % 12, v=str(n), seq=n) for n in range(40)))
     net = net_of(changes, schema)

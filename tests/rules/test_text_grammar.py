@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.plan.types import parse_type
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.rules.convert import fit
 from tests.oracle.texts import cast_text
 
@@ -62,19 +62,19 @@ def differences(texts: list[str], kind: str) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_odd_texts(kind: str) -> None:
+def test_unusual_texts(kind: str) -> None:
     assert differences(list(ODD), kind) == []
 
 
 @pytest.mark.parametrize("kind", TYPES)
 @settings(deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=20))
-def test_every_text_is_the_value_that_the_oracle_says_whatever_is_beside_it(kind: str, texts: list[str]) -> None:
+def test_every_text_converts_as_in_the_oracle(kind: str, texts: list[str]) -> None:
     assert differences(texts, kind) == []
 
 
 @pytest.mark.parametrize("kind", TYPES)
 @settings(deadline=None)
 @given(text=TEXTS)
-def test_a_text_alone_is_the_same_value(kind: str, text: str) -> None:
+def test_single_text_converts_equally(kind: str, text: str) -> None:
     assert differences([text], kind) == []

@@ -20,7 +20,7 @@ from tests.s3 import delivery
 from tests.s3.conftest import Place
 
 
-def test_of_many_that_create_one_object_one_does(place: Place) -> None:
+def test_create_if_absent_succeeds_once(place: Place) -> None:
     storages = [Storage(environ=place.environ) for _ in range(8)]
     for number in range(10):
         path = f"s3://{place.name}/race/{number}"
@@ -34,7 +34,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def test_a_claim_is_one_runs_alone(place: Place) -> None:
+def test_claim_is_exclusive(place: Place) -> None:
     root = Layout.of(place.roots, delivery.table("a")).state
     with Claim.acquire(Storage(environ=place.environ), root, "first", now) as held:
         with pytest.raises(RetriableError, match="TABLE_BUSY"):
@@ -55,7 +55,7 @@ time.sleep(600)
 """
 
 
-def test_the_claim_of_a_killed_run_is_void(place: Place) -> None:
+def test_claim_of_a_killed_run_is_void(place: Place) -> None:
     root = Layout.of(place.roots, delivery.table("a")).state
     environ = {**os.environ, **place.environ}
     with subprocess.Popen([sys.executable, "-c", HOLDER, root], env=environ, stdout=subprocess.PIPE) as holder:

@@ -19,7 +19,7 @@ OTHERS = b'{"commitInfo":{"timestamp":1700000000000,"operation":"WRITE","operati
 
 
 @pytest.mark.parametrize("on", ["delta_rs", "spark"])
-def test_a_commit_that_was_overtaken_overwrites_nothing(on: EngineName, server: Server, way: Way) -> None:
+def test_conflicting_commit_overwrites_nothing(on: EngineName, server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     delivery.deliver(place, ["a"])
     port = JobPort(on, place.environ)

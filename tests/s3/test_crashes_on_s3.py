@@ -35,7 +35,7 @@ def count(place: Place, path: str) -> int:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_what_a_killed_job_began_the_next_one_ends(
+def test_next_job_completes_a_killed_one(
     step: str, server: Server, way: Way, reach: Callable[[Place], None], tmp_path: Path
 ) -> None:
     place = server.place(way.endpoint)

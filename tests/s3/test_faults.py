@@ -46,7 +46,7 @@ def rows(place: Place, name: str) -> dict[int, str]:
     ],
     ids=["slow-down", "internal-error", "reset", "cut-in-the-middle", "slow"],
 )
-def test_what_passes_is_borne(server: Server, way: Way, reach: Reach, faults: list[Fault]) -> None:
+def test_transient_faults_are_retried(server: Server, way: Way, reach: Reach, faults: list[Fault]) -> None:
     place = server.place(way.endpoint)
     reach(place)
     delivery.deliver(place, ["a"])
@@ -58,7 +58,7 @@ def test_what_passes_is_borne(server: Server, way: Way, reach: Reach, faults: li
 
 
 @pytest.mark.parametrize("prefix", ["landing/s/b/", "lake/s/b", "lake/_gddl/ledger/s/b/"])
-def test_a_refused_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach, prefix: str) -> None:
+def test_denied_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach, prefix: str) -> None:
     place = server.place(way.endpoint)
     reach(place)
     delivery.deliver(place, ["a", "b", "c"])
@@ -73,9 +73,7 @@ def test_a_refused_prefix_fails_its_table_alone(server: Server, way: Way, reach:
     assert [rows(place, name) for name in "abc"] == [delivery.ROWS] * 3
 
 
-def test_a_store_that_stays_busy_is_a_passing_fault(
-    server: Server, way: Way, reach: Reach, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_throttling_is_retriable(server: Server, way: Way, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     place = server.place(way.endpoint)
     place = replace(place, environ={**place.environ, "AWS_MAX_ATTEMPTS": "2"})
@@ -114,7 +112,7 @@ CODES = (
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_what_concerns_all_is_one_error_before_anything_is_written(server: Server, way: Way, code: str) -> None:
+def test_common_error_is_reported_before_any_write(server: Server, way: Way, code: str) -> None:
     place, family = unreachable(server, way)[code]
     way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
     started = time.monotonic()
@@ -127,7 +125,7 @@ def test_what_concerns_all_is_one_error_before_anything_is_written(server: Serve
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_the_job_says_the_same_of_each_table(server: Server, way: Way, reach: Reach, code: str) -> None:
+def test_job_reports_the_error_for_each_table(server: Server, way: Way, reach: Reach, code: str) -> None:
     """Where the job runs elsewhere, and its machine sees what the caller's does not."""
     place, _ = unreachable(server, way)[code]
     place = replace(place, environ={**place.environ, "AWS_MAX_ATTEMPTS": "2"})
@@ -139,7 +137,7 @@ def test_the_job_says_the_same_of_each_table(server: Server, way: Way, reach: Re
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_a_platform_is_asked_for_nothing(server: Server, way: Way, code: str) -> None:
+def test_no_platform_is_called(server: Server, way: Way, code: str) -> None:
     """Where the lake can't be reached, nothing can be remembered of a run, so that none is started."""
     place, family = unreachable(server, way)[code]
     way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
@@ -157,14 +155,14 @@ def test_a_platform_is_asked_for_nothing(server: Server, way: Way, code: str) ->
     assert [request for request in way.requests if not request.startswith(("GET", "HEAD"))] == []
 
 
-def test_a_root_that_may_not_be_listed_stops_nobody(server: Server, way: Way) -> None:
+def test_unlistable_root_stops_no_table(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     way.faults = [Fault("answer", path="list-type", status=403, code="AccessDenied")]
-    check_roots(place.roots, place.environ)
+    check_roots(delivery.job(place, ["a"]), place.environ)
     assert way.requests != []
 
 
-def test_a_log_that_can_not_be_put_into_the_lake_stays(server: Server, way: Way) -> None:
+def test_log_is_kept_if_its_upload_fails(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     delivery.deliver(place, ["a"])
     way.faults = [Fault("answer", path="_gddl/logs", status=403, code="AccessDenied")]
@@ -175,7 +173,7 @@ def test_a_log_that_can_not_be_put_into_the_lake_stays(server: Server, way: Way)
     shutil.rmtree(Path(outcome.log).parent)
 
 
-def test_spark_bears_what_passes_and_fails_the_refused_table_alone(server: Server, way: Way) -> None:
+def test_spark_retries_transient_faults_and_fails_only_the_denied_table(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     delivery.deliver(place, ["a", "b"])
     busy = Fault("answer", path="/lake/s/a/", times=4)

@@ -80,7 +80,7 @@ Deed = Callable[[str], Any]
 
 
 @pytest.mark.parametrize(("deed", "operation"), [(restored, "RESTORE"), (deleted, "DELETE")])
-def test_a_commit_of_somebody_else_is_named_until_a_full_refresh(lake: Lake, deed: Deed, operation: str) -> None:
+def test_foreign_commit_is_reported_until_a_full_refresh(lake: Lake, deed: Deed, operation: str) -> None:
     deed(lake.layout.replica)
     idle = lake.run(PERSON)
     assert (idle.status, codes(idle)) == ("skipped", ["FOREIGN_COMMIT"])
@@ -99,7 +99,7 @@ def test_a_commit_of_somebody_else_is_named_until_a_full_refresh(lake: Lake, dee
     assert codes(lake.run()) == []
 
 
-def test_what_changes_no_row_is_not_named(lake: Lake) -> None:
+def test_foreign_commit_without_data_change_is_ignored(lake: Lake) -> None:
     for path in (lake.layout.replica, lake.layout.changes, lake.layout.history):
         DeltaTable(path).optimize.compact()
         DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
@@ -112,7 +112,7 @@ def test_what_changes_no_row_is_not_named(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("name", ["replica", "history", "changes", "tombstones"])
-def test_a_folder_that_is_gone_is_named_and_comes_back_by_a_refresh(lake: Lake, name: str) -> None:
+def test_missing_table_folder_is_reported_and_restored_by_a_refresh(lake: Lake, name: str) -> None:
     shutil.rmtree(getattr(lake.layout, name))
     idle = lake.run(PERSON)
     assert idle.error is not None
@@ -127,7 +127,7 @@ def test_a_folder_that_is_gone_is_named_and_comes_back_by_a_refresh(lake: Lake, 
     assert lake.run(JobOptions(action="verify")).details["verdict"] == "equal"
 
 
-def test_rows_without_our_struct_stop_the_table_until_they_are_gone(lake: Lake) -> None:
+def test_foreign_rows_stop_the_table_until_removed(lake: Lake) -> None:
     path = lake.layout.replica
     strange = pa.table({"seq": pa.array([1], pa.int64()), "id": pa.array([7], pa.int64()), "v": ["x"]})
     write_deltalake(path, strange, mode="append", schema_mode="merge")

@@ -35,7 +35,7 @@ def test_every_rule_has_a_scenario(rule: str) -> None:
     assert [s.name for s in SCENARIOS if rule in s.rule]
 
 
-def test_every_rule_is_played_on_spark_every_time() -> None:
+def test_every_rule_runs_on_spark() -> None:
     assert {s.name for s in SCENARIOS} > set(SHARED_BY_ENGINES)
     played = {rule for s in SCENARIOS if s.name not in SHARED_BY_ENGINES for rule in s.rule}
     assert played == {rule for s in SCENARIOS for rule in s.rule}
@@ -53,21 +53,21 @@ def test_every_rule_is_played_on_spark_every_time() -> None:
         ("expect: {", "expect: {result: {stauts: failed}, ", "stauts"),
     ],
 )
-def test_a_typo_in_a_scenario_is_an_error_that_names_it(good: str, bad: str, where: str) -> None:
+def test_typo_in_a_scenario_is_reported(good: str, bad: str, where: str) -> None:
     assert parse(GOOD, "g").title == "t"
     with pytest.raises((ScenarioError, FatalError), match=where.replace("[", r"\[")):
         parse(GOOD.replace(good, bad), "b")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-def test_its_files_can_be_landed(scenario: Scenario, tmp_path: Path) -> None:
+def test_scenario_files_can_be_landed(scenario: Scenario, tmp_path: Path) -> None:
     for run in scenario.runs:
         land(scenario, run, tmp_path / "t")
         assert all((tmp_path / "t" / file.name).is_file() for file in run.files)
 
 
 @pytest.mark.parametrize(("scenario", "variant"), PLAYS, ids=str)
-def test_the_oracle_agrees(scenario: Scenario, variant: Variant) -> None:
+def test_oracle_agrees(scenario: Scenario, variant: Variant) -> None:
     runs = [oracle_run(scenario, run) for run in arranged(scenario, variant).runs]
     for number in range(len(runs)):
         last = number == len(runs) - 1

@@ -13,7 +13,7 @@ from tests.scenarios.stage import Stage
 
 SCENARIOS = load_all()
 # A variant is played as a whole when its first test asks for it.
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = pytest.mark.timeout(2700)
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def test_as_written(scenario: Scenario, stage: Stage) -> None:
 
 
 @each("plain")
-def test_once_more_with_nothing_new(scenario: Scenario, stage: Stage) -> None:
+def test_again_without_new_files(scenario: Scenario, stage: Stage) -> None:
     *_, last, idle = stage.seen("plain", scenario)
     assert idle.commits == last.commits
     assert idle.columns == last.columns

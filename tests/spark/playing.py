@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.lake import Lake
-from tests.spark.telling import by_engine, by_oracle, counts_of, differences, readable
+from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences, readable
 from tests.strategies import Case
 
 T = TypeVar("T")

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,11 @@ def heard_after(source: Source, spec: TableSpec) -> float:
     return (began - landed).total_seconds()
 
 
-def test_it_is_left_out_of_the_stream_until_it_can_be_listed(tmp_path: Path) -> None:
+def test_stream_excludes_folder_until_it_can_be_listed(tmp_path: Path) -> None:
     """One is barred before the job begins, another one while it runs."""
     lake = SmallLake(tmp_path, TierSpec(engine="spark", cores=2))
-    a, b, c = specs_of("a", "b", "c")
+    a, *others = specs_of("a", "b", "c")
+    b, c = (replace(spec, freshness="20s") for spec in others)  # polled every 5 s beside the stream
     source = Source(lake, [a, b, c])
     source.load()
     barred = {spec.table: Path(lake.layout(spec).landing) for spec in (b, c)}

@@ -13,7 +13,7 @@ from tests.oracle import DeliveredFile, Run, replay
 from tests.spark.children import killed_child
 from tests.spark.crash_tables import COLUMNS, TYPES, change
 from tests.spark.lake import Lake
-from tests.spark.telling import by_engine, by_oracle, differences
+from tests.spark.table_lines import by_engine, by_oracle, differences
 from tests.strategies import file_of
 
 FILES, AT_ONCE, KEYS = 300, 50, 40
@@ -40,7 +40,7 @@ def batches_of(lake: Lake, spec: TableSpec) -> dict[int, list[tuple[str, int]]]:
     return dict(sorted(found.items()))
 
 
-def test_killed_in_the_middle_of_many_batches(spark: LocalPort, tmp_path: Path) -> None:
+def test_kill_between_batches_resumes(spark: LocalPort, tmp_path: Path) -> None:
     lake = Lake(tmp_path, {"bounded": TierSpec(max_files_per_batch=AT_ONCE)})
     spec, run = spec_of("many"), Run(tuple(map(small_file, range(FILES))))
     lake.land(spec, run, TYPES)
@@ -59,7 +59,7 @@ def test_killed_in_the_middle_of_many_batches(spark: LocalPort, tmp_path: Path) 
     assert differences(by_oracle(replay(spec, [run]), spec), by_engine(lake.layout(spec))) == []
 
 
-def test_batches_stop_when_told(spark: LocalPort, tmp_path: Path) -> None:
+def test_stop_request_ends_batches(spark: LocalPort, tmp_path: Path) -> None:
     """`max_batches`: what is left waits for the next run."""
     lake = Lake(tmp_path, {"bounded": TierSpec(max_files_per_batch=2)})
     spec, run = spec_of("some"), Run(tuple(map(small_file, range(6))))
@@ -70,7 +70,7 @@ def test_batches_stop_when_told(spark: LocalPort, tmp_path: Path) -> None:
     assert differences(by_oracle(replay(spec, [run]), spec), by_engine(lake.layout(spec))) == []
 
 
-def test_bytes_are_a_limit_too(spark: LocalPort, tmp_path: Path) -> None:
+def test_byte_limit_bounds_batches(spark: LocalPort, tmp_path: Path) -> None:
     """Small files share a batch as far as they fit; one that is over the limit by itself goes alone."""
     limit = 9_000
     lake = Lake(tmp_path, {"bounded": TierSpec(max_bytes_per_batch=limit)})

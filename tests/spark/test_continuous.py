@@ -11,8 +11,8 @@ import pytest
 
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from spark_jobs.continuous.spark_files import SETTINGS, SparkFiles
+from tests.background_job import PATIENCE, BackgroundJob
 from tests.conftest import LocalPort
-from tests.keeping import PATIENCE, Kept
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, verify
@@ -25,10 +25,10 @@ def stage(spark: LocalPort, tmp_path: Path) -> Stage:
     return Stage(spark, Lake(tmp_path), [Case(spec=spec, types=TYPES, runs=RUNS)])
 
 
-def kept(stage: Stage) -> Kept:
+def kept(stage: Stage) -> BackgroundJob:
     specs = [case.spec for case in stage.cases]
     job = stage.port.tiered(stage.lake.job(specs, JobOptions(continuous=Continuous())))
-    return Kept(job, stage.port.runtime)
+    return BackgroundJob(job, stage.port.runtime)
 
 
 def is_taken(stage: Stage) -> bool:
@@ -40,13 +40,13 @@ def is_taken(stage: Stage) -> bool:
     return True
 
 
-def test_files_that_land_while_it_runs_give_what_the_oracle_says(stage: Stage) -> None:
+def test_files_landing_during_the_job_match_the_oracle(stage: Stage) -> None:
     """The first run is an ordinary job's, the second one lands beside the job that goes on, and is news to it."""
     (case,) = stage.cases
     stage.land(0)
     stage.lake.run(stage.port, stage.lake.job([case.spec]))
     with kept(stage) as job:
-        job.until(lambda: job.told(case.spec.table, "skipped") >= 1)
+        job.until(lambda: job.results_of(case.spec.table, "skipped") >= 1)
         stage.land(1)
         job.until(lambda: is_taken(stage))
     stage.judge(case, 1, None)
@@ -60,12 +60,12 @@ def test_files_that_land_while_it_runs_give_what_the_oracle_says(stage: Stage) -
 def files(spark: LocalPort, tmp_path: Path) -> Iterator[SparkFiles]:
     if spark.name != "spark":
         pytest.skip("tables of the other engine are listed")
-    found = SparkFiles(Lake(tmp_path).roots, spark.spark, lambda: None)
+    found = SparkFiles(Lake(tmp_path).roots.landing, spark.spark, lambda: None)
     yield found
     found.close()
 
 
-def test_the_stream_tells_of_files_and_never_opens_them(files: SparkFiles, tmp_path: Path) -> None:
+def test_stream_reports_files_without_opening_them(files: SparkFiles, tmp_path: Path) -> None:
     """The file is longer than what may be read, and no table at all."""
     spec, other = (replace(spec_of(name), trigger="1s") for name in ("one", "other"))
     files.follow([spec, other])

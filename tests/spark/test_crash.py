@@ -14,7 +14,7 @@ from tests.oracle import replay
 from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
-from tests.spark.telling import Told, by_engine, by_oracle, differences, everything
+from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences, everything
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 UNDISTURBED = spec_of("undisturbed")
@@ -30,9 +30,9 @@ class Played:
     """
 
     ended: Ended
-    between: Mapping[str, Told]
+    between: Mapping[str, TableLines]
     rerun: Mapping[str, JobResult]
-    held: Mapping[str, Told]
+    held: Mapping[str, TableLines]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def table(step: str) -> str:
     return spec_of(f"after_{step}").table
 
 
-def test_the_undisturbed_run_is_right(played: Played) -> None:
+def test_uninterrupted_run_is_correct(played: Played) -> None:
     wanted = by_oracle(replay(UNDISTURBED, RUNS), UNDISTURBED)
     assert differences(wanted, played.held["by_engine"]) == []
     assert {name: len(lines) > 0 for name, lines in played.held[UNDISTURBED.table].items()} == dict.fromkeys(
@@ -67,20 +67,20 @@ def test_the_undisturbed_run_is_right(played: Played) -> None:
     )
 
 
-def test_the_child_died_where_it_should(played: Played) -> None:
+def test_child_is_killed_at_the_step(played: Played) -> None:
     assert played.ended.status == -signal.SIGKILL, played.ended
     assert played.ended.out == ""
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_rerun_right_away_goes_on(step: str, played: Played) -> None:
+def test_immediate_rerun_resumes(step: str, played: Played) -> None:
     result = played.rerun[table(step)]
     wanted = ("skipped", 0) if step == "committed" else ("succeeded", 1)
     assert (result.status, result.batches) == wanted, result.error
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_the_tables_are_those_of_an_undisturbed_run(step: str, played: Played) -> None:
+def test_tables_equal_those_of_an_uninterrupted_run(step: str, played: Played) -> None:
     assert differences(played.held[UNDISTURBED.table], played.held[table(step)]) == []
 
 
@@ -92,7 +92,7 @@ def test_the_tables_are_those_of_an_undisturbed_run(step: str, played: Played) -
     ("merge", {"errors", "changes", "tombstones", "replica"}),
     ("history", {"errors", "changes", "tombstones", "replica", "history"}),
 ])  # fmt: skip
-def test_a_step_was_durable_when_it_was_told(step: str, tables: set[str], played: Played) -> None:
+def test_reported_step_is_durable(step: str, tables: set[str], played: Played) -> None:
     """So that the steps above are the steps that they are called."""
     final, between = played.held[UNDISTURBED.table], played.between[table(step)]
     assert {name for name in final if between[name] == final[name]} == tables

@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, SchemaEvolution, TableSpec
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.engines.spark import batch_reader
 from tests.conftest import LocalPort
 from tests.landing import write_bytes
 from tests.spark.lake import Lake
-from tests.spark.telling import Told, differences, everything
+from tests.spark.table_lines import TableLines, differences, everything
 
 ROWS, GROUP = 600, 50
 SPEC = TableSpec(
@@ -113,7 +114,7 @@ def three(ports: tuple[LocalPort, LocalPort], root: Path, play: Play) -> list[tu
     return found
 
 
-def assert_alike(found: list[tuple[JobResult, Lake]], spec: TableSpec) -> Told:
+def assert_alike(found: list[tuple[JobResult, Lake]], spec: TableSpec) -> TableLines:
     counts = [(r.status, r.rows_read, r.changes_written, r.quarantined, r.main, [(w.code, w.count) for w in r.warnings])
               for r, _ in found]  # fmt: skip
     assert counts[0] == counts[1] == counts[2]
@@ -123,7 +124,7 @@ def assert_alike(found: list[tuple[JobResult, Lake]], spec: TableSpec) -> Told:
     return told[0]
 
 
-def test_files_of_many_row_groups(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+def test_file_with_many_row_groups(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     """Load and changes with bad rows of every sort, one file gzipped whole, one damaged inside."""
 
     def play(port: LocalPort, lake: Lake) -> JobResult:
@@ -143,7 +144,7 @@ def test_files_of_many_row_groups(ports: tuple[LocalPort, LocalPort], tmp_path: 
     assert not any("4001" in line for line in told["changes"])
 
 
-def test_csv_with_bytes_that_are_not_text(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+def test_csv_with_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     spec = TableSpec(table="s.csv", keys=("id",), sequence_by=("seq",), options={"csv_header": True})
 
     def play(port: LocalPort, lake: Lake) -> JobResult:
@@ -158,9 +159,7 @@ def test_csv_with_bytes_that_are_not_text(ports: tuple[LocalPort, LocalPort], tm
     ]
 
 
-def test_a_replay_takes_what_is_good_now_and_leaves_what_is_no_text(
-    ports: tuple[LocalPort, LocalPort], tmp_path: Path
-) -> None:
+def test_replay_loads_valid_records_and_keeps_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     spec = TableSpec(table="s.replay", keys=("id",), sequence_by=("seq",), options={"types": {"n": "int"}})
     corrected = TableSpec(table="s.replay", keys=("id",), sequence_by=("seq",), options={"types": {"n": "string"}})
 

@@ -10,14 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.spec import JobOptions, SchemaEvolution, TableSpec
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
 from tests.landing import FileForm, write
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, verify
-from tests.spark.telling import differences, everything
+from tests.spark.table_lines import differences, everything
 from tests.strategies import EVERYTHING, Case, Traits, cases, dense
 
 SORTS = {
@@ -50,7 +51,7 @@ def land(lake: Lake, case: Case, number: int) -> None:
         lake.land(case.spec, Run((file,)), {**case.types, "n": "int32" if narrow else "int64"})
 
 
-def test_the_tables_are_equal_after_each_run(both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+def test_engines_agree_after_each_run(both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     """Everything but our own clock: replica, change table, history, tombstones, quarantine, `_gddl` included."""
     chosen = histories(0.6)
     lakes = [Lake(tmp_path / port.name) for port in both]
@@ -80,7 +81,7 @@ def _refresh(both: tuple[LocalPort, LocalPort], lakes: Sequence[Lake], specs: Se
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_living_table_changes_its_engine(first: int, both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+def test_existing_table_changes_its_engine(first: int, both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     """With each run, broken off by the one and ended by the other: nothing is reread, nothing lost."""
     stage = Stage(both[0], Lake(tmp_path), histories(0.6))
     for number in range(max(len(case.runs) for case in stage.cases)):
@@ -117,7 +118,7 @@ TEXTS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 
 
-def test_odd_texts_are_the_same_values(both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
+def test_unusual_texts_convert_equally(both: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
     """Each text alone in its row, as a value of its type, or in the quarantine."""
     columns = {kind: f"c{i}" for i, kind in enumerate(TEXTS)}
     rows: list[dict[str, Any]] = [
@@ -148,7 +149,7 @@ NARROWER = ({"a": "int32", "b": "float", "c": "int32"}, {"a": "decimal(10,2)", "
 
 @pytest.mark.parametrize("stored", NARROWER, ids=str)
 @pytest.mark.parametrize("policy", ["widen", "rescue"])
-def test_values_that_must_fit_a_narrower_type(
+def test_values_converted_to_a_narrower_type(
     policy: Any, stored: Mapping[str, str], both: tuple[LocalPort, LocalPort], tmp_path: Path
 ) -> None:
     evolution = SchemaEvolution(type_change=policy, new_column="rescue")

@@ -43,7 +43,7 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
     assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
 
 
-def test_what_was_moved_to_the_key_stays_away_and_the_log_names_nobody(tmp_path: Path) -> None:
+def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
     lake = SmallLake(tmp_path, TIER)
     lake.load(spec, 20)
@@ -70,7 +70,7 @@ def test_what_was_moved_to_the_key_stays_away_and_the_log_names_nobody(tmp_path:
     assert {row["id"] for row in port.read(layout.replica)} == ids
 
 
-def test_somebody_who_is_given_the_key_later_lives(tmp_path: Path) -> None:
+def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     """As on the other engine: by changes and by a load, with late rows and a full refresh after."""
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
     lake = SmallLake(tmp_path, TIER)
@@ -100,7 +100,7 @@ def test_somebody_who_is_given_the_key_later_lives(tmp_path: Path) -> None:
     assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
 
 
-def test_the_log_forgets_it_after_the_retention(tmp_path: Path) -> None:
+def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:
     """Maintenance, once it is time, leaves no commit that names the key, and the table as it is."""
     port, spec = LocalPort("spark"), spec_of()
     lake = SmallLake(tmp_path, TIER)

@@ -37,7 +37,7 @@ def comparable(result: JobResult, root: Path) -> Any:
     return json.loads(text, object_hook=lambda found: {n: v for n, v in found.items() if n not in _OWN})
 
 
-def test_both_engines_answer_the_same(tmp_path: Path) -> None:
+def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_", delete="soft", settle="0s")
     lakes = SmallLake(tmp_path / "spark", TIER), SmallLake(tmp_path / "rs")
     for lake in lakes:

@@ -14,7 +14,7 @@ from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
-from tests.spark.upkeep_world import age
+from tests.spark.maintenance_world import age
 
 SPEC = spec_of()
 
@@ -25,7 +25,7 @@ def done(port: LocalPort, lake: Lake, options: JobOptions | None = None) -> dict
     return {"written": result.changes_written, "details": result.details}
 
 
-def test_maintenance_cut_the_log(engine: LocalPort, tmp_path: Path) -> None:
+def test_resume_after_log_cut(engine: LocalPort, tmp_path: Path) -> None:
     """Of a table with erased keys old commits go, those of a batch under way too."""
     lake, small = Lake(tmp_path), SmallLake(tmp_path)
     small.load(SPEC, 20)
@@ -45,7 +45,7 @@ def test_maintenance_cut_the_log(engine: LocalPort, tmp_path: Path) -> None:
     assert done(engine, lake)["written"] == 0
 
 
-def test_many_commits_came_after(tmp_path: Path) -> None:
+def test_resume_after_many_commits(tmp_path: Path) -> None:
     """Counts are looked for in the newest commits only; joining the files of a large table makes as many."""
     port, lake, small = LocalPort("delta_rs"), Lake(tmp_path), SmallLake(tmp_path)
     small.load(SPEC, 20)

@@ -13,7 +13,7 @@ from tests.oracle import Run, replay
 from tests.spark.crash_tables import COLUMNS, TYPES, change, spec_of
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, play, verify
-from tests.spark.telling import Told, by_engine, by_oracle, differences
+from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences
 from tests.strategies import EVERYTHING, Case, Traits, cases, dense, file_of
 
 SORTS = {
@@ -36,7 +36,7 @@ def test_engine_and_oracle_agree(sort: str, spark: LocalPort, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_many_more_on_the_engine_that_is_quick(sort: str, spark: LocalPort, tmp_path: Path) -> None:
+def test_more_histories_on_delta_rs(sort: str, spark: LocalPort, tmp_path: Path) -> None:
     if spark.name != "delta_rs":
         pytest.skip("minutes on this engine: see the deep lane")
     traits, count = SORTS[sort]
@@ -69,7 +69,7 @@ def refresh(stage: Stage) -> None:
     verify(stage)
 
 
-def _from_files(case: Case) -> Told:
+def _from_files(case: Case) -> TableLines:
     if _reloads(case.runs):
         return {}
     files = {file.name: file for run in case.runs for file in run.files}
@@ -87,7 +87,7 @@ def _rewritten(runs: Sequence[Run], *kinds: str) -> bool:
     return any(one.name == other.name and one != other for one in files for other in files)
 
 
-def test_a_row_deleted_twice_is_kept_by_a_soft_delete(spark: LocalPort, tmp_path: Path) -> None:
+def test_soft_delete_keeps_a_row_deleted_twice(spark: LocalPort, tmp_path: Path) -> None:
     """Of the deletes in one batch none but the first finds a row; the columns it had stay all the same."""
     rows = [change("I", 1, 1, "kept"), change("D", 2, 1), change("D", 3, 1)]
     run = Run((file_of("20240101-000000001.parquet", load=False, rows=rows, columns=COLUMNS),))

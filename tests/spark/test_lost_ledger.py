@@ -82,9 +82,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.mark.parametrize("ingested", [True, False], ids=["reload ingested", "reload waiting"])
-def test_a_full_refresh_without_the_ledger_knows_a_reload_from_the_change_table(
-    ingested: bool, lake: Lake, engine: LocalPort
-) -> None:
+def test_refresh_without_ledger_derives_reload_from_change_table(ingested: bool, lake: Lake, engine: LocalPort) -> None:
     done(lake, engine)
     land(lake, FIRST, CHANGES)
     done(lake, engine)
@@ -109,7 +107,7 @@ def test_a_full_refresh_without_the_ledger_knows_a_reload_from_the_change_table(
     assert verified(lake, engine)
 
 
-def test_changes_that_were_made_after_the_reload_stay_so(lake: Lake, engine: LocalPort) -> None:
+def test_changes_after_the_reload_keep_their_generation(lake: Lake, engine: LocalPort) -> None:
     done(lake, engine)
     land(lake, FIRST, CHANGES)
     done(lake, engine)
@@ -123,7 +121,7 @@ def test_changes_that_were_made_after_the_reload_stay_so(lake: Lake, engine: Loc
     assert verified(lake, engine)
 
 
-def test_rows_of_a_file_that_was_not_written_again_stay(lake: Lake, engine: LocalPort) -> None:
+def test_rows_of_an_unchanged_load_file_are_kept(lake: Lake, engine: LocalPort) -> None:
     land(lake, SECOND_LOAD, ({"id": 3, "v": "c"},))
     done(lake, engine)
     land(lake, LOAD, NEW)
@@ -143,9 +141,7 @@ def days(number: float) -> timedelta:
 
 
 @pytest.mark.parametrize("options", [None, REFRESH], ids=["run", "full refresh"])
-def test_a_new_lake_over_a_folder_that_was_reloaded_days_later(
-    options: JobOptions | None, lake: Lake, engine: LocalPort
-) -> None:
+def test_new_lake_over_a_reloaded_folder(options: JobOptions | None, lake: Lake, engine: LocalPort) -> None:
     land(lake, FIRST, (*CHANGES, {"Op": "I", "seq": 3, "id": 3, "v": "gone since"}), days(5))
     land(lake, LOAD, NEW, days(2))
     land(lake, SECOND, ({"Op": "U", "seq": 4, "id": 2, "v": "later"},), days(1))
@@ -155,7 +151,7 @@ def test_a_new_lake_over_a_folder_that_was_reloaded_days_later(
     assert verified(lake, engine)
 
 
-def test_a_first_load_that_was_interrupted_keeps_to_what_it_has_inferred(lake: Lake, engine: LocalPort) -> None:
+def test_interrupted_first_load_keeps_inferred_generations(lake: Lake, engine: LocalPort) -> None:
     land(lake, FIRST, CHANGES, days(5))
     land(lake, LOAD, NEW, days(2))
     done(lake, engine, JobOptions(max_batches=1))
@@ -164,7 +160,7 @@ def test_a_first_load_that_was_interrupted_keeps_to_what_it_has_inferred(lake: L
     assert verified(lake, engine)
 
 
-def test_changes_made_during_the_load_win_over_it(lake: Lake, engine: LocalPort) -> None:
+def test_changes_during_the_load_win(lake: Lake, engine: LocalPort) -> None:
     """Times that are so near tell nothing; it is said."""
     land(lake, FIRST, CHANGES, timedelta(seconds=40))
     land(lake, LOAD, NEW, timedelta(seconds=10))
@@ -172,7 +168,7 @@ def test_changes_made_during_the_load_win_over_it(lake: Lake, engine: LocalPort)
     assert rows(lake) == {1: "mid"}
 
 
-def test_files_in_their_usual_order_need_no_inference(lake: Lake, engine: LocalPort) -> None:
+def test_files_in_order_need_no_inference(lake: Lake, engine: LocalPort) -> None:
     land(lake, LOAD, OLD, days(3))
     land(lake, FIRST, CHANGES, days(2))
     assert codes(done(lake, engine)) == set()
@@ -185,7 +181,7 @@ IN_PART = {SECOND_LOAD: days(9), FIRST: days(5), LOAD: days(2)}
 
 @pytest.mark.parametrize("options", [None, REFRESH], ids=["run", "full refresh"])
 @pytest.mark.parametrize("ages", [HOURS_LATER, IN_PART], ids=["hours later", "in part"])
-def test_where_times_can_not_tell_nothing_is_written_until_the_row_says_it(
+def test_ambiguous_times_require_a_setting(
     ages: Mapping[str, timedelta], options: JobOptions | None, lake: Lake, engine: LocalPort
 ) -> None:
     contents = {FIRST: CHANGES, LOAD: NEW, SECOND_LOAD: ({"id": 3, "v": "c"},)}

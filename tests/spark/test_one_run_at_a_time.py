@@ -18,7 +18,7 @@ from tests.oracle import replay
 from tests.spark.children import Ended, job_child
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.lake import Lake, on_spark
-from tests.spark.telling import by_engine, by_oracle, differences
+from tests.spark.table_lines import by_engine, by_oracle, differences
 
 BUSY = 75
 SPEC = spec_of("contested")
@@ -60,7 +60,7 @@ def result_of(ended: Ended) -> JobResult:
     return codec.decode(JobResult, json.loads(lines[0]))
 
 
-def test_of_two_at_once_one_works_and_one_is_told_that_the_table_is_busy(played: Played) -> None:
+def test_concurrent_run_fails_with_table_busy(played: Played) -> None:
     assert sorted(ended.status for ended in played.rivals) == [0, BUSY], played.rivals
     by_status: Mapping[str, JobResult] = {r.status: r for r in map(result_of, played.rivals)}
     winner, loser = by_status["succeeded"], by_status["failed"]
@@ -71,7 +71,7 @@ def test_of_two_at_once_one_works_and_one_is_told_that_the_table_is_busy(played:
     assert (loser.batches, loser.rows_read) == (0, 0)
 
 
-def test_one_that_may_wait_ends_well(played: Played) -> None:
+def test_waiting_run_succeeds(played: Played) -> None:
     """The files that came last are worked off by whoever saw them first, once."""
     assert played.waiting.status == 0, played.waiting
     rows = sum(len(file.rows) for run in RUNS for file in run.files)
@@ -79,6 +79,6 @@ def test_one_that_may_wait_ends_well(played: Played) -> None:
     assert sum(result.rows_read for result in done) == rows
 
 
-def test_the_tables_are_right(played: Played) -> None:
+def test_tables_match_the_oracle(played: Played) -> None:
     wanted = by_oracle(replay(SPEC, RUNS), SPEC)
     assert differences(wanted, by_engine(played.lake.layout(SPEC))) == []

@@ -37,7 +37,7 @@ def refused(lake: Lake, engine: LocalPort, code: str, spec: TableSpec = SPEC) ->
     assert list(Path(lake.layout(SPEC).state).rglob("refresh/**/*.parquet")) == []
 
 
-def test_changes_of_files_that_are_gone_are_not_dropped(engine: LocalPort, tmp_path: Path) -> None:
+def test_changes_of_removed_files_are_kept(engine: LocalPort, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     land(lake, FIRST, 1, 10)
     land(lake, SECOND, 2, 20)
@@ -53,7 +53,7 @@ def test_changes_of_files_that_are_gone_are_not_dropped(engine: LocalPort, tmp_p
     assert rows(lake)[3] == 30
 
 
-def test_files_that_a_person_must_mend_first(engine: LocalPort, tmp_path: Path) -> None:
+def test_refresh_is_refused_until_files_are_fixed(engine: LocalPort, tmp_path: Path) -> None:
     lake, strict = Lake(tmp_path), replace(SPEC, on_bad_row="fail")
     land(lake, FIRST, 1, 10)
     land(lake, SECOND, 2, "no number", "string")
@@ -66,9 +66,7 @@ def test_files_that_a_person_must_mend_first(engine: LocalPort, tmp_path: Path) 
     assert rows(lake) == {1: 10, 3: 30}
 
 
-def test_one_that_has_begun_to_exchange_tables_goes_on_whatever_a_row_said_meanwhile(
-    engine: LocalPort, tmp_path: Path
-) -> None:
+def test_started_swap_resumes_despite_a_changed_row(engine: LocalPort, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     land(lake, FIRST, 1, 10)
     assert run(lake, engine).status == "succeeded"

@@ -30,7 +30,7 @@ def values(lake: Lake) -> list[object]:
     return [row["v"] for row in read(lake.layout(SPEC).replica)]
 
 
-def test_the_later_version_counts_and_is_named(engine: LocalPort, tmp_path: Path) -> None:
+def test_rewritten_file_replaces_its_changes(engine: LocalPort, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     land(lake, "wrong")
     assert run(lake, engine).warnings == ()
@@ -40,7 +40,7 @@ def test_the_later_version_counts_and_is_named(engine: LocalPort, tmp_path: Path
     assert values(lake) == ["right"]
 
 
-def test_a_file_from_the_future_is_waited_for_and_one_that_grows_is_left(engine: LocalPort, tmp_path: Path) -> None:
+def test_future_file_is_awaited_and_growing_file_is_skipped(engine: LocalPort, tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), replace(SPEC, settle="1s")
     ahead = land(lake, "whole")
     os.utime(ahead, (time.time() + 3600,) * 2)

@@ -26,7 +26,7 @@ def landed(root: Path) -> JobSpec:
     return on_spark(lake.job(SPECS))
 
 
-def test_standard_output_holds_results_and_standard_error_nothing(tmp_path: Path) -> None:
+def test_stdout_has_results_and_stderr_is_empty(tmp_path: Path) -> None:
     with job_child(landed(tmp_path)) as child:
         ended = child.end()
     assert ended.status == 0, ended
@@ -35,7 +35,7 @@ def test_standard_output_holds_results_and_standard_error_nothing(tmp_path: Path
     assert [line for line in ended.err.splitlines() if line != JVM] == []
 
 
-def test_without_java_a_line_for_each_table_says_so(tmp_path: Path) -> None:
+def test_without_java_each_table_fails_with_a_message(tmp_path: Path) -> None:
     with job_child(landed(tmp_path), env=_without_java(tmp_path / "bin")) as child:
         ended = child.end()
     assert ended.status == 1, ended

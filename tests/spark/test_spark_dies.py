@@ -58,13 +58,13 @@ def is_at_work(source: Source) -> bool:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("of_tier", "rounds"), [("spark", 2), ("delta_rs", 1)])
-def test_killed_in_the_middle_of_turns_it_is_replaced_and_every_table_is_right(
-    of_tier: EngineName, rounds: int, tmp_path: Path
-) -> None:
+def test_lost_spark_is_replaced_and_tables_are_correct(of_tier: EngineName, rounds: int, tmp_path: Path) -> None:
     """Of the small engine's tables two are left to Spark, which has no stream of files there to notice its end."""
     chance = random.Random(5)  # noqa: S311 - moments, no secrets
     lake = SmallLake(tmp_path, TierSpec(engine=of_tier, cores=2))
-    left_to_spark = [replace(spec, cluster_by=("id",)) for spec in specs_of("a", "b")]
+    left_to_spark = [
+        replace(spec, table_properties={"delta.enableTypeWidening": "true"}) for spec in specs_of("a", "b")
+    ]
     source = Source(lake, [*left_to_spark, *specs_of("c")])
     source.load()
     killed = []
@@ -90,7 +90,7 @@ def test_killed_in_the_middle_of_turns_it_is_replaced_and_every_table_is_right(
     assert {result["error"]["code"] for result in failed} <= {"SPARK_GONE"}, failed
 
 
-def test_a_spark_that_is_lost_leaves_neither_process_nor_folder() -> None:
+def test_lost_spark_leaves_no_process_or_folder() -> None:
     with Child("tests.spark.lost_child", []) as child:
         ended = child.end()
     assert ended.status == 0, ended.err

@@ -30,7 +30,7 @@ def run(lake: SmallLake, names: tuple[str, ...]) -> dict[str, JobResult]:
     return {result.table.removeprefix("s."): result for result in shown}
 
 
-def test_tables_over_tasks(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """And those that the engine declines are left to Spark as a whole."""
     if request.config.getoption("--engine") == "delta_rs":
         pytest.skip("it takes Spark")
@@ -81,14 +81,14 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> SmallLake:
     return found
 
 
-def test_a_task_that_dies_costs_its_table_one_more_try(lake: SmallLake) -> None:
+def test_killed_task_is_retried_once(lake: SmallLake) -> None:
     lake.load(spec_of("long"), rows=300_000)
     done = run_killing(lake, ("a", "b", "long"), "long", times=1)
     assert {r.status for r in done.values()} == {"succeeded"}
     assert len(lake.replica(spec_of("long"))) == 300_000
 
 
-def test_a_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
+def test_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
     lake.load(spec_of("long"), rows=300_000)
     done = run_killing(lake, ("a", "b", "long"), "long", times=2)
     assert {name: r.status for name, r in done.items()} == {"a": "succeeded", "b": "succeeded", "long": "failed"}
@@ -97,7 +97,7 @@ def test_a_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
     assert {r.status for r in run(lake, ("long",)).values()} == {"succeeded"}, "the next run takes it up"
 
 
-def test_a_table_beyond_its_memory_is_left_to_the_whole_of_spark(lake: SmallLake) -> None:
+def test_table_beyond_its_memory_runs_on_spark(lake: SmallLake) -> None:
     hungry = replace(lake, tier=replace(TIER, delta_rs_memory="1m"))
     hungry.load(spec_of("long"), rows=300_000)
     done = run(hungry, ("long",))["long"]

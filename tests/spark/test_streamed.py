@@ -100,7 +100,7 @@ def told(result: JobResult) -> tuple[str, str, int, Sequence[str]]:
     return result.status, result.mode, result.files, [warning.code for warning in result.warnings]
 
 
-def test_new_files_are_told_of_and_no_folder_is_listed(place: Place) -> None:
+def test_stream_reports_new_files_without_listing(place: Place) -> None:
     place.change(2, ("U", 0, "first"), ("D", 1, None))
     assert told(place.run()) == ("succeeded", "incremental", 1, [])
     assert (place.rows, place.listings.count) == ({0: "first", 2: "load 2"}, 0)
@@ -113,7 +113,7 @@ def test_new_files_are_told_of_and_no_folder_is_listed(place: Place) -> None:
     assert (place.rows, place.listings.count) == ({0: "third", 2: "load 2", 5: "five"}, 0)
 
 
-def test_a_lost_checkpoint_costs_nothing(place: Place) -> None:
+def test_lost_checkpoint_is_harmless(place: Place) -> None:
     place.change(1, ("U", 0, "first"))
     place.run()
     shutil.rmtree(place.checkpoint)
@@ -123,7 +123,7 @@ def test_a_lost_checkpoint_costs_nothing(place: Place) -> None:
     assert (place.rows, place.listings.count) == ({**LOADED, 0: "second"}, 0)
 
 
-def test_what_a_run_could_not_take_is_told_of_again(place: Place) -> None:
+def test_failed_files_are_reported_again(place: Place) -> None:
     place.change(1, ("U", 0, "first"))
     with Claim.acquire(Storage(), place.lake.layout(SPEC).state, "somebody else", utc_now):
         busy = place.run()
@@ -133,7 +133,7 @@ def test_what_a_run_could_not_take_is_told_of_again(place: Place) -> None:
     assert place.rows == {**LOADED, 0: "first"}
 
 
-def test_once_a_day_all_is_listed(place: Place) -> None:
+def test_full_listing_is_daily(place: Place) -> None:
     place.change(1, ("U", 0, "first"))
     place.later = timedelta(days=1, minutes=1)
     assert told(place.run()) == ("succeeded", "incremental", 1, [])
@@ -143,7 +143,7 @@ def test_once_a_day_all_is_listed(place: Place) -> None:
     assert place.listings.count == 0
 
 
-def test_a_reload_opens_a_generation_as_ever(place: Place) -> None:
+def test_reload_opens_a_generation(place: Place) -> None:
     """Spark's own source tells of no name twice, as Auto Loader does of overwritten files: it is begun anew."""
     place.change(1, ("U", 0, "first"))
     place.run()
@@ -168,9 +168,7 @@ class Reading(FileStreamSource):
         (Reading(name="reading", format="binaryFile", schema=SPARK_FILES.schema), "binaryFile"),
     ],
 )
-def test_where_a_stream_fails_files_are_listed_and_it_is_said(
-    place: Place, source: FileStreamSource, says: str
-) -> None:
+def test_failed_stream_falls_back_to_listing_with_a_warning(place: Place, source: FileStreamSource, says: str) -> None:
     place.change(1, ("U", 0, "first"))
     result = place.run(source)
     assert told(result) == ("succeeded", "incremental", 1, ["FILE_STREAM_FAILED"])

@@ -58,7 +58,7 @@ def play(engine: EnginePort, root: Path, size: str) -> list[JobResult]:
 
 
 @pytest.mark.parametrize("size", ["small", "large"])
-def test_a_tier_changes_no_row(engine: EnginePort, tmp_path: Path, size: str) -> None:
+def test_tier_does_not_change_rows(engine: EnginePort, tmp_path: Path, size: str) -> None:
     results = play(engine, tmp_path, size)
     assert [r.error for r in results] == [None] * len(ROUNDS)
     assert results[2].schema_changes == ("widened n int -> bigint",)
@@ -93,7 +93,7 @@ class Untouched(NoSpark):
         raise AssertionError("Spark was started for nothing")
 
 
-def test_nothing_new_starts_no_spark(engine: EnginePort, tmp_path: Path) -> None:
+def test_idle_run_starts_no_spark(engine: EnginePort, tmp_path: Path) -> None:
     play(engine, tmp_path, "small")
     (idle,) = run_job(job(tmp_path, "small"), Runtime(storage=Storage(), spark=Untouched()), lambda _: None)
     assert (idle.result.status, idle.result.error) == ("skipped", None)

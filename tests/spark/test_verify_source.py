@@ -22,7 +22,7 @@ TIER = replace(DEFAULT_TIERS["small"], engine="spark")
 QUIET = JobOptions(action="verify", settle_seconds=0)
 
 
-def test_values_of_all_sorts_and_a_resync(tmp_path: Path) -> None:
+def test_all_types_compare_and_resync(tmp_path: Path) -> None:
     lake, port = SmallLake(tmp_path, TIER), LocalPort("spark")
     with postgres() as engine:
         fill(engine)

@@ -24,7 +24,7 @@ class Steps(Heard):
 
 
 @pytest.mark.parametrize("on", ["delta_rs", "spark"])
-def test_folders_of_the_working_directory_are_left_alone(
+def test_modules_in_the_working_directory_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: EngineName
 ) -> None:
     for name in OURS:
@@ -40,7 +40,7 @@ def test_folders_of_the_working_directory_are_left_alone(
     assert lake.replica(spec_of("a")) == {0: "first", 2: "load 2"}
 
 
-def test_python_tasks_of_spark_leave_them_alone_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_tasks_do_not_import_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark starts Python itself, in the same folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spark_jobs").mkdir()

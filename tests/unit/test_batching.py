@@ -28,7 +28,7 @@ def names(plan: BatchPlan | None) -> list[str]:
     return [file.path.removeprefix(f"{LANDING}/") for file in plan.files]
 
 
-def test_nothing_waiting_is_no_batch() -> None:
+def test_no_files_is_no_batch() -> None:
     assert next_batch((), limits=WIDE, state=TableState(), now=NOW) is None
 
 
@@ -52,13 +52,13 @@ def test_a_table_without_full_load_begins_with_changes() -> None:
     assert (plan.mode, plan.generation) == ("initial", 1)
 
 
-def test_a_first_load_goes_on_as_initial_however_late() -> None:
+def test_first_load_continues_as_initial() -> None:
     plan = next_batch(files(LOADS), limits=WIDE, state=TableState(batch=7, generation=1), now=NOW)
     assert plan is not None
     assert (plan.mode, plan.sweep) == ("initial", False)
 
 
-def test_limits_cut_but_leave_one_file() -> None:
+def test_limits_leave_at_least_one_file() -> None:
     state = TableState()
     assert (
         names(next_batch(files(LOADS), limits=BatchLimits(max_files=2, max_bytes=10_000), state=state, now=NOW))
@@ -91,7 +91,7 @@ def test_only_the_last_load_batch_of_a_later_generation_sweeps() -> None:
     assert (names(third), third.sweep) == (CHANGES, False)
 
 
-def test_changes_of_the_ending_generation_go_alone() -> None:
+def test_changes_of_the_ending_generation_have_their_own_batch() -> None:
     waiting = (*files(CHANGES[:1], generation=1), *files(LOADS, generation=2), *files(CHANGES[1:], generation=2))
     plan = next_batch(waiting, limits=WIDE, state=TableState(batch=3, generation=1), now=NOW)
     assert plan is not None
@@ -160,7 +160,7 @@ def test_the_floor_of_a_generation_is_what_came_before_it() -> None:
     assert third.generation_floor == (None, '"0042"')
 
 
-def test_a_full_listing_counts_once_nothing_of_it_waits() -> None:
+def test_full_listing_is_recorded_once_all_files_are_ingested() -> None:
     state = TableState(batch=2, generation=1, listed_in_full_at="2024-01-01T00:00:00.000000+00:00")
     plan = planned(CHANGES[0])
     some = Discovery(waiting=files(CHANGES[1:]), listed_in_full_at="2024-02-01T00:00:00.000000+00:00")

@@ -23,8 +23,8 @@ from airflow_gddl.bundle import environment
 from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target
 from airflow_gddl.bundle.pins import PINS
-from airflow_gddl.bundle.platforms import DAGS, Bundle, Platform, Runner
-from airflow_gddl.cli import context as surroundings
+from airflow_gddl.bundle.platforms import DAGS, Bundle, Extra, Platform, Runner
+from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import MetadataError
@@ -48,7 +48,7 @@ def test_equal_code_gives_equal_bytes(platform: Platform, tmp_path: Path) -> Non
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in twice]
 
 
-def test_files_bear_the_time_that_was_asked_for(tmp_path: Path) -> None:
+def test_files_have_the_requested_time(tmp_path: Path) -> None:
     (wheel,) = Bundle(out=tmp_path, epoch=1_700_000_000).write(None)
     assert {entry.date_time for entry in zipfile.ZipFile(wheel).infolist()} == {(2023, 11, 14, 22, 13, 20)}
 
@@ -120,23 +120,30 @@ def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runner", "pins", "extras", "files"),
+    ("runner", "more", "pins", "extras", "files"),
     [
-        ("databricks", ["databricks-sdk", "obstore"], "cli,databricks", {WHEEL, "requirements.txt"}),
-        ("emr_serverless", ["obstore"], "cli,emr-serverless", {WHEEL, "gddl_task.py"}),
+        ("databricks", (), ["databricks-sdk", "obstore"], "cli,databricks", {WHEEL, "requirements.txt"}),
+        ("emr_serverless", (), ["obstore"], "cli,emr-serverless", {WHEEL, "gddl_task.py"}),
+        (
+            "emr_serverless",
+            ("openlineage", "events", "events"),
+            ["obstore"],
+            "cli,emr-serverless,events,openlineage",
+            {WHEEL, "gddl_task.py"},
+        ),
     ],
 )
 def test_mwaa_gets_what_its_runner_needs(
-    runner: Runner, pins: list[str], extras: str, files: set[str], tmp_path: Path
+    runner: Runner, more: tuple[Extra, ...], pins: list[str], extras: str, files: set[str], tmp_path: Path
 ) -> None:
-    Bundle(out=tmp_path, runner=runner).write("mwaa")
+    Bundle(out=tmp_path, runner=runner, extras=more).write("mwaa")
     _, *pinned, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
     assert pinned == [f"{name}=={PINS[name]}" for name in pins]
     assert wheel.endswith(f"{WHEEL}[{extras}]")
     assert {path.name for path in (tmp_path / "jobs").iterdir()} == files
 
 
-def test_the_wheel_asks_for_what_the_source_tree_asks_for(tmp_path: Path) -> None:
+def test_the_wheel_has_the_requirements_of_the_source_tree(tmp_path: Path) -> None:
     """An editable install remembers the requirements of the day when it was made."""
     (wheel,) = Bundle(out=tmp_path).write(None)
     (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
@@ -177,13 +184,16 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
         ([], {"SOURCE_DATE_EPOCH": "today"}, 2, "[OPTION_INVALID]"),
         (["--for", "mwaa", "--runner", "databricks"], {}, 0, "jobs"),
         (["--for", "spark", "--runner", "databricks"], {}, 2, "[OPTION_INVALID]"),
+        (["--for", "mwaa", "--extra", "openlineage", "--extra", "s3"], {}, 0, "requirements.txt"),
+        (["--for", "glue", "--extra", "openlineage"], {}, 2, "[OPTION_INVALID] --extra openlineage without --for mwaa"),
+        (["--extra", "openlineage"], {}, 2, "[OPTION_INVALID]"),
     ],
 )
 def test_the_command(
     more: list[str], environ: dict[str, str], status: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    around = replace(surroundings.real(), environ=environ)
-    assert invoke(["bundle", "--out", str(tmp_path), *more], around) == status
+    cli = replace(context.real(), environ=environ)
+    assert invoke(["bundle", "--out", str(tmp_path), *more], cli) == status
     out, err = capfd.readouterr()
     assert said in (err if status else out)
 

@@ -1,11 +1,11 @@
-"""`depends_on`: circles of any length name every member, and nothing else."""
+"""`depends_on`: cycles of any length name every member, and nothing else."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.dependencies import circular
+from airflow_gddl.metadata.dependencies import cyclic
 from tests.unit.metadata_folder import loaded, row_file
 
 
@@ -13,7 +13,7 @@ def spec(table: str, *depends_on: str) -> TableSpec:
     return TableSpec(table=table, keys=("id",), depends_on=depends_on)
 
 
-def test_each_member_of_each_circle_is_named() -> None:
+def test_each_member_of_each_cycle_is_named() -> None:
     specs = [
         spec("s.a", "s.b"),
         spec("s.b", "s.c"),
@@ -24,30 +24,30 @@ def test_each_member_of_each_circle_is_named() -> None:
         spec("s.leaf", "s.a"),
         spec("s.root"),
     ]
-    found = circular(specs)
+    found = cyclic(specs)
     assert sorted(found) == ["s.a", "s.b", "s.c", "s.self", "s.x", "s.y"]
-    assert found["s.b"].message == "a circle of 3: s.a, s.b, s.c"
-    assert found["s.y"].message == "a circle of 2: s.x, s.y"
+    assert found["s.b"].message == "a cycle of 3: s.a, s.b, s.c"
+    assert found["s.y"].message == "a cycle of 2: s.x, s.y"
 
 
-def test_two_circles_that_share_a_table_are_one() -> None:
-    found = circular([spec("s.a", "s.b", "s.c"), spec("s.b", "s.a"), spec("s.c", "s.a")])
-    assert {problem.message for problem in found.values()} == {"a circle of 3: s.a, s.b, s.c"}
+def test_two_cycles_that_share_a_table_are_one() -> None:
+    found = cyclic([spec("s.a", "s.b", "s.c"), spec("s.b", "s.a"), spec("s.c", "s.a")])
+    assert {problem.message for problem in found.values()} == {"a cycle of 3: s.a, s.b, s.c"}
 
 
-def test_a_chain_or_a_circle_may_be_as_long_as_the_catalog() -> None:
+def test_a_chain_or_a_cycle_may_be_as_long_as_the_catalog() -> None:
     chain = [spec(f"s.t{i}", f"s.t{i + 1}") for i in range(10_000)]
-    assert circular(chain) == {}
-    found = circular([*chain, spec("s.t10000", "s.t0")])
+    assert cyclic(chain) == {}
+    found = cyclic([*chain, spec("s.t10000", "s.t0")])
     assert len(found) == 10_001
-    assert found["s.t7"].message == "a circle of 10001: s.t0, s.t1, s.t10, s.t100, s.t1000 and 9996 more"
+    assert found["s.t7"].message == "a cycle of 10001: s.t0, s.t1, s.t10, s.t100, s.t1000 and 9996 more"
 
 
-def test_a_diamond_is_no_circle() -> None:
-    assert circular([spec("s.a", "s.b", "s.c"), spec("s.b", "s.d"), spec("s.c", "s.d"), spec("s.d")]) == {}
+def test_a_diamond_is_no_cycle() -> None:
+    assert cyclic([spec("s.a", "s.b", "s.c"), spec("s.b", "s.d"), spec("s.c", "s.d"), spec("s.d")]) == {}
 
 
-def test_a_circle_stops_its_members_alone(tmp_path: Path) -> None:
+def test_a_cycle_stops_its_members_alone(tmp_path: Path) -> None:
     rows = ["{table: s.a, keys: [id], depends_on: [s.b]}", "{table: s.b, keys: [id], depends_on: [s.a]}"]
     rows += ["{table: s.c, keys: [id], depends_on: [s.a]}"]
     catalog = loaded(tmp_path, {"tables/a.yaml": row_file(*rows)})

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.spec import SchemaEvolution, TableSpec
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
+from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import loaded, only_problem, row_file, write
 
 GOOD = "{table: shop.good, keys: [id]}"
@@ -350,6 +352,37 @@ def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
     (tmp_path / "tables/a.yaml").symlink_to(tmp_path / "gone.yaml")
     catalog = load(tmp_path, {})
     assert (only_problem(catalog).code, len(catalog.tables)) == ("FILE_UNREADABLE", 1)
+
+
+def test_what_stands_in_the_place_of_a_file_is_a_problem(tmp_path: Path) -> None:
+    write(tmp_path, {"tables/z.yaml": row_file(GOOD), "tables/d.yaml/in.yaml": row_file("{table: s.in, keys: [id]}")})
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys/a.json").symlink_to(tmp_path / "gone.json")
+    (tmp_path / "tables/loop.csv").symlink_to("loop.csv")
+    catalog = load(tmp_path, {})
+    assert [problem.file for problem in catalog.problems] == ["keys/a.json", "tables/d.yaml/", "tables/loop.csv"]
+    assert {problem.code for problem in catalog.problems} == {"FILE_UNREADABLE"}
+    assert [spec.table for spec in catalog.tables] == ["s.in", "shop.good"]
+
+
+def test_settings_that_are_a_link_to_nothing_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"tables/z.yaml": row_file(GOOD)})
+    (tmp_path / "gddl.yaml").unlink()
+    (tmp_path / "gddl.yaml").symlink_to("gone.yaml")
+    with pytest.raises(SettingsError, match="SETTINGS_INVALID") as caught:
+        load(tmp_path, {"GDDL_LANDING_ROOT": "/l", "GDDL_LAKE_ROOT": "/k"})
+    assert [problem.code for problem in caught.value.problems] == ["FILE_UNREADABLE"]
+
+
+def test_files_that_look_like_metadata_but_are_not_read_are_named(tmp_path: Path) -> None:
+    names = ("tables/a.yml.bak", "tables/b.yaml~", "tables/c.CSV.txt", "keys/k.csv", "tables/sub/d.json.disabled")
+    others = ("tables/README.md", "tables/.hidden.yaml.swp", "tables/v1.2/good.yaml", "keys/notes.txt")
+    write(tmp_path, dict.fromkeys(names, "x") | dict.fromkeys(others, "") | {"tables/z.yaml": row_file(GOOD)})
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "tables/linked").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    catalog = load(tmp_path, {})
+    assert sorted(catalog.unread_files) == sorted((*names, "tables/linked/"))
+    assert (catalog.problems, [spec.table for spec in catalog.tables]) == ((), ["shop.good"])
 
 
 def test_two_loads_are_equal(tmp_path: Path) -> None:

@@ -62,6 +62,12 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], options: {lookbak: 1d}}", "FIELD_UNKNOWN", "options.lookbak", "'1d'", "lookback"),
     ("{table: s.a, keys: [id], options: {csv_header: 1}}", "FIELD_TYPE", "options.csv_header", "1", "true or false"),
     ("{table: s.a, keys: [id], options: {types: {a: 1}}}", "FIELD_TYPE", "options.types.a", "1", "text"),
+    ("{table: s.a, keys: [id], options: {types: {a: int, v: varchr}}}", "COLUMN_TYPE_UNSUPPORTED", "options.types.v",
+     "'varchr'", "decimal(12,2)"),
+    ("{table: s.a, keys: [id], options: {types: {a: 'decimal(39,2)'}}}", "COLUMN_TYPE_UNSUPPORTED", "options.types.a",
+     "'decimal(39,2)'", "decimal(12,2)"),
+    ("{table: s.a, keys: [id], dialect: debezium, options: {types: {a: 'array<int'}}}", "COLUMN_TYPE_UNSUPPORTED",
+     "options.types.a", "'array<int'", "as Spark does"),
     ("{table: s.a, keys: [id], options: {lookback: soon}}", "DURATION_INVALID", "options.lookback", "'soon'", "7d"),
     ("{table: s.a, keys: [id], dialect: debezium, options: {path_format: dd/MM}}", "PATH_FORMAT_INVALID",
      "options.path_format", "'dd/MM'", "path.format"),
@@ -69,7 +75,7 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], depends_on: [shop.gone]}", "DEPENDS_ON_UNKNOWN", "depends_on[0]", "'shop.gone'", "row"),
     ("{table: s.a, keys: [id], depends_on: [Shop.Good]}", "DEPENDS_ON_UNKNOWN", "depends_on[0]", "'Shop.Good'",
      "write shop.good"),
-    ("{table: s.a, keys: [id], depends_on: [s.a]}", "DEPENDS_ON_CYCLE", "depends_on", "['s.a']", "break the circle"),
+    ("{table: s.a, keys: [id], depends_on: [s.a]}", "DEPENDS_ON_CYCLE", "depends_on", "['s.a']", "break the cycle"),
     ("{table: SHOP.GOOD, keys: [id]}", "TABLE_DUPLICATE", "table", "'SHOP.GOOD'", "remove one"),
 ]  # fmt: skip
 
@@ -87,7 +93,15 @@ def test_a_bad_row_is_one_problem_and_the_good_rows_load(
     assert [spec.table for spec in catalog.tables] == ["shop.good", "shop.last"]
 
 
-def test_all_faults_of_a_row_are_told_at_once_each_on_its_line(tmp_path: Path) -> None:
+def test_types_are_accepted_in_any_spelling(tmp_path: Path) -> None:
+    kinds = ("varchar(9)", "NUMERIC(12, 2)", "timestamp_ltz", "map<string, struct<a: int>>")
+    types = ", ".join(f"c{i}: '{kind}'" for i, kind in enumerate(kinds))
+    row = f"{{table: s.a, keys: [id], options: {{types: {{{types}}}}}}}"
+    catalog = loaded(tmp_path, {"tables/a.yaml": row_file(row)})
+    assert ([spec.table for spec in catalog.tables], catalog.problems) == (["s.a"], ())
+
+
+def test_all_problems_of_a_row_are_reported_with_their_lines(tmp_path: Path) -> None:
     file = """
 source: shop
 tables:
@@ -156,7 +170,7 @@ def test_a_long_value_is_cut_to_80_characters(tmp_path: Path) -> None:
         assert problem.value.endswith("...")
 
 
-def test_a_fault_of_defaults_is_told_where_they_stand_when_only_a_row_shows_it(tmp_path: Path) -> None:
+def test_a_problem_of_defaults_is_reported_at_the_defaults(tmp_path: Path) -> None:
     file = "defaults:\n  history: true\ntables:\n  - {table: s.a, keys: []}\n  - {table: s.b, keys: [id]}\n"
     catalog = loaded(tmp_path, {"tables/a.yaml": file})
     problem = only_problem(catalog)

@@ -35,10 +35,10 @@ def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
 
 
 def test_runners_are_kept_as_written(tmp_path: Path) -> None:
-    settings = SETTINGS + "runner: elsewhere\nrunners:\n  local:\n  elsewhere: {host: h, n: 2, tags: [a]}\n"
+    settings = SETTINGS + "runner: local\nrunners:\n  local:\n  elsewhere: {host: h, n: 2, tags: [a]}\n"
     catalog = loaded(tmp_path, {"gddl.yaml": settings})
     assert (catalog.runner, catalog.runners) == (
-        "elsewhere",
+        "local",
         {"local": {}, "elsewhere": {"host": "h", "n": 2, "tags": ["a"]}},
     )
 
@@ -81,12 +81,13 @@ def test_other_roots_are_refused(tmp_path: Path, root: str) -> None:
 
 def test_the_environment_overrides_every_section(tmp_path: Path) -> None:
     settings = (
-        SETTINGS + "defaults: {owner: a}\ntiers:\n  extra-Large: {cores: 8}\nrunners:\n  elsewhere: {host: dev}\n"
+        SETTINGS + "runner: moon\n"
+        "defaults: {owner: a}\ntiers:\n  extra-Large: {cores: 8}\nrunners:\n  elsewhere: {host: dev}\n"
     )
     environ = {
         "GDDL_LANDING": "s3://prod/landing",
         "GDDL_LAKE": "../lake",
-        "GDDL_RUNNER": "elsewhere",
+        "GDDL_RUNNER": "local",
         "GDDL_TIERS__SMALL__TABLES_PER_JOB": "50",
         "GDDL_TIERS__EXTRA_LARGE__MEMORY": "16g",
         "GDDL_TIERS__NEW__DELETION_VECTORS": "true",
@@ -107,7 +108,7 @@ def test_the_environment_overrides_every_section(tmp_path: Path) -> None:
     assert (catalog.tiers["extra-Large"].cores, catalog.tiers["extra-Large"].memory) == (8, "16g")
     assert catalog.tiers["new"].deletion_vectors is True
     assert (catalog.runner, catalog.runners) == (
-        "elsewhere",
+        "local",
         {"elsewhere": {"host": "prod", "cluster": {"workers": 3}}},
     )
     (spec,) = catalog.tables
@@ -133,6 +134,7 @@ def test_a_folder_without_settings_is_an_error_that_says_so(tmp_path: Path) -> N
         ("landig: x", "gddl.yaml:3", "landig", "no such field"),
         ("runner: 5", "gddl.yaml:3", "runner", "must be a runner's name"),
         ("runner:", "gddl.yaml:3", "runner", "must be a runner's name"),
+        ("runner: moon", "gddl.yaml:3", "runner", "no such runner"),
         ("lake: other", "gddl.yaml:3", "lake", "written twice"),
         ("tiers: [a]", "gddl.yaml:3", "tiers", "must be a mapping"),
         ("tiers:\n  small: 5", "gddl.yaml:4", "tiers.small", "must be a mapping"),
@@ -154,9 +156,9 @@ def test_a_folder_without_settings_is_an_error_that_says_so(tmp_path: Path) -> N
         ("defaults:\n  keys: [id]", "gddl.yaml:4", "defaults.keys", "not a default"),
         ("defaults:\n  size: giant", "gddl.yaml:4", "defaults.size", "no such tier"),
         ("defaults:\n  schedule: hourly", "gddl.yaml:4", "defaults.schedule", "neither a preset"),
-        ("defaults:\n  freshness: soon", "gddl.yaml:4", "defaults.freshness", "length of time"),
+        ("defaults:\n  freshness: soon", "gddl.yaml:4", "defaults.freshness", "duration"),
         ("defaults:\n  options:\n    lookbak: 1d", "gddl.yaml:5", "defaults.options.lookbak", "no such field"),
-        ("defaults:\n  table_properties: {gddl.x: a}", "gddl.yaml:4", "defaults.table_properties.gddl.x", "itself"),
+        ("defaults:\n  table_properties: {gddl.x: a}", "gddl.yaml:4", "defaults.table_properties.gddl.x", "reserved"),
     ],
 )  # fmt: skip
 def test_wrong_settings_stop_everything(tmp_path: Path, extra: str, place: str, field: str, message: str) -> None:
@@ -195,7 +197,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("runner", sorted(PLATFORMS))
-def test_a_platform_takes_folders_only_where_that_is_said(tmp_path: Path, runner: str) -> None:
+def test_a_platform_accepts_folders_only_with_local_roots(tmp_path: Path, runner: str) -> None:
     def settings(own: str) -> dict[str, str | bytes]:
         return {"gddl.yaml": f"landing: s3://b/x\nlake: /lake\nrunner: {runner}\nrunners: {{{runner}: {{{own}}}}}\n"}
 

@@ -71,7 +71,7 @@ def test_a_missing_object_is_a_missing_file(bucket: Bucket) -> None:
 @pytest.mark.parametrize(
     ("status", "family", "code"), [(503, RetriableError, "METADATA_UNREACHABLE"), (403, FatalError, "STORAGE_DENIED")]
 )
-def test_a_store_that_does_not_answer_may_pass_a_refusal_not(
+def test_an_unreachable_store_is_retriable_and_a_refusal_is_not(
     bucket: Bucket, status: int, family: type[Exception], code: str
 ) -> None:
     place = folder(bucket, FILES)

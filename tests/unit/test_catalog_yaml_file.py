@@ -63,7 +63,7 @@ def test_values_and_lines() -> None:
         ("a: &a x\n*a : y", [(("?",), "NAME_INVALID")]),
     ],
 )  # fmt: skip
-def test_what_is_refused_stands_where_it_was(text: str, expected: list[tuple[Any, str]]) -> None:
+def test_refused_values_keep_their_positions(text: str, expected: list[tuple[Any, str]]) -> None:
     assert [(path, refused.code) for path, refused in refusals(yaml_file.read(text))] == expected
 
 

@@ -53,7 +53,7 @@ def rewrite(root: str, number: int, changed: ClaimDocument) -> None:
     Path(root, "claims", f"{number:020d}.json").write_text(codec.to_json(changed))
 
 
-def test_a_held_table_is_busy_and_the_holder_is_named(root: str) -> None:
+def test_held_table_is_busy_and_names_the_holder(root: str) -> None:
     with take(root, "first") as claim:
         with pytest.raises(RetriableError, match="TABLE_BUSY") as caught:
             take(root, "second")
@@ -65,7 +65,7 @@ def test_a_held_table_is_busy_and_the_holder_is_named(root: str) -> None:
     assert "seen 0 s ago" in message
 
 
-def test_released_claims_are_taken_at_once_and_cleaned_up(root: str) -> None:
+def test_released_claim_is_acquired_at_once(root: str) -> None:
     for number in range(1, 6):
         with take(root) as claim:
             claim.check()
@@ -74,7 +74,7 @@ def test_released_claims_are_taken_at_once_and_cleaned_up(root: str) -> None:
         assert document(root, number).released
 
 
-def test_an_error_in_the_run_releases_too(root: str) -> None:
+def test_failed_run_releases_its_claim(root: str) -> None:
     with pytest.raises(ZeroDivisionError), take(root):
         raise ZeroDivisionError
     with take(root, "next"):
@@ -92,7 +92,7 @@ def elsewhere(found: ClaimDocument, seconds: float) -> ClaimDocument:
     return replace(found, process=replace(found.process, host="other", pid=1), renewed_at=renewed)
 
 
-def test_a_claim_from_elsewhere_lasts_until_it_expires(root: str) -> None:
+def test_claim_of_another_host_holds_until_it_expires(root: str) -> None:
     claim = take(root, "far")
     rewrite(root, 1, elsewhere(document(root, 1), 50))
     with pytest.raises(RetriableError, match=r"run 'far' on other \(pid 1\) holds the table, seen 50 s ago"):
@@ -121,7 +121,7 @@ def test_waiting_ends_when_the_holder_does(root: str) -> None:
         assert waiter.answer() == "held"
 
 
-def test_the_heart_beats_while_the_claim_is_held(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_is_renewed_while_held(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "RENEWAL_SECONDS", 0.01)
     with take(root) as claim:
         first = document(root, 1).renewed_at
@@ -176,7 +176,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("what", DAMAGED)
-def test_a_damaged_claim_is_named_and_its_remedy_is_true(root: str, what: str) -> None:
+def test_damaged_claim_is_reported_with_a_working_remedy(root: str, what: str) -> None:
     path = plant(root, f"{7:020d}.json", "")
     path.write_bytes(DAMAGED[what].encode(errors="surrogateescape"))
     with pytest.raises(FatalError, match="CLAIM_DAMAGED") as caught:
@@ -189,7 +189,7 @@ def test_a_damaged_claim_is_named_and_its_remedy_is_true(root: str, what: str) -
 
 
 @pytest.mark.parametrize("name", [f"{7:021d}.json", "1" * 21 + ".json", "9" * 20 + ".json", "7.json"])
-def test_a_number_that_no_claim_has_is_named_and_its_remedy_is_true(root: str, name: str) -> None:
+def test_invalid_claim_number_is_reported_with_a_working_remedy(root: str, name: str) -> None:
     path = plant(root, name, claim_text(released=True))
     with pytest.raises(FatalError, match="CLAIM_DAMAGED") as caught:
         take(root)
@@ -200,7 +200,7 @@ def test_a_number_that_no_claim_has_is_named_and_its_remedy_is_true(root: str, n
 
 
 @pytest.mark.parametrize("what", DAMAGED)
-def test_a_damaged_claim_lets_nobody_in_beside_the_holder(root: str, what: str) -> None:
+def test_damaged_claim_admits_no_second_run(root: str, what: str) -> None:
     """Neither while it is there nor once its remedy was followed."""
     with take(root, "holder") as claim:
         path = plant(root, f"{7:020d}.json", "")
@@ -219,7 +219,7 @@ def test_clocks_may_differ_by_less_than_a_claim_lasts(root: str) -> None:
         take(root)
 
 
-def test_a_number_that_was_used_and_cleaned_up_is_no_claim(root: str) -> None:
+def test_removed_claim_number_is_not_reused(root: str) -> None:
     """Who read the listing before others took, released and cleaned up must not win with an old number."""
     storage = Slow(root)
     with pytest.raises(RetriableError, match="TABLE_BUSY"):
@@ -245,7 +245,7 @@ class Slow(Storage):
         return super().create(path, data)
 
 
-def test_a_dead_process_is_told_from_a_living_one() -> None:
+def test_dead_and_running_processes_are_distinguished() -> None:
     me = ProcessIdentity.current()
     assert not me.is_known_dead(me)
     assert replace(me, started="1").is_known_dead(me), "the process id was used again"
@@ -293,7 +293,7 @@ class Waiter:
         self.process.communicate()
 
 
-def test_a_killed_holder_is_overtaken_at_once(root: str) -> None:
+def test_claim_of_a_killed_process_is_taken_over_at_once(root: str) -> None:
     with Waiter(root) as victim:
         assert victim.answer() == "held"
         with pytest.raises(RetriableError, match=f"run 'victim' on .* \\(pid {victim.process.pid}\\)"):
@@ -336,7 +336,7 @@ def pair(root: str) -> Iterator[tuple[list[str], list[str]]]:
         racer.join()
 
 
-def test_of_two_racing_processes_exactly_one_holds(pair: tuple[list[str], list[str]], root: str) -> None:
+def test_one_of_two_racing_processes_holds(pair: tuple[list[str], list[str]], root: str) -> None:
     rounds = list(zip(*pair, strict=True))
     assert len(rounds) == ROUNDS
     assert {tuple(sorted(outcome)) for outcome in rounds} == {("TABLE_BUSY", "held")}

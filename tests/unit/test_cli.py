@@ -162,7 +162,7 @@ def test_a_passing_fault_is_75(shop: Shop) -> None:
     assert answer.status == 75
 
 
-def test_a_dead_job_is_told_with_its_last_words(shop: Shop) -> None:
+def test_a_crashed_job_is_reported_with_its_last_log_lines(shop: Shop) -> None:
     answer = shop.gddl("run", "--json", results={"sales.lines": {}}, log=["java.lang.OutOfMemoryError"], exit=9)
     assert answer.status == 1
     assert [(r["table"], r["status"]) for r in answer.records] == [
@@ -228,7 +228,7 @@ def test_no_metadata_folder(shop: Shop, command: tuple[str, ...], capsys: pytest
 
 
 @pytest.mark.parametrize("command", [("run",), ("status",), ("verify",), ("errors", "replay")])
-def test_wrong_settings_stop_everything_and_say_where(shop: Shop, command: tuple[str, ...]) -> None:
+def test_invalid_settings_stop_the_command_with_their_position(shop: Shop, command: tuple[str, ...]) -> None:
     shop.write("metadata/gddl.yaml", "landing: ../landing\nlakes: ../lake\n")
     answer = shop.gddl(*command)
     assert (answer.status, answer.out) == (2, "")
@@ -238,7 +238,7 @@ def test_wrong_settings_stop_everything_and_say_where(shop: Shop, command: tuple
     assert ("gddl.yaml", 2, "lakes") in [(problem["file"], problem["line"], problem["field"]) for problem in shown]
 
 
-def test_java_is_asked_first(shop: Shop) -> None:
+def test_java_is_checked_first(shop: Shop) -> None:
     shop.write("java/bin/java", "#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
     tiers = "tiers: {small: {engine: spark}}\n"
     shop.write("metadata/gddl.yaml", f"landing: ../landing\nlake: ../lake\n{tiers}")
@@ -251,9 +251,11 @@ def test_java_is_asked_first(shop: Shop) -> None:
 
 def test_another_runner_is_refused(shop: Shop) -> None:
     shop.write("metadata/gddl.yaml", "landing: ../landing\nlake: ../lake\nrunner: moon\n")
-    answer = shop.gddl("run")
-    assert answer.status == 2
-    assert "moon" in answer.err
+    answer = shop.gddl("validate")
+    names = "local, databricks, emr_serverless, glue, spark_submit"
+    line = f"gddl.yaml:3:1: RUNNER_UNKNOWN runner: no such runner (value 'moon') — write one of {names}"
+    assert (answer.status, answer.out) == (2, f"{shop.folder}/metadata/{line}\n1 problem in the metadata\n")
+    assert shop.gddl("run").status == 2
 
 
 def test_verify_says_which_differ(shop: Shop) -> None:
@@ -280,10 +282,16 @@ def test_errors_list_shows_hostile_values_as_text(shop: Shop) -> None:
     answer = shop.gddl("errors", "list", "--limit", "7", results=results)
     assert answer.status == 0
     assert (shop.order["options"]["action"], shop.order["options"]["limit"]) == ("errors_list", 7)
-    assert "sales.orders: 2,000 in quarantine, the first 1 are" in answer.out
+    assert "sales.orders: 2,000 in quarantine, 1 shown" in answer.out
     assert "sales.lines: nothing in quarantine" in answer.out
     assert "[red]\\x1b[31m" in answer.out
     assert "\x1b" not in answer.out
+
+
+def test_errors_list_has_one_line_for_all_tables_without_errors(shop: Shop) -> None:
+    none = {"details": {"unresolved": 0, "rows": []}}
+    answer = shop.gddl("errors", "list", results={"sales.orders": none, "sales.lines": none})
+    assert (answer.status, answer.out) == (0, "2 tables: nothing in quarantine\n")
 
 
 def test_dry_run_shows_the_batches(shop: Shop) -> None:
@@ -299,7 +307,7 @@ def test_dry_run_shows_the_batches(shop: Shop) -> None:
     lines = [" ".join(line.split()) for line in answer.out.splitlines()]
     rows = [line for line in lines if line.startswith("sales.") and ":" not in line]
     assert rows == [
-        "sales.lines skipped the landing folder is not there",
+        "sales.lines skipped the landing folder does not exist",
         "sales.orders succeeded incremental 3 12 4,096 begun before, resumed",
         "sales.orders succeeded incremental 4 1 4,096",
     ]
@@ -308,28 +316,40 @@ def test_dry_run_shows_the_batches(shop: Shop) -> None:
     assert record["details"]["batches"][0]["files"] == files
 
 
+NOTHING_READ = {"sales.orders": {"rows_read": 0}}
+
+
 def test_errors_replay(shop: Shop) -> None:
     answer = shop.gddl("errors", "replay", "--table", "sales.orders", "--json", results=BOTH)
     assert (answer.status, [record["table"] for record in answer.records]) == (0, ["sales.orders"])
     assert shop.order["options"]["action"] == "errors_replay"
+    chosen = ("--code", "OP_UNKNOWN", "--code", "KEY_NULL")
+    answer = shop.gddl(
+        "errors", "replay", "--table", "sales.orders", *chosen, results={"sales.orders": {"rows_read": 0}}
+    )
+    assert shop.order["options"]["codes"] == ["OP_UNKNOWN", "KEY_NULL"]
+    assert answer.out.splitlines()[-1] == "sales.orders: no rows in quarantine with code OP_UNKNOWN or KEY_NULL"
 
 
 LIST = "`gddl errors list --table sales.orders`"
 
 
 @pytest.mark.parametrize(
-    ("rows", "again", "told"),
+    ("rows", "again", "message", "status"),
     [
-        (3, 3, f"0 of 3 accepted; 3 in quarantine again, see {LIST}"),
-        (1200, 1, f"1,199 of 1,200 accepted; 1 in quarantine again, see {LIST}"),
-        (2, 0, "2 of 2 accepted"),
-        (0, 0, "no rows in quarantine"),
+        (3, 3, f"0 of 3 accepted; 3 in quarantine again, see {LIST}", 1),
+        (1200, 1, f"1,199 of 1,200 accepted; 1 in quarantine again, see {LIST}", 1),
+        (2, 0, "2 of 2 accepted", 0),
+        (0, 0, "no rows in quarantine", 0),
     ],
 )
-def test_a_replay_says_how_many_rows_were_accepted(shop: Shop, rows: int, again: int, told: str) -> None:
+def test_a_replay_says_how_many_rows_were_accepted(
+    shop: Shop, rows: int, again: int, message: str, status: int
+) -> None:
     result = {"sales.orders": {"rows_read": rows, "quarantined": again}}
     answer = shop.gddl("errors", "replay", "--table", "sales.orders", results=result)
-    assert answer.out.splitlines()[-1] == f"sales.orders: {told}"
+    assert (answer.status, answer.out.splitlines()[-1]) == (status, f"sales.orders: {message}")
+    assert shop.gddl("errors", "replay", "--table", "sales.orders", "--json", results=result).status == status
 
 
 @pytest.mark.parametrize(
@@ -376,7 +396,7 @@ def test_status(shop: Shop) -> None:
     assert [r["table"] for r in shop.gddl("status", "--json", "--table", "sales.old").records] == ["sales.old"]
 
 
-def test_the_state_is_kept_by_runs_and_made_again_from_their_records(shop: Shop) -> None:
+def test_the_state_is_rebuilt_from_run_records(shop: Shop) -> None:
     late = {"commit_ts": "2024-01-02T11:00:00Z", "lag_seconds": 1.0}
     record_run(shop, "sales.lines", freshness=late, main={"rows": 5})
     shop.gddl("run", "--table", "sales.orders", "--json", results=BOTH)
@@ -387,7 +407,7 @@ def test_the_state_is_kept_by_runs_and_made_again_from_their_records(shop: Shop)
     record_run(shop, "sales.orders", status="failed", started_at="2024-01-02T12:00:01+00:00", error=error)
     assert shop.gddl("status", "--json", "--failed").records == []
     again = shop.gddl("status", "--rebuild", "--json", "--failed")
-    assert "the state of 2 tables was made again" in again.err
+    assert "the state of 2 tables was rebuilt" in again.err
     assert [(record["table"], record["error"]) for record in again.records] == [
         ("sales.orders", "[X] by another scheduler")
     ]
@@ -405,8 +425,27 @@ def test_status_shows_the_metadata_as_it_is_though_it_is_kept_compiled(shop: Sho
     assert sorted(record["table"] for record in shop.gddl("status", "--json").records) == more
     shop.write("metadata/tables/bad.yaml", BAD)
     broken = shop.gddl("status", "--json")
-    assert sorted(record["table"] for record in broken.records) == more
+    assert broken.status == 1
+    assert sorted(record["table"] for record in broken.records) == sorted([*more, "sales.bad"])
     assert "sales.bad" in broken.err
+
+
+def test_a_table_whose_row_broke_stays_with_its_last_state(shop: Shop) -> None:
+    record_run(shop, "sales.bad", main={"rows": 5}, quarantined=2)
+    shop.write("metadata/tables/bad.yaml", BAD)
+    shown = shop.gddl("status")
+    assert shown.status == 1
+    row = next(line for line in shown.out.splitlines() if line.startswith("sales.bad "))
+    assert "broken row" in row
+    assert "sales.bad: its row is invalid, so no DAG loads it; its last state: fresh" in shown.out
+    assert "1 broken row" in shown.out.splitlines()[-1]
+    (one,) = shop.gddl("status", "--json", "--table", "sales.bad").records
+    assert (one["state"], one["last_state"], one["rows"], one["quarantined"]) == ("broken_row", "fresh", 5, 2)
+    assert "FIELD_VALUE" in one["problems"][0]
+    assert shop.gddl("status", "--table", "sales.orders").status == 0, "the row is none of these"
+    shop.write("metadata/tables/bad.yaml", "tables:\n  - {table: ../../etc.passwd, keys: [id]}\n")
+    odd = shop.gddl("status", "--json")
+    assert (odd.status, "etc" in odd.out) == (1, False), "no table can have this name"
 
 
 def test_status_is_shown_again_until_it_is_stopped(shop: Shop) -> None:

@@ -54,7 +54,7 @@ def narrow(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 
 PRESENT = """\
-sales.orders {"id": "42"}: the row is there
+sales.orders {"id": "42"}: the row exists
 
 1 R
   state        superseded
@@ -88,7 +88,7 @@ The replica holds, of batch 3, applied 2024-01-02T12:00:00Z:
 """
 
 
-def test_the_whole_answer_at_80_columns(narrow: Shop) -> None:
+def test_the_full_output_at_80_columns(narrow: Shop) -> None:
     answer = told(narrow, FOUND)
     assert answer.status == 0
     assert answer.out == PRESENT
@@ -157,16 +157,19 @@ def test_a_table_where_there_is_room(shop: Shop) -> None:
         ({"outcome": "swept", "swept": 2}, "swept: the full load of generation 2 lacks the row"),
         ({"outcome": "no_changes", "changes": [], "replica": []}, "no change is stored"),
         ({"changes": [update("swept", 3, 3)]}, "Change 1 (U) was the last: there is no other."),
-        ({"changes": [update("winner", 3, 3, forced=True)]}, "applied whatever its sequence (force_update)"),
-        ({"verdict": "different"}, "give (different).\nCompare the whole table: gddl verify --table sales.orders"),
+        ({"changes": [update("winner", 3, 3, forced=True)]}, "applied regardless of its sequence (force_update)"),
+        (
+            {"verdict": "different"},
+            "from these changes (different).\nCompare the whole table: gddl verify --table sales.orders",
+        ),
         (
             {"verdict": "missing", "batch_unfinished": True},
-            "(missing).\nA batch is not finished: ask again",
+            "(missing).\nA batch is not finished: run this command again",
         ),
         ({"replica": []}, "The replica has no row of this key."),
     ],
 )
-def test_what_else_is_said(fields: dict[str, Any], line: str, shop: Shop) -> None:
+def test_further_messages(fields: dict[str, Any], line: str, shop: Shop) -> None:
     assert line in told(shop, FOUND | fields).out
 
 

@@ -88,7 +88,7 @@ def test_a_folder_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "[DAGS_OVER_CLASS] 62 DAGs, and mw1.small is documented for 50" in shown
     assert "shop.t000, shop.t001, shop.t002, shop.t003, shop.t004 and 55 more" in shown
     assert "06:00     60 runs: 60 of 0 6 * * *" in shown
-    assert "as it is, this does not fit" in shown
+    assert "a limit is exceeded" in shown
 
 
 def test_json_is_one_line_that_adds_up(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +120,7 @@ def test_times_are_those_of_former_runs(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["tiers"][0]["basis"] == "benchmarks"
 
 
-def test_what_airflow_bears_can_be_told(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_of_airflow_can_be_set(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--schedulers", "3", "--triggers", "70", "--tasks", "9", "--emr-vcpus", "400", "--json")
     assert gddl(small, *options) == 0
     limits = json.loads(capsys.readouterr().out)["limits"]
@@ -145,7 +145,7 @@ def test_bad_rows_are_named_and_the_others_planned(tmp_path: Path, capsys: pytes
         (("--seconds", "small=0"), "PLAN_OPTION_INVALID"),
     ],
 )
-def test_options_that_mean_nothing(
+def test_invalid_options(
     small: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: str
 ) -> None:
     assert gddl(small, *arguments) == 2

@@ -90,8 +90,8 @@ def test_an_empty_project_is_made_once_and_its_sample_row_is_sound(gddl: Gddl) -
     again = gddl("init")
     assert (again.status, again.out) == (2, "")
     assert again.err == (
-        "[PROJECT_EXISTS] metadata/gddl.yaml is there already; nothing was written. Remedy: name another folder, e.g. "
-        "gddl init my-project, or go on with this one: gddl check\n"
+        "[PROJECT_EXISTS] metadata/gddl.yaml already exists; nothing was written. Remedy: name another folder, e.g. "
+        "gddl init my-project, or continue with this one: gddl check\n"
     )
     assert contents(Path()) == made
     rows = Path("metadata/tables/shop.yaml")
@@ -126,7 +126,7 @@ def test_a_readme_that_is_there_is_kept(gddl: Gddl) -> None:
     assert Path("README.md").read_text() == "mine"
 
 
-def test_check_tries_everything_and_says_what_works(gddl: Gddl) -> None:
+def test_check_tries_every_part_and_reports_it(gddl: Gddl) -> None:
     gddl("init")
     Path("landing/shop/orders").mkdir(parents=True)
     Path("landing/shop/orders/LOAD00000001.parquet").touch()
@@ -135,13 +135,13 @@ def test_check_tries_everything_and_says_what_works(gddl: Gddl) -> None:
     )
     answer = gddl("check", GDDL_SOURCE_SHOP="sqlite:///shop.db")
     here = Path.cwd()
-    packages = ("pyspark", "delta-spark", "deltalake", "pyarrow", "duckdb")
+    packages = ("pyspark", "delta-spark", "deltalake", "pyarrow")
     assert answer.out.splitlines() == [
         f"ok      airflow-gddl: {__version__}, Python {platform.python_version()}",
         f"ok      Airflow: {version('apache-airflow')}",
         "ok      metadata: 1 enabled table",
         f"ok      landing: {here}/landing can be listed",
-        f"ok      lake: {here}/lake is not there yet; the first run can make it",
+        f"ok      lake: {here}/lake does not exist yet; the first run can create it",
         f"ok      runner local: {', '.join(f'{name} {version(name)}' for name in packages)}",
         f"ok      Java: {here.parent}/java/bin/java",
         "ok      connection GDDL_SOURCE_SHOP: sqlite at shop.db answers",
@@ -154,7 +154,7 @@ def test_check_tries_everything_and_says_what_works(gddl: Gddl) -> None:
     assert list(Path("lake").iterdir()) == []
 
 
-def test_check_goes_on_after_what_is_wrong(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
     gddl("init")
     Path("lake").write_text("a file")
     Path("metadata/tables/shop.yaml").write_text(
@@ -162,7 +162,7 @@ def test_check_goes_on_after_what_is_wrong(gddl: Gddl, monkeypatch: pytest.Monke
     )
     real = checking._version
     monkeypatch.setattr(
-        checking, "_version", lambda name: {"apache-airflow": "3.0.2", "duckdb": None}.get(name, real(name))
+        checking, "_version", lambda name: {"apache-airflow": "3.0.2", "deltalake": None}.get(name, real(name))
     )
     url = "postgresql+psycopg2://me:hunter2@127.0.0.1:1/shop"
     answer = gddl("check", "--json", JAVA_HOME="/nowhere", GDDL_SOURCE_SHOP=url)
@@ -184,15 +184,15 @@ def test_check_goes_on_after_what_is_wrong(gddl: Gddl, monkeypatch: pytest.Monke
         "metadata": ("failed", "2 problems in the metadata. Remedy: see `gddl validate`"),
         "landing": (
             "failed",
-            f"[ROOT_UNUSABLE] there is no folder {here}/landing. Remedy: make it, or correct `landing` in gddl.yaml",
+            f"[ROOT_UNUSABLE] there is no folder {here}/landing. Remedy: create it, or correct `landing` in gddl.yaml",
         ),
         "lake": (
             "failed",
-            f"[ROOT_UNUSABLE] there is no folder {here}/lake. Remedy: make it, or correct `lake` in gddl.yaml",
+            f"[ROOT_UNUSABLE] there is no folder {here}/lake. Remedy: create it, or correct `lake` in gddl.yaml",
         ),
         "runner local": (
             "failed",
-            "[JOB_PACKAGE_MISSING] jobs on this machine need duckdb. Remedy: pip install 'airflow-gddl[spark]'",
+            "[JOB_PACKAGE_MISSING] jobs on this machine need deltalake. Remedy: pip install 'airflow-gddl[spark]'",
         ),
     }
 
@@ -200,7 +200,7 @@ def test_check_goes_on_after_what_is_wrong(gddl: Gddl, monkeypatch: pytest.Monke
 def test_check_without_metadata(gddl: Gddl) -> None:
     answer = gddl("check", "--json")
     assert answer.status == 1
-    remedy = "make one with `gddl init`, or name yours with --metadata or GDDL_METADATA"
+    remedy = "create one with `gddl init`, or set --metadata or GDDL_METADATA"
     what = "[METADATA_MISSING] there is no folder 'metadata'"
     assert answer.checked["metadata"] == ("failed", f"{what}. Remedy: {remedy}")
 
@@ -220,3 +220,16 @@ def test_roots_on_s3_are_listed_and_written() -> None:
         with pytest.raises(FatalError) as caught:
             probe_lake("s3://bucket/out", environ, "aa")
     assert caught.value.code == "STORAGE_DENIED"
+
+
+@pytest.mark.parametrize("name", ["afile", "afile/below"])
+def test_init_names_a_folder_that_it_cannot_make(gddl: Gddl, name: str) -> None:
+    Path("afile").write_text("")
+    answer = gddl("init", name)
+    remedy = "name another path, or correct its permissions"
+    assert (answer.status, answer.out) == (2, "")
+    assert " ".join(answer.err.split()) == f"[PATH_UNUSABLE] {name}/metadata: Not a directory. Remedy: {remedy}"
+
+
+def test_init_prints_a_command_that_a_shell_takes(gddl: Gddl) -> None:
+    assert "\n  cd 'my näme'\n" in gddl("init", "my näme").out

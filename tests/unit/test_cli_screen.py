@@ -45,7 +45,7 @@ def test_a_narrow_terminal_does_without_what_can_be_spared(width: int, left_out:
         assert (value in table) == (column.title not in left_out)
 
 
-def test_columns_in_which_nothing_stands_go_first() -> None:
+def test_empty_columns_are_hidden_first() -> None:
     columns = [*COLUMNS, ScreenColumn("waiting", "right"), ScreenColumn("errors", "right")]
     answer = shown(80, columns, [[*ROW, "", "0"], [*ROW, "", "3"]])
     assert answer.splitlines()[-1] == "hidden columns (narrow terminal): waiting"

@@ -63,6 +63,6 @@ def test_priority_then_name_then_dependencies() -> None:
     assert names(in_order(tables)) == ["a.b", "a.m", "a.n", "a.low", "a.z"]
 
 
-def test_a_circle_still_runs_every_table() -> None:
+def test_a_cycle_still_runs_every_table() -> None:
     circle = [row("a.a", after=("a.b",)), row("a.b", after=("a.a",)), row("a.c", after=("a.b",))]
     assert names(in_order(circle)) == ["a.a", "a.b", "a.c"]

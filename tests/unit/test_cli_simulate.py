@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def around(tmp_path: Path, **job: Any) -> CliContext:
+def cli(tmp_path: Path, **job: Any) -> CliContext:
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
@@ -60,8 +60,8 @@ def test_a_bucket_gets_the_same_bytes(
             monkeypatch.setenv(f"AWS_{name}", value)
         more = ["--schema", "src", "--rounds", "2", "--set", "repeated=1", "--reload", "2", "--table", "people"]
         for landing in (str(local), "s3://bucket/landing"):
-            assert invoke(["simulate", str(source), "--landing", landing, *more], around(tmp_path)) == 0
-        assert invoke(["simulate", str(source), "--landing", "s3://bucket/landing", *more], around(tmp_path)) == 2
+            assert invoke(["simulate", str(source), "--landing", landing, *more], cli(tmp_path)) == 0
+        assert invoke(["simulate", str(source), "--landing", "s3://bucket/landing", *more], cli(tmp_path)) == 2
     assert "SIMULATE_LANDING_NOT_EMPTY" in capsys.readouterr().err
     landed = {f"landing/{path.relative_to(local)}": path.read_bytes() for path in local.rglob("*") if path.is_file()}
     assert len(landed) > 2
@@ -74,7 +74,7 @@ def test_a_whole_simulation(source: Path, tmp_path: Path, capsys: pytest.Capture
     arguments += ["--changes", "10", "--set", "files_per_round=3", "--set", "repeated=1", "--set", "update=1"]
     arguments += ["--set", "insert=0", "--set", "delete=0", "--table", "people", "--table", "pets=name,owner"]
     arguments += ["--rows", str(rows), "--truth", str(truth), "--event", "2:add_column:people"]
-    assert invoke(arguments, around(tmp_path)) == 0
+    assert invoke(arguments, cli(tmp_path)) == 0
     shown = {record["table"]: record for record in map(json.loads, capsys.readouterr().out.splitlines())}
     assert shown.keys() == {"people", "pets"}
     assert shown["people"]["changes"] == {"I": 0, "U": 20, "D": 0}
@@ -94,20 +94,32 @@ def test_a_whole_simulation(source: Path, tmp_path: Path, capsys: pytest.Capture
     }
 
 
-def test_round_by_round_writes_the_same_bytes(source: Path, tmp_path: Path) -> None:
+def test_round_by_round_writes_the_same_bytes(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def options(name: str) -> list[str]:
         given = ["--rounds", "2", "--seed", "7", "--set", "late=0.5", "--set", "out-of-order=true", "--set", "ties=1"]
+        given += ["--start", "2026-01-31T09:00:00+01:00"]
         return ["simulate", str(source), "--landing", str(tmp_path / name), *given]
 
     def content(name: str) -> dict[str, bytes]:
         root = tmp_path / name
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
-    assert invoke(options("whole"), around(tmp_path)) == 0
+    assert invoke(options("whole"), cli(tmp_path)) == 0
     for number in ("0", "1", "2"):
-        assert invoke([*options("steps"), "--only", number], around(tmp_path)) == 0
+        assert invoke([*options("steps"), "--only", number], cli(tmp_path)) == 0
     assert content("steps") == content("whole")
     assert len(content("whole")) > 4
+    assert capsys.readouterr().out.count("start: 2026-01-31T08:00:00+00:00\n") == 4
+
+
+def test_the_last_change_is_just_before_now(source: Path, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    assert invoke(["simulate", str(source), "--landing", str(landing), "--table", "people"], cli(tmp_path)) == 0
+    changes = sorted((landing / "source" / "people").glob("2*.parquet"))
+    assert len(changes) >= 3
+    last = pq.read_table(changes[-1])["dms_timestamp"].to_pylist()[-1]
+    now = cli(tmp_path).now()
+    assert now - timedelta(minutes=1) < last <= now
 
 
 @pytest.mark.parametrize(
@@ -120,6 +132,11 @@ def test_round_by_round_writes_the_same_bytes(source: Path, tmp_path: Path) -> N
         (["--set", "late=2"], "SIMULATE_SPEC_INVALID", "0 to 1"),
         (["--event", "2"], "SIMULATE_SETTING_INVALID", "--event"),
         (["--event", "x:add_column"], "SIMULATE_SETTING_INVALID", "--event"),
+        (["--only", "1"], "SIMULATE_SETTING_INVALID", "--only 1 without --start"),
+        (["--start", "yesterday"], "SIMULATE_SETTING_INVALID", "'yesterday' is not a time"),
+        (["--start", "9999-12-31T23:59:59Z"], "SIMULATE_SETTING_INVALID", "1970 to 2999"),
+        (["--rounds", "1000000000"], "SIMULATE_SPEC_INVALID", "1000000 at most"),
+        (["--start", "2026-01-31T08:00:00"], "SIMULATE_SETTING_INVALID", "has no time zone"),
         (["--table", "people=nothing"], "SIMULATE_KEYS_INVALID", "nothing"),
         (["--table", "nobody"], "SIMULATE_INPUT_MISSING", "nobody"),
     ],
@@ -127,12 +144,41 @@ def test_round_by_round_writes_the_same_bytes(source: Path, tmp_path: Path) -> N
 def test_what_is_refused(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: list[str], code: str, shown: str
 ) -> None:
-    assert invoke(["simulate", str(source), "--landing", str(tmp_path / "landing"), *extra], around(tmp_path)) == 2
+    assert invoke(["simulate", str(source), "--landing", str(tmp_path / "landing"), *extra], cli(tmp_path)) == 2
     answer = capsys.readouterr()
     assert answer.out == ""
     assert answer.err.startswith(f"[{code}]")
     assert shown in answer.err
     assert not (tmp_path / "landing").exists()
+
+
+NAME_REMEDY = "schema and name must be letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
+EVENT_REMEDY = (
+    "ROUND:KIND[:TABLE[:COLUMN]], e.g. 2:add_column; kinds: add_column, drop_column, rename_case, reorder, widen, "
+    "add_nested_field"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "late=7"], "[SIMULATE_SPEC_INVALID] late is 7.0. Remedy: a share is from 0 to 1"),
+        (
+            ["--event", "1:explode"],
+            f"[SIMULATE_SETTING_INVALID] '1:explode' is not an event (--event). Remedy: {EVENT_REMEDY}",
+        ),
+        (
+            ["--schema", "a/b", "--table", "pets=name"],
+            f"[SIMULATE_SPEC_INVALID] no table can be called 'a/b.pets'. Remedy: {NAME_REMEDY}",
+        ),
+    ],
+)
+def test_a_refusal_says_what_to_write(
+    source: Path, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landing = tmp_path / "landing"
+    assert invoke(["simulate", str(source), "--landing", str(landing), *arguments], cli(tmp_path)) == 2
+    assert (" ".join(capsys.readouterr().err.split()), landing.exists()) == (message, False)
 
 
 def test_settings_are_typed_by_their_specs() -> None:
@@ -145,7 +191,7 @@ def test_settings_are_typed_by_their_specs() -> None:
 
 
 def test_every_setting_is_listed_with_its_meaning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["simulate", "--settings"], around(tmp_path)) == 0
+    assert invoke(["simulate", "--settings"], cli(tmp_path)) == 0
     shown = capsys.readouterr().out
     for part in ("files_per_round", "out_of_order", "parquet | parquet.gz | csv | csv.gz", "share of a round's files"):
         assert part in shown
@@ -182,7 +228,7 @@ def test_the_demo_spares_what_it_did_not_make(tmp_path: Path) -> None:
 
 def run_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], **job: Any) -> tuple[int, str, str]:
     arguments = ["demo", "--dir", str(tmp_path / "demo"), "--scale", "0.001", "--rounds", "1"]
-    status = invoke(arguments, around(tmp_path, **job))
+    status = invoke(arguments, cli(tmp_path, **job))
     shown = capsys.readouterr()
     return status, shown.out, shown.err
 

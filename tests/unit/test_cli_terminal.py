@@ -19,10 +19,10 @@ import pytest
 FAKE = Path(__file__).with_name("fake_job.py")
 DRIVER = """
 import dataclasses, sys
-from airflow_gddl.cli import context as surroundings
+from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
-around = dataclasses.replace(surroundings.real(), job_command=(sys.executable, sys.argv[1]))
-sys.exit(invoke(sys.argv[2:], around))
+cli = dataclasses.replace(context.real(), job_command=(sys.executable, sys.argv[1]))
+sys.exit(invoke(sys.argv[2:], cli))
 """
 
 

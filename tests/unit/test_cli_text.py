@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
-from airflow_gddl.cli.text import count, duration, safe
+from airflow_gddl.cli.text import count, duration, folded, safe
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,40 @@ def test_long_cells_are_folded_never_cut(capsys: pytest.CaptureFixture[str], mon
 def test_records_are_ascii_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     Screen().record({"table": "ü\u202e\x1b\ud800"})
     assert capsys.readouterr().out == '{"table": "\\u00fc\\u202e\\u001b\\ud800"}\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "lines"),
+    [
+        ("", 10, [""]),
+        ("one two three", 7, ["one two", "three"]),
+        ("  kept at the left", 10, ["  kept at", "the left"]),
+        (
+            "[FOLDER_MISSING] /a/path/longer/than/the/line x",
+            12,
+            ["[FOLDER_MISSING]", "/a/path/longer/than/the/line", "x"],
+        ),
+        ("see `gddl errors list --table s.t`, then on", 12, ["see", "`gddl errors list --table s.t`,", "then on"]),
+        ("a ` alone", 5, ["a `", "alone"]),
+        ("日本 日本 日本", 9, ["日本 日本", "日本"]),
+    ],
+)
+def test_lines_are_folded_between_words(line: str, width: int, lines: list[str]) -> None:
+    assert folded(line, width).split("\n") == lines
+
+
+@given(text=st.text(alphabet="ab-_/.` []日", max_size=80), width=st.integers(1, 40))
+def test_folding_keeps_every_word_and_command(text: str, width: int) -> None:
+    assert folded(text, width).split() == text.split()
+    for code in re.findall(r"`[^`]+`", text):
+        assert code in folded(text, width)
+
+
+def test_a_message_is_folded_at_the_width_of_ci(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    Screen().say("shop.planes: 0 of 3 accepted; 3 in quarantine again, see `gddl errors list --table shop.planes`")
+    assert capsys.readouterr().out == (
+        "shop.planes: 0 of 3 accepted; 3 in quarantine again, see\n`gddl errors list --table shop.planes`\n"
+    )

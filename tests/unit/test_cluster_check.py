@@ -127,7 +127,7 @@ def test_nothing_is_written_before_it_is_refused(tmp_path: Path, on: EngineName)
     assert [path.name for path in tmp_path.glob("lake/*") if path.name != "_gddl"] == []
 
 
-def test_executors_like_the_driver_are_fit() -> None:
+def test_matching_executors_are_accepted() -> None:
     cluster_check.check_executors(Cluster(), 1)  # type: ignore[arg-type]  # as much of a session as is asked
 
 
@@ -140,7 +140,7 @@ def test_executors_like_the_driver_are_fit() -> None:
         ({"deltalake": "0.9.1", "host": "node7"}, "EXECUTOR_UNFIT", "deltalake 0.9.1"),
     ],
 )
-def test_others_are_told_of_with_what_they_lack(said: dict[str, Any], code: str, shown: str) -> None:
+def test_mismatched_executors_are_reported(said: dict[str, Any], code: str, shown: str) -> None:
     with pytest.raises(FatalError) as caught:
         cluster_check.check_executors(Cluster(said=said), 1)  # type: ignore[arg-type]  # as much of a session as is asked
     assert caught.value.code == code

@@ -22,6 +22,7 @@ def test_the_paths_of_a_table() -> None:
         state="s3://b/lake/_gddl/ledger/shop/orders",
         runs="s3://b/lake/_gddl/runs/shop/orders",
         erased="s3://b/lake/_gddl/erased/shop/orders",
+        iceberg="s3://b/lake/_gddl/iceberg/shop/orders",
     )
 
 

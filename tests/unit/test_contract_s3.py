@@ -64,13 +64,13 @@ def test_buckets_and_keys() -> None:
     assert split("s3://b/x/y/") == ("b", "x/y")
 
 
-def test_spark_is_told_nothing_of_local_roots() -> None:
-    assert s3a_settings({"AWS_ENDPOINT_URL": "nonsense"}, LOCAL) == {}
+def test_local_roots_need_no_spark_settings() -> None:
+    assert s3a_settings({"AWS_ENDPOINT_URL": "nonsense"}, (LOCAL.landing, LOCAL.lake)) == {}
 
 
-def test_spark_is_told_the_same_as_the_others_and_no_secret() -> None:
+def test_spark_settings_equal_other_clients_without_secrets() -> None:
     environ = {"AWS_ENDPOINT_URL": HERE, "AWS_ACCESS_KEY_ID": "hunter22", "AWS_SECRET_ACCESS_KEY": "hunter22"}
-    settings = s3a_settings(environ, Roots(landing="/in", lake="s3://out"))
+    settings = s3a_settings(environ, ("/in", "s3://out"))
     assert settings["spark.hadoop.fs.s3a.endpoint"] == HERE
     assert settings["spark.hadoop.fs.s3a.path.style.access"] == "true"
     assert settings["spark.hadoop.fs.s3a.endpoint.region"] == "us-east-1"
@@ -103,7 +103,7 @@ def test_a_profile_serves_only_where_nothing_else_does(tmp_path: Path) -> None:
         ("503 <Code>SlowDown</Code> of s3://b/ExpiredToken/NoSuchBucket/x", None),
     ],
 )  # fmt: skip
-def test_what_concerns_a_whole_bucket_is_told_by_its_own_words(text: str, code: str | None) -> None:
+def test_bucket_wide_errors_are_recognised_by_their_text(text: str, code: str | None) -> None:
     error = s3_error(text, "s3://b")
     assert (error and error.code) == code
     assert isinstance(error, RetriableError) == (code == "S3_UNREACHABLE")

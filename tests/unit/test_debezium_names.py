@@ -36,18 +36,18 @@ def test_data_files(name: str, file_format: str, order: tuple[str, str]) -> None
         "partition=0/orders+0+0000000042.json.tmp",
     ],
 )
-def test_files_beside_the_data_need_no_warning(name: str) -> None:
+def test_other_files_of_the_sink_cause_no_warning(name: str) -> None:
     assert classify(name) is None
     assert is_beside(name)
 
 
 @pytest.mark.parametrize("name", ["orders+0+0000000042.avro", "readme.txt", "orders.gz"])
-def test_other_files_are_told_of(name: str) -> None:
+def test_unknown_files_are_reported(name: str) -> None:
     assert classify(name) is None
     assert not is_beside(name)
 
 
-def test_offsets_order_files_whatever_their_folders() -> None:
+def test_offsets_order_files_across_folders() -> None:
     names = ["b/t+0+0000000009.json", "a/t+0+0000000100.json", "c/t+0+0000000010.json"]
     found = {name: classify(name) for name in names}
     assert sorted(names, key=lambda name: (found[name] or ("", "", ()))[2]) == [names[0], names[2], names[1]]

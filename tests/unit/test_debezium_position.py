@@ -77,7 +77,7 @@ def test_no_place(source: dict[str, Any]) -> None:
     [({"ts_ms": 1_700_000_000_123}, 123_000), ({"ts_ms": 1_700_000_000_123, "ts_us": 1_700_000_000_123_456}, 123_456),
      ({"ts_ms": 1_700_000_000_123, "ts_ns": 1_700_000_000_123_456_789}, 123_456)],
 )  # fmt: skip
-def test_commit_time_is_as_fine_as_it_comes(source: dict[str, int], micros: int) -> None:
+def test_commit_time_keeps_its_precision(source: dict[str, int], micros: int) -> None:
     assert commit_time(source) == datetime(2023, 11, 14, 22, 13, 20, micros, tzinfo=UTC)
 
 

@@ -32,7 +32,7 @@ def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> Non
     behind=st.one_of(st.none(), st.integers(0, 140)),
     asked=st.integers(0, 140),
 )
-def test_what_a_whole_listing_tells(first: int, more: int, behind: int | None, asked: int) -> None:
+def test_full_listing_result(first: int, more: int, behind: int | None, asked: int) -> None:
     """The pointer to the last checkpoint may be missing, or old; older commits may have expired."""
     last = first + more
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +49,7 @@ def test_what_a_whole_listing_tells(first: int, more: int, behind: int | None, a
         assert commits.version(str(table)) == last + 1
 
 
-def test_a_pointer_that_can_t_be_read_is_passed_over(tmp_path: Path) -> None:
+def test_unreadable_checkpoint_pointer_is_ignored(tmp_path: Path) -> None:
     write_log(tmp_path / "t", 0, 60, "no json")
     assert DeltaCommits(Storage()).version(str(tmp_path / "t")) == 60
 

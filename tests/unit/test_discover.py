@@ -81,7 +81,7 @@ def test_a_new_load_continues_the_current_generation() -> None:
     assert waiting(found([landed("LOAD00000002.csv")], state=second)) == [("LOAD00000002.csv", 2)]
 
 
-def test_a_load_written_again_with_the_same_content_belongs_to_the_reload() -> None:
+def test_unchanged_rewritten_load_file_belongs_to_the_reload() -> None:
     rows = [entry(landed("LOAD00000001.csv")), entry(landed("LOAD00000002.csv"))]
     first, second = landed("LOAD00000001.csv", 2), landed("LOAD00000002.csv", 2, etag="etag-1+touched")
     together = found([first, second], *rows)
@@ -97,7 +97,7 @@ def test_a_load_written_again_with_the_same_content_belongs_to_the_reload() -> N
     assert waiting(found([first, second], rows[0], noted)) == [("LOAD00000001.csv", 2), ("LOAD00000002.csv", 2)]
 
 
-def test_a_load_left_alone_is_not_part_of_the_reload() -> None:
+def test_untouched_load_file_is_not_part_of_the_reload() -> None:
     rows = [entry(landed("LOAD00000001.csv")), entry(landed("LOAD00000002.csv"))]
     discovery = found([landed("LOAD00000001.csv", 2), landed("LOAD00000002.csv")], *rows)
     assert waiting(discovery) == [("LOAD00000001.csv", 2)]
@@ -125,7 +125,7 @@ def test_unreadable_files_wait_when_they_change_and_open_no_generation() -> None
     assert found([same], bad[0]).waiting == ()
 
 
-def test_what_is_gone_is_reported_and_what_vanishes_meanwhile_counts_as_gone() -> None:
+def test_missing_files_are_reported_also_during_the_listing() -> None:
     kept, gone, vanishing = landed("LOAD00000001.csv"), landed("LOAD00000002.csv"), landed("LOAD00000003.csv", 2)
 
     def fingerprint(file: LandedFile) -> str:
@@ -143,7 +143,7 @@ def test_without_takes_the_planned_files_off() -> None:
     assert waiting(discovery.without(plan)) == [("LOAD00000002.csv", 1)]
 
 
-def test_a_full_listing_counts_no_more_when_a_plan_holds_an_older_version_of_what_it_found() -> None:
+def test_full_listing_is_void_with_an_older_version_in_the_plan() -> None:
     listed = replace(found([landed("LOAD00000001.csv", 2)], state=TableState()), listed_in_full_at="2024-01-02")
     same = BatchPlan(number=1, mode="initial", planned_at="", generation=1, files=listed.waiting)
     assert listed.without(same).listed_in_full_at == "2024-01-02"

@@ -40,16 +40,14 @@ def any_layout(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     return Table.below(tmp_path, DmsOptions(date_partition=partition, date_delimiter=delimiter))
 
 
-def test_no_folder_is_reported_and_changes_nothing(table: Table) -> None:
+def test_missing_folder_is_reported_and_changes_nothing(table: Table) -> None:
     found = table.discover()
     assert (found.folder_missing, found.waiting, found.listed) == (True, (), 0)
     Path(table.landing).mkdir(parents=True)
     assert not table.discover().folder_missing
 
 
-def test_folders_with_names_like_that_of_a_missing_one_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_similar_folder_names_are_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("shop/order", "shop/order_lines", "shop/customers", "shop/_hidden", "billing/bills"):
         (tmp_path / name).mkdir(parents=True)
     storage = Storage()
@@ -72,7 +70,7 @@ def test_folders_with_names_like_that_of_a_missing_one_are_named(
     assert nothing.message == "there are no landing folders below /landing yet; nothing was changed"
 
 
-def test_a_folder_that_vanished_is_reported_with_its_files(table: Table) -> None:
+def test_removed_folder_is_reported_with_its_files(table: Table) -> None:
     table.land(LOADS[0])
     table.run()
     Path(table.landing, LOADS[0]).unlink()
@@ -82,7 +80,7 @@ def test_a_folder_that_vanished_is_reported_with_its_files(table: Table) -> None
     assert (found.folder_missing, found.waiting) == (True, ())
 
 
-def test_runs_take_each_file_once_whatever_the_layout(any_layout: Table) -> None:
+def test_each_file_is_ingested_once_in_any_layout(any_layout: Table) -> None:
     loads = [any_layout.land(name) for name in LOADS]
     first = any_layout.land_changes(30, timedelta(hours=7))
     assert any_layout.run() == loads + first
@@ -113,7 +111,7 @@ def test_idle_listings_do_not_grow_with_old_files(any_layout: Table, monkeypatch
     assert listed[1] == listed[2] == pytest.approx(listed[0], abs=24)
 
 
-def test_a_late_file_within_the_look_back_is_found_at_once(any_layout: Table) -> None:
+def test_late_file_within_the_lookback_is_found_at_once(any_layout: Table) -> None:
     any_layout.land_changes(20, timedelta(days=1))
     any_layout.run()
     late = any_layout.land(any_layout.name(START + timedelta(days=12, hours=1)))
@@ -121,7 +119,7 @@ def test_a_late_file_within_the_look_back_is_found_at_once(any_layout: Table) ->
     assert any_layout.run() == []
 
 
-def test_a_later_file_is_found_at_the_daily_listing_and_only_once(any_layout: Table) -> None:
+def test_file_beyond_the_lookback_is_found_daily(any_layout: Table) -> None:
     any_layout.land_changes(20, timedelta(days=1))
     any_layout.run()
     very_late = any_layout.land(any_layout.name(START + timedelta(days=2, hours=1)))
@@ -135,7 +133,7 @@ def test_a_later_file_is_found_at_the_daily_listing_and_only_once(any_layout: Ta
     assert any_layout.run() == []
 
 
-def test_full_on_demand_finds_it_too(table: Table) -> None:
+def test_full_listing_on_demand_finds_it(table: Table) -> None:
     table.land_changes(20, timedelta(days=1))
     table.run()
     very_late = table.land(table.name(START))
@@ -145,7 +143,7 @@ def test_full_on_demand_finds_it_too(table: Table) -> None:
     assert table.run(full=True) == ["20230101-000000000.csv"]
 
 
-def test_the_full_listing_of_an_idle_table_is_remembered(table: Table) -> None:
+def test_full_listing_of_an_idle_table_is_recorded(table: Table) -> None:
     table.land_changes(3, timedelta(days=1))
     table.run()
     table.now += timedelta(days=2)
@@ -155,7 +153,7 @@ def test_the_full_listing_of_an_idle_table_is_remembered(table: Table) -> None:
     assert table.discover().listed_in_full_at is not None
 
 
-def test_the_full_listing_of_a_run_cut_short_does_not_count(table: Table) -> None:
+def test_full_listing_of_an_interrupted_run_is_not_recorded(table: Table) -> None:
     table.land_changes(3, timedelta(hours=1))
     table.limits = replace(table.limits, max_files=1)
     assert len(table.run(batches=2)) == 2
@@ -164,7 +162,7 @@ def test_the_full_listing_of_a_run_cut_short_does_not_count(table: Table) -> Non
     assert table.ledger().state.listed_in_full_at == table.now.isoformat(timespec="microseconds")
 
 
-def test_a_backlog_cut_short_is_not_passed_over(table: Table) -> None:
+def test_interrupted_backlog_is_resumed(table: Table) -> None:
     names = table.land_changes(40, timedelta(days=1))
     table.limits = replace(table.limits, max_files=1)
     done: list[str] = []
@@ -173,7 +171,7 @@ def test_a_backlog_cut_short_is_not_passed_over(table: Table) -> None:
     assert done == names
 
 
-def test_a_file_from_the_far_future_does_not_blind_the_table(table: Table) -> None:
+def test_file_from_the_far_future_hides_no_files(table: Table) -> None:
     table.land_changes(2, timedelta(days=1))
     table.land("99990101-000000000.csv")
     assert len(table.run()) == 3
@@ -218,7 +216,7 @@ def test_a_rewritten_load_opens_a_generation_on_disk(table: Table) -> None:
     assert table.run() == []
 
 
-def test_parallel_load_folders_that_sort_before_the_window_stay_in_sight(table: Table) -> None:
+def test_parallel_load_folders_before_the_window_are_listed(table: Table) -> None:
     first = table.land("1/LOAD00000001.csv")
     names = table.land_changes(3, timedelta(days=1))
     assert table.run() == [first, *names]
@@ -236,7 +234,7 @@ def test_unknown_names_are_counted_and_temporary_ones_are_not(table: Table) -> N
     assert table.names(found.waiting) == [LOADS[0]]
 
 
-def test_a_longer_look_back_does_not_take_archived_files_again(table: Table) -> None:
+def test_longer_lookback_ingests_no_archived_file_again(table: Table) -> None:
     table.land_changes(100, timedelta(days=1))
     table.limits = replace(table.limits, max_files=2)
     table.run()
@@ -246,7 +244,7 @@ def test_a_longer_look_back_does_not_take_archived_files_again(table: Table) -> 
     assert table.discover(full=True).waiting == ()
 
 
-def test_a_layout_the_options_do_not_tell_is_listed_whole(tmp_path: Path) -> None:
+def test_unconfigured_layout_is_listed_in_full(tmp_path: Path) -> None:
     told = Table.below(tmp_path, DmsOptions(date_partition="DDMMYYYY"))
     names = told.land_changes(60, timedelta(days=1))
     told.options = DmsOptions()
@@ -255,7 +253,7 @@ def test_a_layout_the_options_do_not_tell_is_listed_whole(tmp_path: Path) -> Non
     assert told.run() == [late]
 
 
-def test_a_moved_landing_root_takes_all_files_anew_and_reports_none_missing(table: Table) -> None:
+def test_moved_landing_root_ingests_all_files_again(table: Table) -> None:
     names = table.land_changes(3, timedelta(days=1))
     table.run()
     moved = f"{table.landing}-moved"
@@ -296,7 +294,7 @@ def test_times_are_those_of_the_landing_file(table: Table) -> None:
     assert (file.kind, file.format, file.size, file.generation) == ("load", "csv", 3, 1)
 
 
-def test_a_small_folder_is_listed_whole_by_every_run(any_layout: Table) -> None:
+def test_small_folder_is_listed_in_full_by_every_run(any_layout: Table) -> None:
     any_layout.cheap_names = 30
     any_layout.land_changes(20, timedelta(days=1))
     any_layout.run()
@@ -321,7 +319,7 @@ def test_an_idle_listing_of_a_small_folder_writes_nothing(table: Table) -> None:
     assert sorted(Path(table.state).rglob("*")) == before
 
 
-def test_days_that_a_large_folder_was_not_looked_at_are_told(table: Table) -> None:
+def test_unlisted_days_of_a_large_folder_are_reported(table: Table) -> None:
     table.land_changes(20, timedelta(days=1))
     table.run()
     listed = table.now.isoformat(timespec="microseconds")
@@ -331,7 +329,7 @@ def test_days_that_a_large_folder_was_not_looked_at_are_told(table: Table) -> No
     assert table.discover(full=True).not_listed is None
 
 
-def test_a_young_folder_has_no_days_to_tell(table: Table) -> None:
+def test_new_folder_has_no_unlisted_days(table: Table) -> None:
     table.land_changes(5, timedelta(days=1))
     table.run()
     assert table.discover().not_listed is None

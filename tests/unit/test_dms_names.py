@@ -154,7 +154,7 @@ def path_of(time: datetime, options: DmsOptions, zone_hours: int = 0) -> str:
     age=st.timedeltas(timedelta(), timedelta(days=7)),
     zone_hours=st.integers(-12, 14),
 )
-def test_windows_cover_the_look_back_whatever_the_layout(
+def test_windows_cover_the_lookback_in_any_layout(
     partition: DatePartition, delimiter: DateDelimiter, newest: datetime, age: timedelta, zone_hours: int
 ) -> None:
     options = DmsOptions(date_partition=partition, date_delimiter=delimiter)
@@ -168,14 +168,14 @@ def test_windows_cover_the_look_back_whatever_the_layout(
         assert any(window.covers(load) for window in found)
 
 
-def test_layouts_that_the_options_do_not_tell_are_listed_whole() -> None:
+def test_unconfigured_layouts_are_listed_in_full() -> None:
     since, until = datetime(2024, 1, 1), datetime(2024, 1, 8)  # noqa: DTZ001  as in names
     assert windows(OPTIONS, "2024/01/08/20240108-000000000.csv", since, until) == EVERYTHING
     wide = DmsOptions(date_partition="DDMMYYYY")
     assert windows(wide, "08/01/2024/20240108-000000000.csv", datetime(2023, 1, 1), until) == EVERYTHING  # noqa: DTZ001  as in names
 
 
-def test_flat_files_of_before_date_folders_were_switched_on_stay_covered() -> None:
+def test_flat_files_before_date_folders_are_covered() -> None:
     options = DmsOptions(date_partition="YYYYMMDD", date_delimiter="underscore")
     since, until = datetime(2024, 1, 1), datetime(2024, 1, 8)  # noqa: DTZ001  as in names
     found = windows(options, "20240108-000000000.csv", since, until)

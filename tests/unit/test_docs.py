@@ -18,13 +18,16 @@ from airflow_gddl.contract.connections import LENT_PREFIX
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
-from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, SchemaEvolution, TableSpec, TierSpec
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
 from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 from airflow_gddl.metadata.settings import FIELDS as SETTINGS
+from airflow_gddl.metadata.sources import SourceSpec
+from airflow_gddl.metadata.validation import TABLE
 from spark_jobs.plan.table_schema import TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
@@ -158,7 +161,9 @@ def defaults_of(cls: type) -> dict[str, Any]:
         SparkSubmitSettings: NEEDED["spark_submit"],
     }.get(cls, {})
     built = cls(**required)
-    return {f.name: "required" if f.name in required else plain(getattr(built, f.name)) for f in fields(cls)}
+    resolved = TABLE.resolved if cls is TableSpec else ()
+    names = [f.name for f in fields(cls) if f.name not in resolved]
+    return {name: "required" if name in required else plain(getattr(built, name)) for name in names}
 
 
 TABLES: Mapping[str, Mapping[str, Any]] = {
@@ -170,6 +175,7 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
         "dag_prefix": "",
         **{name: {} for name in SETTINGS[5:]},
     },
+    "A source": defaults_of(SourceSpec),
     "A row": defaults_of(TableSpec),
     "Schema evolution": defaults_of(SchemaEvolution),
     "DMS options": defaults_of(DmsOptions),
@@ -212,6 +218,11 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings[name] = example
     elif title == "A row":
         row[name] = example
+        if name == "shards":
+            settings["sources"] = "{crm_eu: {landing: eu}, crm_us: {landing: us}}"
+    elif title == "A source":
+        settings["sources"] = f"{{shop: {{{entry}}}}}"
+        row["source"] = "shop"
     elif title == "spark_submit tiers":
         settings["tiers"] = f"{{large: {{compute: {{spark_submit: {{{entry}}}}}}}}}"
     elif title.partition(" ")[0] in NEEDED:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import Erasure, ErasureRegister
-from spark_jobs.plan.types import parse_type
 from spark_jobs.rules.erased_keys import Bound, ErasedKeys, key_text, message_of
 
 
@@ -52,7 +52,7 @@ def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:
     assert first != ErasedKeys(table="s.a", salt=b"other").hash_of(["1"])
 
 
-def test_a_book_knows_what_was_written_and_nothing_without_its_salt(tmp_path: Path) -> None:
+def test_register_requires_its_salt(tmp_path: Path) -> None:
     book = ErasureRegister(Storage(), str(tmp_path / "erased" / "s" / "a"), "s.a")
     key_hash = book.salted().hash_of(["1"])
     when = datetime(2024, 1, 1).isoformat()  # noqa: DTZ001 - any text
@@ -99,13 +99,13 @@ OLD, NEW = (Version(at.isoformat(), name) for at, name in ((BEFORE, "old"), (AFT
         (None, None, None, True),  # nothing is known
     ],
 )
-def test_up_to_when_rows_are_of_who_was_erased(
+def test_bound_of_an_erasure(
     commit_ts: datetime | None, sequence: str | None, file: Version | None, expected: bool
 ) -> None:
     bound = Bound(until=UNTIL, sequence="5", fingerprints=frozenset({"held"}))
     assert bound.covers(commit_ts, sequence, file) is expected
 
 
-def test_a_record_of_before_there_was_a_bound_ends_when_it_was_done() -> None:
+def test_record_without_bound_ends_at_its_completion() -> None:
     old = Erasure(hash="h", table="s.a", asked_at=BEFORE.isoformat(), by="eve", run_id="r", done_at=UNTIL.isoformat())
     assert old.bound == Bound(until=UNTIL)

@@ -10,12 +10,12 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from spark_jobs.job.faults import translated
 
 
-def test_our_own_errors_stay() -> None:
+def test_gddl_errors_are_unchanged() -> None:
     error = RetriableError("TABLE_BUSY", "held", where="s.t")
     assert translated(error) is error
 
 
-def test_a_package_that_is_missing_is_named_with_the_python_that_lacks_it() -> None:
+def test_missing_package_is_reported_with_its_python() -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         __import__("a_package_nobody_has.inner")
     found = translated(caught.value)
@@ -30,12 +30,18 @@ def test_a_package_that_is_missing_is_named_with_the_python_that_lacks_it() -> N
     [
         ("io.delta.exceptions.ConcurrentAppendException: files were added", RetriableError, "DELTA_CONFLICT"),
         ("java.lang.OutOfMemoryError: Java heap space", FatalError, "OUT_OF_MEMORY"),
+        ("AnalysisException: [DELTA_UNKNOWN_CONFIGURATION] delta.x", FatalError, "PROPERTY_UNKNOWN"),
+        (
+            "e.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]",
+            FatalError,
+            "CONSTRAINT_VIOLATED",
+        ),
         ("write failed: No space left on device", RetriableError, "DISK_FULL"),
         ("java.nio.file.AccessDeniedException: /lake", FatalError, "STORAGE_DENIED"),
         ("something else", FatalError, "UNEXPECTED"),
     ],
 )
-def test_texts_of_others_get_a_code(text: str, family: type[Exception], code: str) -> None:
+def test_foreign_errors_get_a_code(text: str, family: type[Exception], code: str) -> None:
     found = translated(RuntimeError(f"An error occurred while calling o1.save.\n: {text}"))
     assert (type(found), found.code) == (family, code)
     assert text in str(found)

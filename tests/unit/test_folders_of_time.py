@@ -23,7 +23,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.continuous.listing import ListedFiles
 from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import discover
-from spark_jobs.discovery.lookback import EVERY, LookingBack
+from spark_jobs.discovery.lookback import EVERY, DeepListings
 from spark_jobs.discovery.notified import discover_notified
 from spark_jobs.ledger import ledger as ledgers
 from spark_jobs.plan.batching import BatchLimits
@@ -66,7 +66,7 @@ def test_idle_listings_do_not_grow_with_old_files(any_table: Sunk, monkeypatch: 
     assert max(looked_at) <= max(listed) + 20
 
 
-def test_old_rows_go_to_archives_and_are_taken_once(any_table: Sunk) -> None:
+def test_old_rows_are_archived_and_ingested_once(any_table: Sunk) -> None:
     any_table.limits = BatchLimits(max_files=10, max_bytes=10**9)
     names = any_table.sink_on(600, HOUR)
     beside = any_table.land("beside.json")
@@ -78,7 +78,7 @@ def test_old_rows_go_to_archives_and_are_taken_once(any_table: Sunk) -> None:
     assert any_table.run() == any_table.run(full=True) == []
 
 
-def test_a_late_file_within_the_look_back_is_found_at_once(any_table: Sunk) -> None:
+def test_late_file_within_the_lookback_is_found_at_once(any_table: Sunk) -> None:
     any_table.sink_on(20, DAY)
     any_table.run()
     late = any_table.sunk(START + 12 * DAY + HOUR)
@@ -86,7 +86,7 @@ def test_a_late_file_within_the_look_back_is_found_at_once(any_table: Sunk) -> N
     assert any_table.run() == []
 
 
-def test_a_later_file_is_found_at_the_daily_listing_and_only_once(any_table: Sunk) -> None:
+def test_file_beyond_the_lookback_is_found_daily(any_table: Sunk) -> None:
     any_table.sink_on(20, DAY)
     any_table.run()
     very_late = any_table.sunk(START + 2 * DAY)
@@ -99,7 +99,7 @@ def test_a_later_file_is_found_at_the_daily_listing_and_only_once(any_table: Sun
 
 
 @pytest.mark.parametrize("text", [DAILY, BY_MONTH])
-def test_folders_are_looked_at_whole(tmp_path: Path, text: str) -> None:
+def test_time_folders_are_listed_in_full(tmp_path: Path, text: str) -> None:
     """The newest folder, and the one before while the look-back reaches into it, however late in them files come."""
     table = Sunk.told(tmp_path, text, lookback="1h")
     table.limits = BatchLimits(max_files=1, max_bytes=10**9)
@@ -130,7 +130,7 @@ def test_files_in_no_folder_of_time_are_always_found(table: Sunk) -> None:
     assert table.discover().listed < 7 * 24 + 30
 
 
-def test_a_folder_in_which_no_listing_can_begin_is_listed_whole(tmp_path: Path) -> None:
+def test_folder_without_a_start_name_is_listed_in_full(tmp_path: Path) -> None:
     """`19.json` and `2/x.json` sort between folders of years: once known, all is listed, as without a format."""
     table = Sunk.told(tmp_path, "yyyy/MM/dd/HH")
     table.sink_on(400, HOUR)
@@ -153,7 +153,7 @@ def test_files_of_coarser_folders_count_as_theirs(table: Sunk) -> None:
     assert table.run() == [late]
 
 
-def test_a_part_of_what_waits_leaves_what_is_newer(table: Sunk) -> None:
+def test_partial_run_leaves_newer_files(table: Sunk) -> None:
     """Offsets of partitions say nothing of each other: the newest file may have the least."""
     table.sink = replace(table.sink, lookback="1h")
     table.sunk(START)
@@ -167,7 +167,7 @@ def test_a_part_of_what_waits_leaves_what_is_newer(table: Sunk) -> None:
     assert done == names
 
 
-def test_a_folder_from_the_far_future_does_not_blind_the_table(table: Sunk) -> None:
+def test_folder_from_the_far_future_hides_no_files(table: Sunk) -> None:
     table.sink_on(20, DAY)
     table.sunk(START.replace(year=2099))
     table.run()
@@ -175,7 +175,7 @@ def test_a_folder_from_the_far_future_does_not_blind_the_table(table: Sunk) -> N
     assert table.run() == [late]
 
 
-def test_an_idle_table_that_learns_of_its_folders_begins_with_its_next_file(table: Sunk) -> None:
+def test_new_folder_rule_starts_with_the_next_file(table: Sunk) -> None:
     told, table.sink = table.sink, DebeziumOptions()
     table.sink_on(400, HOUR)
     table.run()
@@ -187,7 +187,7 @@ def test_an_idle_table_that_learns_of_its_folders_begins_with_its_next_file(tabl
 
 
 @pytest.mark.parametrize("then", [None, DAILY, "'year'=YYYY", "yyyy/MM"])
-def test_archives_of_another_rule_are_made_anew(table: Sunk, then: str | None) -> None:
+def test_archives_of_another_rule_are_rewritten(table: Sunk, then: str | None) -> None:
     table.limits = BatchLimits(max_files=10, max_bytes=10**9)
     table.sink_on(600, HOUR)
     table.run()
@@ -208,7 +208,7 @@ def test_archives_of_another_rule_are_made_anew(table: Sunk, then: str | None) -
     assert set(table.known()) == {path.path.removeprefix(f"{table.landing}/") for path in Storage().list(table.landing)}
 
 
-def test_files_that_a_stream_tells_of_are_known_by_the_archives(table: Sunk) -> None:
+def test_notified_files_are_found_in_archives(table: Sunk) -> None:
     table.limits = BatchLimits(max_files=10, max_bytes=10**9)
     names = table.sink_on(600, HOUR)
     table.run()
@@ -284,7 +284,7 @@ def glances(tmp_path: Path) -> Iterator[Glances]:
     made.files.close()
 
 
-def test_glances_see_the_newest_folders_and_what_lies_in_none(glances: Glances) -> None:
+def test_glances_cover_new_folders_and_files_outside_folders(glances: Glances) -> None:
     for hour in range(12):
         glances.land(f"year=2026/month=01/day=01/hour={hour:02d}/a+0+{hour}.json")
     assert glances.look() == (True, 12)
@@ -302,7 +302,7 @@ def test_glances_see_the_newest_folders_and_what_lies_in_none(glances: Glances) 
     assert not glances.look()[0]
 
 
-def test_glances_are_whole_where_files_lie_between_folders_of_time(glances: Glances) -> None:
+def test_glances_are_full_with_files_between_time_folders(glances: Glances) -> None:
     for name in ("year=2026/month=01/day=01/hour=12/a.json", "year=2025/month=02/day=30/a.json"):
         glances.land(name)
     for _ in range(3):
@@ -316,15 +316,15 @@ class Job:
     """Turns of a table, as a job that goes on takes them, or whole runs."""
 
     table: Sunk
-    looks: LookingBack = field(default_factory=LookingBack)
+    deep_listings: DeepListings = field(default_factory=DeepListings)
     taken: Counter[str] = field(default_factory=Counter)
 
     def look(self, *, turn: bool, full: bool = False) -> Discovery:
         place, ledger, now = self.table.place, self.table.ledger(), self.table.now
-        back = self.looks.reach(place.root, now) if turn else None
+        back = self.deep_listings.reach(place.root, now) if turn else None
         found = discover(place, ledger, now, full=full, back=back)
         if turn and back is None:
-            self.looks.looked(place.root, found, ledger.state.cursor, now, now, place.dialect.times)
+            self.deep_listings.record(place.root, found, ledger.state.cursor, now, now, place.dialect.times)
         return found
 
     def take(self, found: Discovery, most: int = 1000) -> None:
@@ -364,7 +364,7 @@ STEPS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(said=st.sampled_from(SAID), steps=STEPS)
-def test_each_file_is_taken_once_whatever_folders_lateness_and_order(said: str | None, steps: list[Step]) -> None:
+def test_each_file_is_ingested_once_in_any_order(said: str | None, steps: list[Step]) -> None:
     """After each run all that lies within the look-back, a day later everything, and never one twice."""
     usual, ledgers.COMMITS_PER_SNAPSHOT = ledgers.COMMITS_PER_SNAPSHOT, 2
     try:
@@ -398,7 +398,7 @@ def _play(table: Sunk, said: str | None, steps: list[Step]) -> None:
         elif kind == "passes":
             table.now += timedelta(seconds=step[0])
         elif kind == "said":
-            table.sink, job.looks = replace(table.sink, path_format=step[0]), LookingBack()
+            table.sink, job.deep_listings = replace(table.sink, path_format=step[0]), DeepListings()
         elif kind == "turn":
             job.take(job.look(turn=True), step[0])
         else:

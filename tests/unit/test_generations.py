@@ -44,7 +44,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_times_tell_or_it_is_said_that_they_do_not(name: str) -> None:
+def test_times_decide_or_are_reported_as_ambiguous(name: str) -> None:
     files, certainty, openings = CASES[name]
     found = infer(files)
     assert (found.certainty, found.openings) == (certainty, openings)
@@ -61,7 +61,7 @@ def test_by_time_each_load_after_changes_opens_a_generation() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=8), st.sampled_from(["auto", "one", "by_time"]))
-def test_the_order_of_a_listing_tells_nothing(drawn: list[tuple[bool, int]], said: Generations) -> None:
+def test_order_of_a_listing_is_irrelevant(drawn: list[tuple[bool, int]], said: Generations) -> None:
     files = [(load if loads else change)(n, hours) for n, (loads, hours) in enumerate(drawn)]
     one, other = infer(files, said), infer(files[::-1], said)
     assert (one.certainty, one.openings, one.older) == (other.certainty, other.openings, other.older)
@@ -71,7 +71,7 @@ def recorded(file: LandedFile, generation: int, hours: float) -> RecordedFile:
     return RecordedFile(path=file.path, generation=generation, applied_at=at(hours))
 
 
-def test_the_change_table_tells_generations() -> None:
+def test_change_table_states_generations() -> None:
     old, again = load(1, 0), load(1, 50)
     first, second = change(1, 10), change(2, 60)
     known = Recorded([recorded(old, 1, 1), recorded(first, 1, 11), recorded(again, 2, 51), recorded(second, 2, 61)])
@@ -79,29 +79,29 @@ def test_the_change_table_tells_generations() -> None:
     assert known.generation == 2
 
 
-def test_a_load_written_after_it_was_taken_opens_a_generation() -> None:
+def test_load_rewritten_after_ingestion_opens_a_generation() -> None:
     again, other = load(1, 50), load(2, 0)
     before, after = change(1, 10), change(2, 60)
     known = Recorded([recorded(again, 1, 1), recorded(other, 1, 1)])
     assert list(reconstruct([again, other, before, after], known).values()) == [2, 1, 1, 2]
 
 
-def test_a_load_of_an_older_generation_written_again_joins_the_newest() -> None:
+def test_rewritten_load_file_of_an_older_generation_joins_the_newest() -> None:
     first, second = load(1, 50), load(2, 52)
     known = Recorded([recorded(first, 2, 51), recorded(second, 1, 1)])
     assert list(reconstruct([first, second], known).values()) == [2, 2]
 
 
-def test_changes_that_left_no_rows_go_by_when_they_were_written() -> None:
+def test_changes_without_rows_use_modification_times() -> None:
     again = load(1, 50)
     known = Recorded([recorded(load(1, 0), 1, 1), recorded(again, 2, 51)])
     assert list(reconstruct([again, change(1, 49), change(2, 50)], known).values()) == [2, 1, 2]
 
 
-def test_where_no_load_file_is_left_its_first_batch_tells_when_a_generation_began() -> None:
+def test_without_load_files_the_first_batch_dates_the_generation() -> None:
     known = Recorded([recorded(load(1, 0), 1, 1), recorded(load(1, 50), 2, 51)])
     assert list(reconstruct([change(1, 49), change(2, 52)], known).values()) == [1, 2]
 
 
-def test_an_empty_change_table_tells_nothing() -> None:
+def test_empty_change_table_states_nothing() -> None:
     assert set(reconstruct([load(1, 0), change(1, 1)], Recorded([])).values()) == {1}

@@ -17,7 +17,7 @@ GOOD = "{table: s.t, keys: [id]}"
 
 
 @pytest.mark.parametrize("name", ["tables/a.yaml", "keys/a.yaml", "tables/a.csv"])
-def test_a_fifo_keeps_nobody_waiting(name: str, tmp_path: Path) -> None:
+def test_a_fifo_does_not_block(name: str, tmp_path: Path) -> None:
     write(tmp_path, {"tables/z.yaml": row_file(GOOD), "keys/z.yaml": ""})
     os.mkfifo(tmp_path / name)
     catalog = load(tmp_path, {})
@@ -26,7 +26,7 @@ def test_a_fifo_keeps_nobody_waiting(name: str, tmp_path: Path) -> None:
     assert "not a regular file" in problem.message
 
 
-def test_settings_that_are_a_fifo_keep_nobody_waiting(tmp_path: Path) -> None:
+def test_settings_in_a_fifo_do_not_block(tmp_path: Path) -> None:
     write(tmp_path, {"tables/z.yaml": row_file(GOOD)})
     (tmp_path / "gddl.yaml").unlink(missing_ok=True)
     os.mkfifo(tmp_path / "gddl.yaml")
@@ -62,7 +62,7 @@ def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     assert sign(str(tmp_path), {}).text
 
 
-def test_each_name_that_stands_twice_is_refused_however_many() -> None:
+def test_each_duplicate_name_is_refused() -> None:
     value = json_file.read("{" + ", ".join(f'"n{i}": 1, "n{i}": 2' for i in range(40_000)) + ', "once": 3}')
     assert value.pop("once") == 3
     assert len(value) == 40_000

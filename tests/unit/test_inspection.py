@@ -74,12 +74,12 @@ def metadata_with(folder: Path, row: str) -> Path:
     return metadata
 
 
-def test_a_well_told_service_has_no_findings(tmp_path: Path) -> None:
+def test_a_well_configured_service_has_no_findings(tmp_path: Path) -> None:
     assert findings(landed(tmp_path)) == []
     assert findings(landed(tmp_path / "b", replace(GOOD, ar_h_columns=True, before_images="BI_")), None) == []
 
 
-def test_no_column_tells_the_order(tmp_path: Path) -> None:
+def test_no_column_states_the_order(tmp_path: Path) -> None:
     put(tmp_path, "20240101-000000000.parquet", {"Op": ["I"], "id": [1]})
     found = only(tmp_path, "INSPECT_NO_SEQUENCE")
     assert (found.level, found.evidence) == ("error", "columns Op, id")
@@ -182,7 +182,7 @@ def test_names_of_the_row_are_found_whatever_their_case(tmp_path: Path) -> None:
     assert only(tmp_path, "INSPECT_NO_BEFORE_IMAGES", spec).evidence.startswith("update of 2, which no row had")
 
 
-def test_keys_are_not_followed_through_more_rows_than_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_tracked_up_to_a_number_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"], "id": [1]})
     for number in range(40):
         put(tmp_path, f"20240101-0000{number:05}.parquet", {"Op": ["U"] * 4, "id": [2] * 4, "transact_seq": ["1"] * 4})
@@ -224,7 +224,7 @@ def test_a_prefix_that_no_column_has(tmp_path: Path) -> None:
     assert found.evidence == "before_image_prefix is BI_, and no column begins with it"
 
 
-def test_csv_and_torn_files_are_told(tmp_path: Path) -> None:
+def test_csv_and_truncated_files_are_reported(tmp_path: Path) -> None:
     assert only(landed(tmp_path / "a", replace(GOOD, format="csv")), "INSPECT_NOT_PARQUET").evidence == "5 files"
     folder = landed(tmp_path / "b")
     (folder / "shop/t/LOAD00000001.parquet").write_bytes(b"PAR1")
@@ -244,7 +244,7 @@ def test_the_command_prints_findings_and_says_so_by_its_status(
     assert "set: endpoint: IncludeOpForFullLoad true" in capsys.readouterr().out
 
 
-def test_the_command_is_silent_of_what_is_well_and_refuses_what_is_not_there(
+def test_the_command_reports_only_findings_and_refuses_missing_folders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metadata = metadata_with(tmp_path, "{table: shop.t, keys: [id]}")

@@ -43,9 +43,7 @@ def test_nothing_is_fetched_for_a_pair_that_does_not_fit(
         jars.delta()
 
 
-def test_a_patch_that_maven_central_lacks_is_replaced_by_the_known_one_of_its_series(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_patch_release_uses_the_known_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, "4.2.0", "4.4.9")
     wanted = jars.delta()
     assert (wanted.name, wanted.other) == ("delta-4.4.9-spark-4.2", replace(jars._delta("4.4.0"), other=None))

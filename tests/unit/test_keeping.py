@@ -83,7 +83,7 @@ def hint_of(context: Desk) -> hints.TableHint | None:
     return hints.read(open_store(), context.roots.lake, PIPELINE).tables.get("s.a")
 
 
-def test_idle_looks_are_kept_but_not_heard_and_the_event_of_before_waits(context: Desk) -> None:
+def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: Desk) -> None:
     context.keeping.on_result(told("succeeded", 1, 5))
     context.keeping.on_result(told("skipped", 9))
     context.later()
@@ -106,7 +106,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: Desk) -> None
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]
 
 
-def test_a_table_whose_row_was_taken_away_because_it_failed_fails_nothing_any_more(context: Desk) -> None:
+def test_a_removed_table_no_longer_fails_the_job(context: Desk) -> None:
     rows = {name: TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab"}
     context.keeping.standing.put(DesiredState(tables=tuple(rows.values())))
     context.keeping.on_result(told("failed", 1))
@@ -124,7 +124,7 @@ def test_nothing_is_written_more_often_than_needed(context: Desk) -> None:
     assert hint_of(context) is not None
 
 
-def test_a_store_that_can_t_be_written_stops_nothing_and_is_written_later(context: Desk) -> None:
+def test_failed_writes_are_retried_later(context: Desk) -> None:
     blocked = Path(context.roots.lake, "_gddl", "airflow")
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder belongs")

@@ -58,7 +58,7 @@ def lazy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> LazySpark:
     return LazySpark(now=lambda: cluster.now)
 
 
-def test_a_start_that_may_go_well_later_is_tried_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retriable_start_is_retried_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([RetriableError("NO_EXECUTORS", "none came")])
     spark = lazy(cluster, monkeypatch)
     for now in (0.0, 1.0, 59.0):
@@ -72,7 +72,7 @@ def test_a_start_that_may_go_well_later_is_tried_again_after_a_minute(monkeypatc
     assert cluster.starts == 2
 
 
-def test_a_start_that_would_fail_again_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fatal_start_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([FatalError("JAVA_MISSING", "no Java")])
     spark = lazy(cluster, monkeypatch)
     for now in (0.0, 10_000.0):
@@ -82,7 +82,7 @@ def test_a_start_that_would_fail_again_is_not_tried(monkeypatch: pytest.MonkeyPa
     assert cluster.starts == 1
 
 
-def test_a_spark_that_somebody_else_started_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_spark_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder of ours, or on a cluster, its driver is the job: that has to end, and be started again."""
     cluster = Cluster([])
     spark = lazy(cluster, monkeypatch)

@@ -39,7 +39,7 @@ def test_an_absent_ledger_is_empty(root: str) -> None:
     assert not Path(root).exists()
 
 
-def test_a_commit_comes_back_as_it_was(root: str) -> None:
+def test_commit_round_trips(root: str) -> None:
     ledger = Ledger.open(Storage(), f"{root}/")
     plan = plan_of(1, "LOAD00000001.csv", change(5))
     commit = committed(plan, ledger.state)
@@ -56,7 +56,7 @@ def test_a_commit_comes_back_as_it_was(root: str) -> None:
         assert each.entries() == {row.path: row for row in commit.files}
 
 
-def test_a_path_that_is_no_unicode_comes_back(root: str) -> None:
+def test_invalid_unicode_path_round_trips(root: str) -> None:
     ledger = Ledger.open(Storage(), root)
     commit = committed(plan_of(1, change(1)), ledger.state)
     name = b"/landing/\xff/20240101-000000000.csv".decode(errors="surrogateescape")
@@ -72,7 +72,7 @@ def test_the_newest_row_of_a_path_wins(root: str) -> None:
         assert (row.batch, row.fingerprint) == (number, f"content:etag-{number % 28 + 1}")
 
 
-def test_the_plan_lives_until_its_commit(root: str) -> None:
+def test_plan_is_kept_until_its_commit(root: str) -> None:
     ledger = Ledger.open(Storage(), root)
     plan = plan_of(1, change(1))
     ledger.write_plan(plan)
@@ -110,7 +110,7 @@ def test_two_writers_conflict(root: str) -> None:
         ledger.write_plan(plan_of(3, change(3)))
 
 
-def test_a_commit_whose_answer_was_lost_counts(root: str) -> None:
+def test_commit_with_a_lost_response_is_recognized(root: str) -> None:
     ledger = Ledger.open(Storage(), root)
     other = Ledger.open(Storage(), root)
     commit = committed(plan_of(1, change(1)), ledger.state)
@@ -176,7 +176,7 @@ def test_a_rewritten_archived_file_keeps_its_newest_row(root: str) -> None:
         grow(ledger, COMMITS_PER_SNAPSHOT + 1)
 
 
-def test_what_a_listing_found_is_kept_without_a_batch(root: str) -> None:
+def test_listing_findings_are_stored_without_a_batch(root: str) -> None:
     ledger = Ledger.open(Storage(), root)
     ledger.keep(timedelta(minutes=30))
     grow(ledger, 115)

@@ -54,7 +54,7 @@ def replayed(log: list[tuple[str, str, bytes]], root: str, copy: str) -> Iterato
         yield copy
 
 
-def test_a_crash_between_any_two_writes_leaves_a_right_ledger(root: str, tmp_path: Path) -> None:
+def test_crash_between_writes_leaves_a_valid_ledger(root: str, tmp_path: Path) -> None:
     storage = Recording()
     ledger = Ledger.open(storage, root)
     ledger.keep(timedelta(minutes=10))
@@ -77,7 +77,7 @@ def test_a_crash_between_any_two_writes_leaves_a_right_ledger(root: str, tmp_pat
         assert found == {number: rows[number].path for number in range(1, commits + 1)}
 
 
-def test_a_run_goes_on_after_a_crash_at_any_write(root: str, tmp_path: Path) -> None:
+def test_run_resumes_after_a_crash_at_any_write(root: str, tmp_path: Path) -> None:
     storage = Recording()
     ledger = Ledger.open(storage, root)
     ledger.keep(timedelta(minutes=7))

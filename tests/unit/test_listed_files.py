@@ -49,7 +49,7 @@ def land(tmp_path: Path, name: str) -> None:
     path.write_text("x")
 
 
-def test_a_clock_that_is_set_back_delays_no_look(files: ListedFiles, tmp_path: Path, clocks: Clocks) -> None:
+def test_clock_set_back_delays_no_poll(files: ListedFiles, tmp_path: Path, clocks: Clocks) -> None:
     land(tmp_path, "20260101-115900000.parquet")
     assert list(files.news()) == ["s.a"]
     clocks.later(2)
@@ -59,7 +59,7 @@ def test_a_clock_that_is_set_back_delays_no_look(files: ListedFiles, tmp_path: P
     assert list(files.news()) == ["s.a"]
 
 
-def test_folders_are_listed_after_their_trigger_and_a_file_is_told_of_once(
+def test_folders_are_polled_by_trigger_and_files_reported_once(
     files: ListedFiles, tmp_path: Path, clocks: Clocks
 ) -> None:
     files.news()

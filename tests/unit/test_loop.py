@@ -277,7 +277,7 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
             stop,
             now=lambda: world.now,
             streams=lambda _job, _runtime, _wake: Files(world),
-            crew_of=executor_pools,
+            open_executors=executor_pools,
         )
         return world, loop.run(), told
 
@@ -302,9 +302,7 @@ AGAIN = [Event(TROUBLE, "back", table) for table in TABLES]
 @settings(max_examples=60, deadline=None)
 @given(EVENTS, TURNS)
 @example([Event(9, "land", "s.a"), Event(9, "gone", "s.a"), Event(11, "back", "s.a")], [Turn("ok", 8)])
-def test_whatever_happens_all_that_landed_is_taken_in_the_end_and_no_table_is_run_twice_at_once(
-    events: list[Event], turns: list[Turn]
-) -> None:
+def test_all_files_are_ingested_and_no_table_runs_twice_at_once(events: list[Event], turns: list[Turn]) -> None:
     world, outcomes, told = play([*events, *AGAIN], turns, until=TROUBLE + RESTS)
     assert world.taken == world.landed
     assert told == world.ended
@@ -315,7 +313,7 @@ def test_whatever_happens_all_that_landed_is_taken_in_the_end_and_no_table_is_ru
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.builds(Event, at=st.integers(0, 20), kind=st.just("land"), table=st.sampled_from(sorted(TABLES))),
                 max_size=20))  # fmt: skip
-def test_where_nothing_fails_news_are_taken_soon(events: list[Event]) -> None:
+def test_new_files_are_ingested_promptly(events: list[Event]) -> None:
     """Before the turn that each table has whatever the files say."""
     last = max((event.at for event in events), default=0)
     until = last + len(events) + 10
@@ -324,7 +322,7 @@ def test_where_nothing_fails_news_are_taken_soon(events: list[Event]) -> None:
     assert world.taken == world.landed
 
 
-def test_a_change_of_sizes_waits_for_no_slow_table_nor_does_the_word_to_stop_then() -> None:
+def test_changed_tiers_and_stop_do_not_wait_for_slow_tables() -> None:
     """The second table waits for the first one's hand; it gets one of its own, and what nobody began is not begun."""
     events = [Event(0, "tiers", "s.a"), Event(7, "tiers", "s.a")]
     world, outcomes, _ = play(events, [Turn("ok", 400)], until=20)
@@ -332,14 +330,14 @@ def test_a_change_of_sizes_waits_for_no_slow_table_nor_does_the_word_to_stop_the
     assert world.now < 20 + 400 + LOOK_SECONDS
 
 
-def test_a_job_whose_tables_went_while_sizes_changed_ends_well() -> None:
+def test_job_without_tables_after_changed_tiers_ends() -> None:
     """A pipeline that is gone leaves an order without tables, and with the tiers of nobody."""
     world, outcomes, _ = play([Event(3, "tiers", "s.a"), Event(3, "no tables", "s.a")], [Turn("ok", 1)], until=500)
     assert world.now < 10 + LOOK_SECONDS
     assert outcomes == []
 
 
-def test_real_hands_are_opened_for_a_job_without_tables() -> None:
+def test_executors_open_for_a_job_without_tables() -> None:
     roots = Roots(landing="/nowhere/landing", lake="/nowhere/lake")
     runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread())
     executor_pools = ExecutorPools(

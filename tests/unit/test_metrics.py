@@ -105,7 +105,7 @@ def test_a_file_of_an_earlier_release_is_added_to(tmp_path: Path) -> None:
     assert [value for name, value in found.items() if name.startswith("gddl_runs_total")] == [2]
 
 
-def test_a_file_in_another_format_stays_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_in_another_format_is_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "gddl.prom"
     path.write_text("gddl_rows_read_total{table=} five\n")
     publish(job(), [result()], 1.0, {"GDDL_METRICS_FILE": str(path)})
@@ -145,7 +145,7 @@ def test_tables_are_bounded_and_keep_their_names(tmp_path: Path) -> None:
     assert read == {"s.a": 10, "s.b": 5, "other": 10}
 
 
-def test_of_the_others_gauges_the_worst_counts() -> None:
+def test_highest_gauge_of_other_tables_is_used() -> None:
     points = [p for n, lag in (("s.a", 1.0), ("s.b", 9.0), ("s.c", 4.0))
               for p in points_of(result(n, freshness=Freshness(lag_seconds=lag)), "small", 1.0)]  # fmt: skip
     found = {p.labels[0][1]: p.value for p in bounded(points, (), 1) if p.metric == "gddl_lag_seconds"}
@@ -172,7 +172,7 @@ def test_a_file_that_can_t_be_written_fails_no_run(tmp_path: Path, caplog: pytes
     assert "metrics could not be handed on" in caplog.text
 
 
-def test_upkeep_leaves_no_figures(tmp_path: Path) -> None:
+def test_maintenance_publishes_no_metrics(tmp_path: Path) -> None:
     path = tmp_path / "gddl.prom"
     publish(job(action="verify"), [result()], 1.0, {"GDDL_METRICS_FILE": str(path)})
     assert not path.exists()
@@ -200,7 +200,7 @@ def test_opentelemetry_gets_the_same() -> None:
     assert told["gddl.last_run_failed"]["value"] == 0
 
 
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+def test_dashboard_uses_existing_metrics() -> None:
     board = json.loads(DASHBOARD.read_text())
     asked = " ".join(t["expr"] for panel in board["panels"] for t in panel.get("targets", []))
     names = {f"{m.name}_total" if m.kind == "counter" else m.name for m in METRICS}

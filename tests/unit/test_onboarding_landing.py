@@ -121,7 +121,7 @@ def test_a_key_must_hold_over_all_files_of_the_load(tmp_path: Path) -> None:
         ({"date_partition": "DDMMYYYY"}, {}),
     ],
 )
-def test_what_the_service_was_told_is_seen(tmp_path: Path, delivery: dict[str, Any], fields: dict[str, Any]) -> None:
+def test_settings_of_the_service_are_detected(tmp_path: Path, delivery: dict[str, Any], fields: dict[str, Any]) -> None:
     one = orders(landed(tmp_path, **delivery))
     assert (one.fields, one.key and one.key.columns) == (fields, ("order_id",))
     assert set(one.evidence) == set(fields)
@@ -141,14 +141,14 @@ def test_activity_is_rows_of_changes_since_the_first_of_them(tmp_path: Path) -> 
     assert 29 < (NOW - activity.since) / DAY < 30
 
 
-def test_only_tables_that_were_asked_for_are_read(tmp_path: Path) -> None:
+def test_only_requested_tables_are_read(tmp_path: Path) -> None:
     facts = found(landed(tmp_path), "shop.lines")
     assert [table.table for table in facts.tables] == ["shop.lines"]
     assert facts.covers("shop.lines")
     assert not facts.covers("shop.orders")
 
 
-def test_folders_with_impossible_names_csv_and_broken_files_are_told(tmp_path: Path) -> None:
+def test_folders_with_invalid_names_csv_and_unreadable_files_are_reported(tmp_path: Path) -> None:
     put(tmp_path, "shop/na\u00efve/LOAD00000001.parquet", LINES)
     put(tmp_path, "shop/a.b/LOAD00000001.parquet", LINES)
     (tmp_path / "shop" / "text").mkdir()

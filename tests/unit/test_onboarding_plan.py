@@ -70,7 +70,7 @@ def codes(plan: OnboardingPlan) -> list[tuple[str, str]]:
 def test_a_new_source_gets_rows_and_keys_with_their_evidence(source: Source) -> None:
     source.apply(table("orders", "id", 200 * MB), table("lines", "order_id,no"), table("log", None))
     assert source.text(TABLES) == (
-        "# Proposed by `gddl onboard shop`. Edit freely: what a person changed is kept by the next run.\n"
+        "# Proposed by `gddl onboard shop`. Edits are kept by the next run.\n"
         "source: shop\n"
         "tables:\n"
         "  - {table: shop.lines}  # 10 rows, 1 bytes\n"
@@ -91,7 +91,7 @@ def test_a_new_source_gets_rows_and_keys_with_their_evidence(source: Source) -> 
     }
 
 
-def test_a_second_look_at_the_same_changes_nothing(source: Source) -> None:
+def test_a_second_run_changes_no_file(source: Source) -> None:
     found = (table("orders", "id", 200 * MB), table("log", None), table("odd one", "a b"))
     source.apply(*found)
     again = source.plan(*found)
@@ -126,14 +126,14 @@ def test_an_emptied_landing_folder_stops_no_table(source: Source) -> None:
     assert (plan.files, codes(plan)) == ((), [("shop.b", "ONBOARD_FOLDER_EMPTY")])
 
 
-def test_changed_keys_are_written_with_their_evidence_and_told(source: Source) -> None:
+def test_changed_keys_are_written_with_evidence_and_reported(source: Source) -> None:
     source.apply(table("a", "id"))
     plan = source.apply(table("a", "no"))
     assert source.text(KEYS).splitlines()[-1] == "  shop.a: ['no']  # primary key a_pkey"
     assert codes(plan) == [("shop.a", "ONBOARD_KEYS_CHANGED")]
 
 
-def test_a_table_of_a_schema_that_was_not_asked_for_is_not_missed(source: Source) -> None:
+def test_tables_of_other_schemas_are_not_reported_as_dropped(source: Source) -> None:
     source.apply(table("a"))
     folder, names = LocalFolder(source.folder), frozenset({"shop.a"})
     facts = SourceFacts(
@@ -165,7 +165,7 @@ def test_a_measured_key_gives_way_to_a_declared_one(source: Source) -> None:
     assert source.text(KEYS).splitlines()[-1] == "  shop.a: [id]  # primary key a_pkey"
 
 
-def test_what_change_files_told_stays_where_none_are_seen(source: Source) -> None:
+def test_fields_from_change_files_are_kept_without_new_ones(source: Source) -> None:
     source.apply(table("a", "id", 1, **{"options.op_column": "x", "sequence_by": ("scn",)}), origin="landing")
     unseen = TableFacts(table="shop.a", key=KeyFact(columns=("id",), evidence="primary key a_pkey"), size_bytes=1)
     assert source.plan(unseen).files == ()
@@ -173,7 +173,7 @@ def test_what_change_files_told_stays_where_none_are_seen(source: Source) -> Non
     assert source.rows["shop.a"] == {"table": "shop.a"}
 
 
-def test_a_key_that_a_person_named_is_kept_and_so_is_the_table(source: Source) -> None:
+def test_a_key_set_by_a_user_is_kept(source: Source) -> None:
     source.apply(table("a", None))
     source.edit(KEYS, "shop.a: []", "shop.a: [x]")
     source.edit(TABLES, ", enabled: false", "")
@@ -182,7 +182,7 @@ def test_a_key_that_a_person_named_is_kept_and_so_is_the_table(source: Source) -
     assert source.plan(table("a", None)).files == ()
 
 
-def test_a_table_that_a_person_gave_its_keys_runs_until_it_is_dropped(source: Source) -> None:
+def test_a_table_with_keys_of_a_user_is_enabled_until_dropped(source: Source) -> None:
     source.apply(table("a", None), table("b"))
     source.edit(KEYS, "shop.a: []", "shop.a: [x]")
     states = []
@@ -192,7 +192,7 @@ def test_a_table_that_a_person_gave_its_keys_runs_until_it_is_dropped(source: So
     assert states == [True, False, True]
 
 
-def test_a_row_that_a_person_removed_stays_away(source: Source) -> None:
+def test_a_row_removed_by_a_user_stays_removed(source: Source) -> None:
     source.apply(table("a"), table("b"))
     source.edit(TABLES, "  - {table: shop.b}  # 10 rows, 1 bytes\n", "")
     plan = source.apply(table("a"), table("b", size=200 * MB))
@@ -200,7 +200,7 @@ def test_a_row_that_a_person_removed_stays_away(source: Source) -> None:
     assert [(kept.table, kept.field) for kept in plan.merged.kept] == [("shop.b", "table")]
 
 
-def test_the_text_of_a_person_survives(source: Source) -> None:
+def test_text_of_a_user_is_kept(source: Source) -> None:
     source.apply(table("a"), table("b"), table("c", "id", 1, **{"options.date_partition": "YYYYMM"}))
     text = (
         "source: shop\ndefaults: {freshness: 30m}   # all of them\n\ntables:\n"
@@ -287,7 +287,7 @@ def test_keys_that_a_file_has_before_the_row_are_taken_as_they_are(tmp_path: Pat
         ("ORDERS", "TABLE_DUPLICATE"),
     ],
 )
-def test_names_that_the_contract_refuses_are_told_and_stop_nobody(source: Source, name: str, code: str) -> None:
+def test_invalid_table_names_are_reported_and_do_not_stop_others(source: Source, name: str, code: str) -> None:
     first, second = sorted((table(name), table("orders")), key=lambda one: one.table)
     plan = source.apply(first, second)
     refused = name if code == "TABLE_NAME_INVALID" else "orders"
@@ -297,7 +297,7 @@ def test_names_that_the_contract_refuses_are_told_and_stop_nobody(source: Source
 
 
 @pytest.mark.parametrize("name", ["Odd Name", "a-b", "a$1", "a #x", "a@b", "no", "1", "null", "TRUE"])
-def test_odd_names_that_it_takes_are_written_so_that_they_are_read_again(source: Source, name: str) -> None:
+def test_unusual_valid_names_round_trip(source: Source, name: str) -> None:
     source.apply(table(name, "no"))
     catalog = load(source.folder, {})
     assert [(t.table, t.keys) for t in catalog.tables] == [(f"shop.{name}", ("no",))]
@@ -336,7 +336,7 @@ def test_keys_that_no_table_can_have_leave_their_table_out(source: Source, colum
         ({MEMORY: '{"tables": {"shop.a": {"keys": "id"}}}'}, "ONBOARD_MEMORY_INVALID"),
     ],
 )
-def test_files_that_can_not_be_added_to_are_refused_whole(tmp_path: Path, files: dict[str, str], code: str) -> None:
+def test_files_that_cannot_be_edited_are_refused(tmp_path: Path, files: dict[str, str], code: str) -> None:
     with pytest.raises(MetadataError) as caught:
         Source(tmp_path, files).plan(table("a"))
     assert caught.value.code == code
@@ -389,7 +389,7 @@ def facts_of(found: list[tuple[str, str | None, int, str | None]]) -> list[Table
 
 @settings(max_examples=60, deadline=None)
 @given(first=FACTS, later=st.lists(FACTS, min_size=1, max_size=2), data=st.data())
-def test_a_persons_edit_of_any_field_survives_and_a_second_look_changes_nothing(
+def test_a_user_s_edit_of_any_field_is_kept_and_a_second_run_changes_no_file(
     tmp_path_factory: pytest.TempPathFactory, first: Any, later: Any, data: st.DataObject
 ) -> None:
     source = Source(tmp_path_factory.mktemp("m"), {"gddl.yaml": SETTINGS})

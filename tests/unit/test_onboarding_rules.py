@@ -86,19 +86,19 @@ def test_the_rhythm_follows_from_changes_a_day_once_a_day_was_seen(
     assert rhythm(Activity(changes=changes, since=NOW - days * DAY, until=NOW)) == expected
 
 
-def test_the_counter_of_the_last_look_is_better_evidence_than_the_time_of_the_database() -> None:
+def test_the_last_counter_is_preferred_to_the_database_s_period() -> None:
     before = Proposal(table="shop.t", keys=("id",), observed=Observed(counter=100, at=NOW - 10 * DAY))
     looked = Activity(counter=100, changes=9_000_000, since=NOW - 3 * DAY, until=NOW)
     assert rhythm(looked, before) == ("low", "@daily")
     assert propose(facts(activity=looked), BOUNDS, before).evidence["schedule"] == "0 changes in 10.0 days"
 
 
-def test_a_counter_that_was_reset_tells_nothing_of_the_time_before() -> None:
+def test_a_reset_counter_is_not_compared_with_earlier_values() -> None:
     before = Proposal(table="shop.t", keys=("id",), observed=Observed(counter=500, at=NOW - 10 * DAY))
     assert rhythm(Activity(counter=3, changes=0, since=NOW - 2 * DAY, until=NOW), before) == (None, None)
 
 
-def test_what_was_proposed_stays_while_nothing_new_can_be_told() -> None:
+def test_the_last_proposal_is_kept_without_new_data() -> None:
     fields = {"priority": "high", "schedule": "*/15 * * * *"}
     before = Proposal(table="shop.t", keys=("id",), fields=fields, observed=Observed(counter=5, at=NOW - 60))
     assert rhythm(Activity(counter=6, until=NOW), before) == ("high", "*/15 * * * *")

@@ -58,7 +58,7 @@ def test_steps_after_a_database() -> None:
     assert list(next_steps([LOG], "s3://raw/cdc", "meta", from_database=True)) == [
         "",
         "Next steps:",
-        "- AWS DMS: make a task of type full-load-and-cdc. Table mapping:",
+        "- AWS DMS: create a task of type full-load-and-cdc. Table mapping:",
         pasted(table_mapping([LOG])),
         "  Task settings:",
         json.dumps(TASK_SETTINGS),

@@ -163,7 +163,7 @@ def test_indentation_and_ends_of_lines_are_those_of_the_text(source: str) -> Non
     assert ("\r\n" in source) == ("\r\n- {table: a.c}" in text.result())
 
 
-def test_a_remark_is_renewed_only_if_nobody_touched_it() -> None:
+def test_a_comment_is_updated_only_if_unchanged() -> None:
     source = "keys:\n  a.b: [id]  # primary key x\n  a.c: [id]  # mine\n"
     text = YamlText(source)
     for name in ("a.b", "a.c"):

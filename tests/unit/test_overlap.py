@@ -52,7 +52,7 @@ def test_a_sequence_that_came_before_may_come_again(ledger: Ledger, lowest: str)
 def test_changes_of_an_older_generation_lose_to_the_newest_whatever_their_sequence(ledger: Ledger) -> None:
     found = overlap_of(figures("21"), batch("change", generation=1), ledger)
     assert found == Overlap(changes=False, loads=False)
-    assert found.apart
+    assert found.disjoint
 
 
 def test_rows_of_a_load_lose_to_every_change_of_their_generation(ledger: Ledger) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import SchemaEvolution
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from spark_jobs.plan.schema import IncomingSchema, Schema, SchemaPlan, SchemaRules, plan_schema
 
 Types = dict[str, str]

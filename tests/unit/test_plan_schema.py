@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_gddl.contract.spec import SchemaEvolution
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from spark_jobs.plan.schema import ColumnAction, IncomingSchema, Schema, SchemaPlan, SchemaRules, plan_schema
 
 Types = dict[str, str]

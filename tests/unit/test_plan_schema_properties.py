@@ -8,12 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import DroppedColumnPolicy, NewColumnPolicy, SchemaEvolution, TypeChangePolicy
-from spark_jobs.plan.columns import landed_name
-from spark_jobs.plan.conversion import lossless
-from spark_jobs.plan.merging import NOTHING, merge
-from spark_jobs.plan.schema import Column, IncomingSchema, Schema, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.types import (
+from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.spec import DroppedColumnPolicy, NewColumnPolicy, TypeChangePolicy
+from airflow_gddl.contract.sql_types import (
     ArrayType,
     DecimalType,
     MapType,
@@ -25,6 +22,10 @@ from spark_jobs.plan.types import (
     is_complex,
     without_void,
 )
+from spark_jobs.plan.columns import landed_name
+from spark_jobs.plan.conversion import lossless
+from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.schema import Column, IncomingSchema, Schema, SchemaPlan, SchemaRules, plan_schema
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=60)
 NAMES = ["id", "Id", "a", "b", "a b", "c", "_gddl", "__v"]
@@ -133,7 +134,7 @@ def test_every_delivered_column_goes_to_exactly_one_place(
 
 @REPEATABLE
 @given(TABLES, GROUPS, RULES)
-def test_nothing_but_null_is_ignored_unless_the_policy_says_so(
+def test_void_columns_are_ignored_unless_the_policy_adds_them(
     table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
 ) -> None:
     found = _plan(table, groups, rules)

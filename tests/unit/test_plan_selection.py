@@ -6,7 +6,7 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns
+from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns, unknown_described
 
 FILE = ("Id", "Name", "SSN", "BI_Id", "bi_name", "BI_SSN")
 
@@ -36,7 +36,7 @@ def test_selection(given: dict[str, object], kept: tuple[str, ...]) -> None:
     assert found.dropped == tuple(name for name in FILE if name not in kept)
 
 
-def test_a_before_image_is_held_back_where_its_column_does_not_even_come() -> None:
+def test_before_image_of_an_excluded_absent_column_is_excluded() -> None:
     found = select_columns(("id", "BI_ssn", "BI_name"), rules(exclude_columns=("ssn",), mask={"name": "hash"}))
     assert (found.kept, found.masks) == (("id", "BI_name"), {"BI_name": "hash"})
 
@@ -60,7 +60,7 @@ def test_a_key_cannot_be_emptied() -> None:
     assert "'id'" in caught.value.what
 
 
-def test_names_that_no_file_has_are_warned_of() -> None:
+def test_unknown_column_names_cause_a_warning() -> None:
     given = rules(columns=("name", "nme"), exclude_columns=("snn", "ssn", "zip"), mask={"nam": "hash", "extra": "null"})
     warnings = unknown_columns([FILE, ("id", "extra")], given)
     assert [(w.code, w.count, w.sample) for w in warnings] == [
@@ -74,3 +74,9 @@ def test_names_that_no_file_has_are_warned_of() -> None:
 def test_a_column_that_comes_only_as_a_before_image_is_known() -> None:
     assert unknown_columns([("id", "BI_ssn")], rules(exclude_columns=("SSN",))) == ()
     assert unknown_columns([FILE], rules()) == ()
+
+
+def test_a_description_of_no_column_is_named() -> None:
+    (warning,) = unknown_described(("id", "Note"), {"ID": "key", "note": "free text", "nte": "misspelt"})
+    assert (warning.code, warning.count, warning.sample) == ("COLUMN_NOT_FOUND", 1, ("nte",))
+    assert unknown_described(("id",), {"id": "key"}) == ()

@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
+from airflow_gddl.contract.sql_types import ScalarName, SqlType, parse_type
 from spark_jobs.plan.conversion import convertible, integral_digits, lossless
-from spark_jobs.plan.types import ScalarName, SqlType, parse_type
 from spark_jobs.plan.widening import common_type, widens
 
 SCALAR_NAMES = frozenset(get_args(ScalarName))

@@ -49,7 +49,7 @@ def figure(plan: Plan, name: str) -> tuple[float, float | None]:
     return found.planned, found.limit
 
 
-def test_polls_of_landing_folders_are_told_by_tier_with_their_cost() -> None:
+def test_polls_of_landing_folders_are_shown_by_tier_with_their_cost() -> None:
     plan = planned(
         [*tables(300), table(900, size="medium", schedule="@daily"), table(901, size="large", schedule=None)]
     )
@@ -68,8 +68,8 @@ def test_a_small_folder_fits_and_needs_no_change() -> None:
     assert figure(plan, "tasks_per_day") == (216 + 300 * 24, None), "mapped tables have an instance in each run"
     assert plan.views == {
         "gddl.shop.t00900": "table",
-        "gddl_pack.default.small.hourly.normal.0": "mapped",
-        "gddl_pack.default.small.hourly.normal.1": "mapped",
+        "gddl_pack.default.small.1": "mapped",
+        "gddl_pack.default.small.2": "mapped",
     }
     assert [tier.views for tier in plan.tiers] == [{"table": 1}, {"mapped": 300}]
     assert [(tier.tier, tier.tables, tier.dags, tier.engine) for tier in plan.tiers] == [
@@ -203,7 +203,7 @@ def test_freshness_that_no_schedule_keeps() -> None:
     assert [one.tables for one in found] == [("shop.t00003",), ("shop.t00001",), ("shop.t00004",)]
 
 
-def test_jobs_that_go_on_hold_triggers_elsewhere_and_workers_here() -> None:
+def test_continuous_jobs_hold_triggers_remotely_and_workers_locally() -> None:
     rows = tables(1200, size="medium", schedule="continuous")
     here, elsewhere = planned(rows), planned(rows, runner="databricks", settings={"wheel": "/V/a.whl"})
     assert (here.runs, here.started_by) == (0, {"continuous": 1200})

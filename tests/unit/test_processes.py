@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.job.process_memory import resident_bytes
+from spark_jobs.job.task_limits import resident_bytes
 from spark_jobs.ledger import process_identity
 from spark_jobs.ledger.process_identity import ProcessIdentity
 
 
 @pytest.mark.parametrize("linux", [True, False], ids=["linux", "elsewhere"])
-def test_a_dead_process_is_known_as_dead(monkeypatch: pytest.MonkeyPatch, linux: bool) -> None:
+def test_dead_process_is_detected(monkeypatch: pytest.MonkeyPatch, linux: bool) -> None:
     if linux and sys.platform != "linux":
         pytest.skip("the kernel's ticks are Linux's")
     monkeypatch.setattr(process_identity, "_LINUX", linux)

@@ -26,18 +26,18 @@ IDLE = {"compacted": {}, "files_removed": 0, "dry_run": False}
         ({"action": "maintain", "status": "failed"}, True),
     ],
 )  # fmt: skip
-def test_what_is_recorded(fields: dict[str, Any], kept: bool) -> None:
+def test_recorded_results(fields: dict[str, Any], kept: bool) -> None:
     assert is_recorded(JobResult(**{"table": "s.t", "status": "succeeded", **fields})) is kept
 
 
-def test_of_a_dry_run_nothing_stays() -> None:
+def test_dry_run_leaves_no_record() -> None:
     assert not is_recorded(JobResult(table="s.t", status="failed", action="maintain"), dry_run=True)
 
 
 @pytest.mark.parametrize(
     ("action", "load"), [("run", True), ("errors_replay", True), ("verify", False), ("erase", False)]
 )
-def test_names_tell_loads_from_the_rest_and_sort_by_time(action: str, load: bool) -> None:
+def test_record_names_show_loads_and_sort_by_time(action: str, load: bool) -> None:
     name = record_name(datetime(2024, 1, 1, tzinfo=UTC), "my.verify.run", action)
     assert name.startswith("20240101T000000000000-my.verify.run")
     assert tells_of_load(name) is load

@@ -105,7 +105,7 @@ def test_results_progress_and_log_reach_where_they_belong(home: Path, lake: Path
     assert not Path(dumped["argv"][1]).exists(), "the order's file goes with the job"
 
 
-def test_a_dead_job_fails_the_tables_without_a_result(home: Path, lake: Path) -> None:
+def test_a_crashed_job_fails_its_tables_without_a_result(home: Path, lake: Path) -> None:
     orders = {"results": {"a.b": {}}, "log": [f"line {n}" for n in range(20)], "kill": signal.SIGKILL}
     heard = Heard()
     outcome = runner_of(home, orders).run(spec_of(lake, "a.b", "a.c", "a.d"), heard)
@@ -118,7 +118,7 @@ def test_a_dead_job_fails_the_tables_without_a_result(home: Path, lake: Path) ->
     assert "line 9" not in message
 
 
-def test_exit_status_and_silence_are_told(home: Path, lake: Path) -> None:
+def test_exit_status_and_missing_output_are_reported(home: Path, lake: Path) -> None:
     outcome = runner_of(home, {"exit": 3}).run(spec_of(lake, "a.b"), Heard())
     assert outcome.exit_status == 3
     assert outcome.results[0].error is not None
@@ -181,7 +181,7 @@ def test_a_job_without_its_packages_names_the_one_it_lacks(home: Path, lake: Pat
     assert "pyarrow" in error.message
 
 
-def test_what_a_dead_job_left_running_is_killed(home: Path, lake: Path, tmp_path: Path) -> None:
+def test_processes_left_by_a_crashed_job_are_killed(home: Path, lake: Path, tmp_path: Path) -> None:
     orders = {"child": str(tmp_path / "pid"), "kill": signal.SIGKILL}
     outcome = runner_of(home, orders, 0.5).run(spec_of(lake, "a.b"), Heard())
     assert errors(outcome) == {"a.b": "JOB_DIED"}
@@ -304,7 +304,7 @@ def test_small_tables_need_no_java(lake: Path) -> None:
     assert caught.value.code == "JOB_NOT_STARTED", "it looked for Java"
 
 
-def test_a_job_that_outlives_its_log_keeps_its_last_words(tmp_path: Path) -> None:
+def test_a_job_that_outlives_its_log_keeps_its_last_lines(tmp_path: Path) -> None:
     """Two hundred jobs that came after it have theirs in the same folder."""
     with JobLog(tmp_path, "20260101T000000-old") as old:
         old.write("begun")

@@ -42,7 +42,7 @@ def told(arguments: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     return {name: value for name, value in pairs if name != "--conf"}, conf
 
 
-def test_a_standalone_cluster_is_told_cores(tmp_path: Path) -> None:
+def test_standalone_cluster_gets_cores(tmp_path: Path) -> None:
     settings = SparkSubmitSettings(master="spark://h:7077", conf={"spark.x": True, "spark.y": 5})
     options, conf = told(arguments(spec_of(tmp_path, a="small"), settings, ["/code.zip"]))
     assert options == {
@@ -58,7 +58,7 @@ def test_a_standalone_cluster_is_told_cores(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443"])
-def test_others_are_told_executors_and_the_memory_beside_their_heap(tmp_path: Path, master: str) -> None:
+def test_other_clusters_get_executors_and_memory_overhead(tmp_path: Path, master: str) -> None:
     settings = SparkSubmitSettings(
         master=master, archive="s3://b/e.tar.gz", packages=("a:b:1", "c:d:2"), jars=("/own.jar",), ship_code=False
     )
@@ -77,7 +77,7 @@ def test_a_job_is_as_large_as_the_largest_tier_of_its_own_tables(tmp_path: Path)
     assert (large.workers, large.memory, large.overhead) == (5, "2g", None)
 
 
-def test_what_the_user_sets_comes_last_and_wins(tmp_path: Path) -> None:
+def test_user_settings_take_precedence(tmp_path: Path) -> None:
     settings = SparkSubmitSettings(master="spark://h:7077", conf={"spark.cores.max": 1})
     assert told(arguments(spec_of(tmp_path, a="small"), settings, []))[1]["spark.cores.max"] == "1"
 
@@ -89,7 +89,7 @@ def test_what_the_user_sets_comes_last_and_wins(tmp_path: Path) -> None:
         ({"master": "local[2]"}, "master", "not a cluster", "spark://host:7077"),
         ({"mastr": "yarn", "master": "yarn"}, "mastr", "no such field", "did you mean master?"),
         ({"master": "yarn", "driver_memory": "4"}, "driver_memory", "amount of memory", "4g"),
-        ({"master": "yarn", "start_timeout": "soon"}, "start_timeout", "length of time", "30m"),
+        ({"master": "yarn", "start_timeout": "soon"}, "start_timeout", "duration", "30m"),
         ({"master": "yarn", "delta": "none"}, "delta", "must be", "'ship' or 'provided'"),
         ({"master": "yarn", "conf": {"spark.master": "x"}}, "conf.spark.master", "itself", "set `master`"),
         ({"master": "yarn", "conf": {"x": "y"}}, "conf.x", "not the name", "write e.g. spark."),
@@ -109,7 +109,7 @@ def test_wrong_settings_are_named_when_the_metadata_is_read(
     assert remedy in problem.remedy
 
 
-def test_wrong_compute_is_named_and_other_runners_are_left_alone(tmp_path: Path) -> None:
+def test_invalid_compute_is_reported_only_for_the_chosen_runner(tmp_path: Path) -> None:
     text = SETTINGS + "tiers:\n  a: {compute: {spark_submit: {cores: 0, memory: 3x}, moon: {cores: 0}}}\n"
     with pytest.raises(SettingsError) as caught:
         loaded(tmp_path, {"gddl.yaml": text})
@@ -143,7 +143,7 @@ def runner_of(folder: Path, settings: dict[str, Any], orders: dict[str, Any]) ->
     return made
 
 
-def test_the_job_is_told_all_and_its_page_is_linked(tmp_path: Path, master: str) -> None:
+def test_the_job_gets_all_arguments_and_its_page_is_linked(tmp_path: Path, master: str) -> None:
     orders = {"results": {"s.a": {}}, "log": ["GDDL-APPLICATION app-7"], "dump": str(tmp_path / "dump.json")}
     url = "http://h:8080/app/?appId={application}"
     runner = runner_of(tmp_path, {"master": master, "application_url": url, "archive": "/e.tar.gz"}, orders)
@@ -192,7 +192,7 @@ def test_another_spark_brings_its_python(tmp_path: Path, master: str) -> None:
     assert caught.value.code == "SPARK_HOME_INVALID"
 
 
-def test_a_master_that_does_not_answer_is_a_passing_fault(tmp_path: Path) -> None:
+def test_an_unreachable_master_is_a_retriable_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     runner = runner_of(tmp_path, {"master": f"spark://127.0.0.1:{port},127.0.0.1:{port}"}, {"results": {"s.a": {}}})

@@ -20,7 +20,7 @@ def conf_of(arguments: list[str]) -> dict[str, str]:
     return dict(value.split("=", 1) for value in values)
 
 
-def test_what_was_given_comes_last_and_wins() -> None:
+def test_given_settings_take_precedence() -> None:
     found = shlex.split(submitted(SessionSettings(cores=8), {"spark.app.name": "ours"}, {"PYSPARK_SUBMIT_ARGS": GIVEN}))
     assert shlex.join(found).endswith(GIVEN)
     conf = conf_of(found)

@@ -52,13 +52,13 @@ def split(
     return names([file.path for file in taken]), names(left)
 
 
-def test_files_that_rest_are_taken_and_younger_ones_left(tmp_path: Path) -> None:
+def test_settled_files_are_ingested_and_newer_ones_left(tmp_path: Path) -> None:
     ages = {"old": 60.0, "rests": 3.0, "young": 2.9, "new": 0.0, "ahead": -3600.0}
     files = [file_of(tmp_path, name, age) for name, age in ages.items()]
     assert split(files) == (["old", "rests"], ["ahead", "new", "young"])
 
 
-def test_known_files_are_taken_for_what_they_were(tmp_path: Path) -> None:
+def test_known_files_need_no_settling(tmp_path: Path) -> None:
     known = file_of(tmp_path, "known", 1)
     changed = file_of(tmp_path, "changed", 1)
     rows = {known.path: entry(known), changed.path: entry(replace(changed, etag="before"))}
@@ -66,7 +66,7 @@ def test_known_files_are_taken_for_what_they_were(tmp_path: Path) -> None:
     assert (names([f.path for f in taken]), names(left)) == (["known"], ["changed"])
 
 
-def test_where_nothing_else_is_new_a_run_waits_until_the_youngest_rests(tmp_path: Path) -> None:
+def test_idle_run_waits_until_the_newest_file_settles(tmp_path: Path) -> None:
     files = [file_of(tmp_path, "a", 2), file_of(tmp_path, "b", 1)]
     waited: list[float] = []
     assert split(files, "idle", waited.append) == (["a", "b"], [])
@@ -76,7 +76,7 @@ def test_where_nothing_else_is_new_a_run_waits_until_the_youngest_rests(tmp_path
     assert waited == [3.0], "a clock that is ahead costs no more than the time itself"
 
 
-def test_a_file_that_grows_meanwhile_is_left(tmp_path: Path) -> None:
+def test_growing_file_is_left(tmp_path: Path) -> None:
     files = [file_of(tmp_path, "grows", 1), file_of(tmp_path, "goes", 1), file_of(tmp_path, "rests", 1)]
 
     def write_on(_: float) -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_grows_meanwhile_is_left(tmp_path: Path) -> None:
     assert split(files, "idle", write_on) == (["rests"], ["goes", "grows"])
 
 
-def test_a_run_with_other_work_does_not_wait_but_for_files_of_a_stream(tmp_path: Path) -> None:
+def test_run_with_other_files_waits_only_for_a_stream(tmp_path: Path) -> None:
     files = [file_of(tmp_path, "old", 60), file_of(tmp_path, "young", 1)]
     waited: list[float] = []
     assert split(files, "idle") == (["old"], ["young"])
@@ -107,7 +107,7 @@ def test_a_run_with_other_work_does_not_wait_but_for_files_of_a_stream(tmp_path:
         ("5s", "s3://bucket/landing", {}, 5),
     ],
 )
-def test_the_row_says_how_long_else_the_deployment_else_the_store(
+def test_settle_time_by_row_then_deployment_then_store(
     settle: str | None, landing: str, environ: dict[str, str], expected: int
 ) -> None:
     spec = TableSpec(table="s.t", keys=("id",), settle=settle)

@@ -99,7 +99,7 @@ def test_changes_have_a_growing_sequence_of_35_digits_and_share_commit_times(spe
     assert next(iter(written[0])) == "Op"
 
 
-def test_deletes_carry_only_keys_unless_told_otherwise(spec: SimulateSpec) -> None:
+def test_deletes_carry_only_keys_by_default(spec: SimulateSpec) -> None:
     bare = replace(spec, rounds=1, mix=OpMix(update=0, insert=0, delete=1))
     simulate(bare)
     assert {(row["name"], row["age"]) for row in rows(bare)} == {(None, None)}
@@ -356,7 +356,7 @@ def test_another_seed_writes_other_bytes(spec: SimulateSpec) -> None:
     assert rows(spec) != rows(replace(spec, landing=spec.landing / "other"))
 
 
-def test_a_later_process_goes_on_where_an_earlier_one_stopped(spec: SimulateSpec) -> None:
+def test_a_later_process_resumes_an_earlier_one(spec: SimulateSpec) -> None:
     troubled = replace(spec, troubles=Troubles(late=0.5, repeated=0.5), reload_rounds=(3,))
     simulate(replace(troubled, landing=spec.landing / "one"))
     several = replace(troubled, landing=spec.landing / "several")
@@ -444,7 +444,7 @@ def test_steps_out_of_turn_and_used_folders_are_refused(spec: SimulateSpec) -> N
         simulate(spec)
 
 
-def test_a_table_that_empties_goes_on(spec: SimulateSpec) -> None:
+def test_an_emptied_table_continues(spec: SimulateSpec) -> None:
     mix = OpMix(update=0, insert=0, delete=1)
     simulator = prepare(replace(spec, mix=mix, changes=40, rounds=2, reload_rounds=(2,), troubles=Troubles(null_key=1)))
     simulator.land_full_load()

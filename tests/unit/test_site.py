@@ -19,6 +19,7 @@ from mkdocs.structure.files import File, Files
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.metadata.validation import TABLE
 from tests.unit.pages import DOCS, ROOT, rows
 from website import codes, fields, hooks, rules
 from website.github import for_site
@@ -107,7 +108,7 @@ def test_lists_tables_and_blocks_come_out_as_such(site: Path) -> None:
 def test_codes_lead_to_their_rows(site: Path) -> None:
     ids = {attributes.get("id") for tag, attributes in Elements(site / "codes.html").found if tag == "a"}
     assert {code.lower() for code in codes.known(ROOT)} <= ids
-    runbook = [attributes.get("href") for tag, attributes in Elements(site / "runbook.html").found if tag == "a"]
+    runbook = [attributes.get("href") for tag, attributes in Elements(site / "on-call.html").found if tag == "a"]
     assert "codes.html#table_busy" in runbook
 
 
@@ -123,7 +124,7 @@ def test_codes_are_found_by_the_search(site: Path) -> None:
 
 
 def test_the_start_is_the_readme(site: Path) -> None:
-    """Whose commands are run by tests/architecture/test_readme.py."""
+    """Whose commands are run by tests/readme."""
     text = Elements(site / "index.html").text
     assert "gddl simulate nycflights13" in text
     assert "<!-- run -->" not in (site / "index.html").read_text(encoding="utf-8")
@@ -135,7 +136,8 @@ def test_every_field_of_the_contract_is_listed() -> None:
     for title, cls in (("A row", TableSpec), (dms, DmsOptions), (debezium, DebeziumOptions), ("A tier", TierSpec)):
         (found,) = [section for section in sections if section.startswith(title)]
         listed = [row[0].strip("`") for row in rows(found)]
-        assert listed == [field.name for field in fields_of(cls)], title
+        resolved = TABLE.resolved if cls is TableSpec else ()
+        assert listed == [field.name for field in fields_of(cls) if field.name not in resolved], title
     assert '| `tie_break` | `delete_wins` `last_arrival` | `"delete_wins"` |' in fields.page(ROOT)
 
 

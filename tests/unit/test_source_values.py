@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.plan.types import parse_type
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.verification.source_values import SourceType, comparison, digest
 from spark_jobs.verification.verify_source import MOST_RANGES, range_of, ranges_of
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
-from airflow_gddl.runtime.state.alerts import after_telling, alerts, lateness, moves, problems
+from airflow_gddl.runtime.state.alerts import after_notifying, alerts, lateness, moves, problems
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.judging import judge
+from airflow_gddl.runtime.state.judging import Knowledge, judge
 from tests.unit.test_state_judging import ROW, moment, result
 
 NOW = 1010.0
@@ -20,7 +20,9 @@ NOW = 1010.0
 def standing(done: JobResult, now: float = NOW, **row: object) -> BoardRow:
     record = TableRecord().after(done, now)
     changed = replace(ROW, **row)  # type: ignore[arg-type]  # fields of a row by name
-    return BoardRow(row=changed, record=record, look=None, state=judge(changed, record, None, now))
+    return BoardRow(
+        row=changed, record=record, look=None, state=judge(changed, Knowledge(record=record, seen=0.0), now)
+    )
 
 
 GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=3)
@@ -54,38 +56,38 @@ def test_what_holds(done: JobResult, now: float, codes: list[str]) -> None:
     assert problems(standing(done, now, enabled=False), 0.01) == []
 
 
-def test_told_once_when_it_begins_and_once_when_it_is_over() -> None:
+def test_one_alert_at_the_begin_and_one_at_the_end() -> None:
     bad, good = standing(replace(GOOD, rows_read=4), owner="sales"), standing(GOOD)
     fresh = alerts([bad], {}, 0.01)
-    told = after_telling({}, fresh)
+    told = after_notifying({}, fresh)
     assert [(one.change, one.code, one.owner) for one in fresh] == [("began", "ROWS_MISSING", "sales")]
     assert "4 rows were read, 3 accounted for" in fresh[0].line
     assert alerts([bad], told, 0.01) == []
     over = alerts([good], told, 0.01)
     assert [(one.change, one.code) for one in over] == [("over", "ROWS_MISSING")]
-    assert alerts([good], after_telling(told, over), 0.01) == []
+    assert alerts([good], after_notifying(told, over), 0.01) == []
 
 
-def test_lateness_without_a_load_is_told_once_and_leaves_the_rest_alone() -> None:
+def test_lateness_without_a_load_sends_one_alert_and_keeps_others() -> None:
     late, fresh_again = standing(GOOD, 1031), standing(GOOD)
     told = {"shop.a": ("SEQUENCE_TIE",)}
     began = lateness([late], told)
     assert [(one.change, one.code) for one in began] == [("began", "FRESHNESS_MISSED")]
     assert "31 s behind" in began[0].text
-    after = after_telling(told, began)
+    after = after_notifying(told, began)
     assert after == {"shop.a": ("FRESHNESS_MISSED", "SEQUENCE_TIE")}
     assert lateness([late], after) == []
     over = lateness([fresh_again], after)
     assert [(one.change, one.code, one.text) for one in over] == [("over", "FRESHNESS_MISSED", "")]
-    last = after_telling(after, over)
+    last = after_notifying(after, over)
     assert last == told
     assert lateness([fresh_again], last) == []
 
 
-def test_what_others_told_meanwhile_stays_told() -> None:
+def test_alerts_sent_by_others_are_kept() -> None:
     """Two tasks tell at a time: each adds what it told to what stands there then."""
     began = lateness([standing(GOOD, 1031)], {})
-    assert after_telling({"shop.a": ("ROWS_MISSING",), "shop.b": ("X_Y",)}, began) == {
+    assert after_notifying({"shop.a": ("ROWS_MISSING",), "shop.b": ("X_Y",)}, began) == {
         "shop.a": ("FRESHNESS_MISSED", "ROWS_MISSING"),
         "shop.b": ("X_Y",),
     }
@@ -102,6 +104,6 @@ def test_what_others_told_meanwhile_stays_told() -> None:
         ({"old": {"gone": ("A",)}}, {}, {}, {}),
     ],
 )  # fmt: skip
-def test_what_was_told_of_a_table_goes_with_it(told_by: Any, told: Any, taken: Any, left: Any) -> None:
+def test_sent_alerts_move_with_their_table(told_by: Any, told: Any, taken: Any, left: Any) -> None:
     found = moves(told_by, {"t": "new"})
-    assert (found.told, found.taken, found.left) == (told, taken, left)
+    assert (found.notified, found.taken, found.left) == (told, taken, left)

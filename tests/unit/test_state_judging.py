@@ -23,10 +23,10 @@ from airflow_gddl.runtime.state.documents import (
     encode_runs,
 )
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, from_list, merged, to_list
-from airflow_gddl.runtime.state.judging import TablePoll, judge
+from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll, judge
 
-ALLOWED = 30
-ROW = TableRow(table="shop.a", source="shop", tier="small", priority="normal", freshness=ALLOWED)
+ALLOWED, GRACE = 30, 50
+ROW = TableRow(table="shop.a", source="shop", tier="small", priority="normal", freshness=ALLOWED, grace=GRACE)
 Event = Literal["land", "look", "load", "fail", "wait"]
 
 
@@ -63,6 +63,7 @@ class World:
     applied: int = 0
     last_run_failed: bool = False
     knows: float | None = None
+    polled: float | None = None
     ever: bool = False
     taken: float | None = None
     record: TableRecord = field(default_factory=TableRecord)
@@ -95,6 +96,7 @@ class World:
         )
         self.look = decode_look(encode_look(looks.after(self.look, seen)))
         self.knows = self.knows if waiting else self.now
+        self.polled = self.now if self.polled is None else self.polled
         return self.now
 
     def take(self, done: JobResult) -> None:
@@ -111,13 +113,17 @@ def test_judged_as_the_truth_is(events: list[Event]) -> None:
     for event in events:
         world.happen(event)
         look = None if world.look is None else world.look.tables["shop.a"]
-        state = judge(ROW, world.record, look, world.now)
+        first = None if world.look is None else world.look.tables["shop.a"].first
+        state = judge(ROW, Knowledge(record=world.record, look=look, seen=first), world.now)
         missing = world.landed[world.applied :]
-        if missing and world.now - missing[0] > ALLOWED:
+        is_due = world.ever or (world.polled is not None and world.now - world.polled > GRACE)
+        if missing and world.now - missing[0] > ALLOWED and is_due:
             assert state.late, "a change that landed too long ago is not there, and nobody says so"
         expected = None if world.knows is None else world.now - world.knows
         assert state.behind == pytest.approx(expected)
-        assert state.late == (expected is None or expected > ALLOWED)
+        if world.polled is not None:
+            assert state.late == (is_due and (expected is None or expected > ALLOWED))
+            assert first == world.polled, "the first poll is remembered"
         assert state.failed == world.last_run_failed
         if look is not None and look.looked == world.now and missing:
             assert state.waiting == len(missing), "the look has just counted them"
@@ -152,26 +158,52 @@ def test_the_order_of_telling_does_not_matter(
     assert len(forth.runs) <= KEPT_RUNS
 
 
-def test_a_quiet_source_is_fresh_as_long_as_somebody_looks() -> None:
+def test_a_source_without_changes_is_fresh_as_long_as_it_is_polled() -> None:
     record = TableRecord().after(result("succeeded", 1000, 990), 1001)
     seen = TablePoll(looked=5000, files=1, clear=5000)
-    state = judge(ROW, record, seen, 5010)
+    state = judge(ROW, Knowledge(record=record, look=seen), 5010)
     assert (state.state, state.lag, state.behind, state.as_of) == ("fresh", 4020, 10, 5000)
-    assert judge(ROW, record, seen, 5031).state == "late", "nobody looks any more"
-    assert judge(replace(ROW, freshness=None), record, seen, 9999).state == "fresh"
+    assert judge(ROW, Knowledge(record=record, look=seen), 5031).state == "late", "nobody looks any more"
+    assert judge(replace(ROW, freshness=None), Knowledge(record=record, look=seen), 9999).state == "fresh"
 
 
 def test_what_is_most_urgent_is_shown() -> None:
     failed = TableRecord().after(result("failed", 1000), 1001)
-    state = judge(ROW, failed, None, 2000)
+    state = judge(ROW, Knowledge(record=failed, seen=1000), 2000)
     assert (state.state, state.late, state.failed) == ("failed", True, True)
-    off = judge(replace(ROW, enabled=False), failed, None, 2000)
+    off = judge(replace(ROW, enabled=False), Knowledge(record=failed), 2000)
     assert (off.state, off.late, off.failed) == ("disabled", False, False)
     calm = replace(ROW, freshness=None)
-    assert judge(calm, None, None, 2000).state == "new"
+    assert judge(calm, Knowledge(), 2000).state == "new"
     waits = TablePoll(looked=1990, files=4, waiting=3, since=1500, held_by=("shop.b",))
-    assert judge(calm, None, waits, 2000).state == "waiting"
-    assert judge(ROW, None, None, 2000).late, "nothing was ever loaded, nobody has looked"
+    assert judge(calm, Knowledge(look=waits), 2000).state == "waiting"
+    works = Knowledge(look=waits, running=RunningJob(since=1950, until=2001))
+    assert (judge(calm, works, 2000).state, judge(calm, works, 2000).running) == ("running", 1950)
+    assert judge(calm, works, 2001).state == "waiting", "nobody has reported of the job for too long"
+    again = judge(ROW, replace(works, record=failed, seen=1000), 2000)
+    assert (again.state, again.running) == ("failed", 1950)
+
+
+def test_a_new_table_is_not_late_before_its_first_load_is_due() -> None:
+    assert (judge(ROW, Knowledge(), 9999).state, judge(ROW, Knowledge(), 9999).late) == ("new", False)
+    met = Knowledge(seen=1000)
+    assert [judge(ROW, met, now).state for now in (1000, 1000 + GRACE, 1001 + GRACE)] == ["new", "new", "late"]
+    found_nothing = Knowledge(look=TablePoll(looked=1010, files=0, clear=1010), seen=1000)
+    assert judge(ROW, found_nothing, 1045).state == "new", "its freshness alone would be over"
+    assert judge(ROW, found_nothing, 1051).state == "late"
+    by_hand = Knowledge(record=TableRecord().after(result("skipped", 1000), 1001))
+    assert [judge(ROW, by_hand, now).state for now in (1040, 1051)] == ["new", "late"]
+    loaded = Knowledge(record=TableRecord().after(result("succeeded", 1000, 1000), 1001), seen=1000)
+    assert judge(ROW, loaded, 1031).state == "late", "the period is for the first load alone"
+
+
+def test_a_broken_row_keeps_the_state_that_its_runs_give() -> None:
+    broken = replace(ROW, problems=("a.yaml:3: [X_Y] wrong",))
+    record = TableRecord().after(result("succeeded", 1000, 990), 1001)
+    state = judge(broken, Knowledge(record=record), 1010)
+    assert (state.state, state.last_state, state.behind) == ("broken_row", "fresh", 10)
+    failed = judge(broken, Knowledge(record=record.after(result("failed", 1005), 1006)), 1010)
+    assert (failed.state, failed.last_state, failed.failed) == ("broken_row", "failed", True)
 
 
 def test_a_run_that_loses_rows_does_not_add_up() -> None:
@@ -190,17 +222,17 @@ def test_damage_is_noticed(data: bytes) -> None:
         decode_look(data)
 
 
-def test_a_run_whose_warnings_need_a_person_is_not_fresh_until_the_next_one() -> None:
+def test_a_run_with_warnings_needs_attention_until_the_next_run() -> None:
     late = RunWarning(code="BATCH_LATE", message="late", count=3)
     done = replace(result("succeeded", 10, 5), warnings=(late, RunWarning(code="SEQUENCE_TIE", message="tie")))
     calm = replace(ROW, freshness=None)
     record = TableRecord().after(replace(done, late_ignored=3), 11)
-    state = judge(calm, record, None, 12)
+    state = judge(calm, Knowledge(record=record), 12)
     assert (state.state, state.attention, record.late_ignored) == ("attention", ("BATCH_LATE",), 3)
     idle = record.after(result("skipped", 20), 21)
-    assert judge(calm, idle, None, 22).state == "attention", "nothing new came"
-    assert judge(calm, idle.after(result("succeeded", 30, 25), 31), None, 32).state == "fresh"
-    assert judge(replace(calm, enabled=False), record, None, 12).attention == ()
+    assert judge(calm, Knowledge(record=idle), 22).state == "attention", "nothing new came"
+    assert judge(calm, Knowledge(record=idle.after(result("succeeded", 30, 25), 31)), 32).state == "fresh"
+    assert judge(replace(calm, enabled=False), Knowledge(record=record), 12).attention == ()
 
 
 def test_lists_of_an_older_version_are_read() -> None:
@@ -209,4 +241,4 @@ def test_lists_of_an_older_version_are_read() -> None:
     older["tables"] = {name: values[:-1] for name, values in older["tables"].items()}
     found = decode_runs(json.dumps(older).encode()).tables["shop.a"]
     assert (found.late_ignored, found.quarantined, found.loose) == (0, 1, 1)
-    assert from_list(to_list(record.facts[0])[:-3]) == replace(record.facts[0], late_ignored=0)
+    assert from_list(to_list(record.facts[0])[:-4]) == replace(record.facts[0], late_ignored=0)

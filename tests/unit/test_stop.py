@@ -23,13 +23,13 @@ print("alive")
 """
 
 
-def test_a_signal_that_comes_while_it_waits_never_stands_in_its_own_way() -> None:
+def test_signal_during_a_wait_does_not_deadlock() -> None:
     """Thousands of signals, of which some come while the wait holds what it holds."""
     done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.returncode) == ("alive\n", 0), done.stderr
 
 
-def test_a_wait_ends_when_it_is_asked_from_another_thread_and_wakes_are_not_stored_up() -> None:
+def test_wait_ends_on_wake_and_wakes_do_not_accumulate() -> None:
     stop, began = Stop(), time.monotonic()
     for _ in range(1000):
         stop.wake()

@@ -95,6 +95,20 @@ def test_what_is_absent(root: str) -> None:
         storage.read(f"{root}/folder")
 
 
+def test_a_copy_has_the_content_and_replaces_what_is_there(root: str) -> None:
+    storage = Storage()
+    storage.write(f"{root}/a/ü x=1.parquet", b"content")
+    for _ in range(2):
+        storage.copy(f"{root}/a/ü x=1.parquet", f"{root}/b/deep/ü x=1.parquet")
+        assert storage.read(f"{root}/b/deep/ü x=1.parquet") == b"content"
+        storage.write(f"{root}/b/deep/ü x=1.parquet", b"other")
+    assert storage.read(f"{root}/a/ü x=1.parquet") == b"content"
+    assert names(storage.list(f"{root}/b"), f"{root}/b") == ["deep/ü x=1.parquet"]
+    with pytest.raises(FileNotFoundError):
+        storage.copy(f"{root}/none", f"{root}/c")
+    assert not storage.exists(f"{root}/c")
+
+
 def test_create_is_put_if_absent(root: str) -> None:
     storage = Storage()
     assert storage.create(f"{root}/deep/er/x", b"first")

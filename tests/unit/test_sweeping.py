@@ -29,7 +29,7 @@ def test_there_is_nothing_to_sweep(state: TableState) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(0, "pending"), (59, "pending"), (60, "due")])
-def test_a_reload_in_part_is_whole_after_a_time(minutes: int, expected: str) -> None:
+def test_partial_reload_is_complete_after_a_time(minutes: int, expected: str) -> None:
     assert sweep_state(STATE, OLDER, RULE, LOADED + timedelta(minutes=minutes)) == expected
     assert sweep_state(STATE, Discovery(), RULE, LOADED) == "due"
 
@@ -42,7 +42,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("what", LEFT)
-def test_no_time_and_no_release_make_up_for_what_is_not_loaded(what: str) -> None:
+def test_unloaded_files_prevent_the_sweep(what: str) -> None:
     for rule in (RULE, AT_ONCE, RELEASED):
         assert sweep_state(STATE, LEFT[what], rule, LOADED + timedelta(days=9)) == "pending"
 

@@ -12,7 +12,7 @@ GIB = 1024**3
 
 
 @pytest.mark.parametrize(("seconds", "memory", "expected"), [(0.0, 64 * GIB, "late"), (3600.0, -GIB, "hungry")])
-def test_an_exceeded_limit_is_answered_and_ends_the_process(seconds: float, memory: int, expected: str) -> None:
+def test_exceeded_limit_stores_an_outcome_and_ends_the_process(seconds: float, memory: int, expected: str) -> None:
     done: list[str] = []
     ended = threading.Event()
 
@@ -26,7 +26,7 @@ def test_an_exceeded_limit_is_answered_and_ends_the_process(seconds: float, memo
     assert done == [expected, "end"]
 
 
-def test_a_table_within_its_limits_is_left_alone() -> None:
+def test_table_within_its_limits_continues() -> None:
     done: list[str] = []
     dog = Watchdog(3600.0, 64 * GIB, lambda: done.append("late"), lambda: done.append("hungry"), lambda: None)
     with dog:

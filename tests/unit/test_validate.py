@@ -72,7 +72,7 @@ def test_all_problems_are_a_line_each(tmp_path: Path, gddl: Gddl) -> None:
             "or add the tier to gddl.yaml under tiers"
         ),
         (
-            "4:44: DURATION_INVALID s.large.freshness: not a length of time (value '30') — write the unit: "
+            "4:44: DURATION_INVALID s.large.freshness: not a duration (value '30') — write the unit: "
             "30s, 30m, 30h or 30d"
         ),
         "4:61: FIELD_TYPE s.large.settle: must be text (value 5) — write the unit: 5s, 5m, 5h or 5d",
@@ -104,7 +104,7 @@ def test_no_settings_file_is_answered_with_two_lines_that_work(tmp_path: Path, g
     assert gddl("validate") == (0, "1 table, no problems\n", "")
 
 
-def test_no_line_is_folded_in_a_word_whatever_the_width(
+def test_no_line_is_wrapped_within_a_word_at_any_width(
     tmp_path: Path, gddl: Gddl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")

@@ -52,7 +52,7 @@ def test_a_pair_that_does_not_is_named_with_one_that_does(spark: str, delta: str
     assert says in str(caught.value)
 
 
-def test_a_platform_s_own_build_counts_by_its_series() -> None:
+def test_platform_builds_match_by_series() -> None:
     """EMR and Databricks carry patches of their own under a number that is not Apache's."""
     versions.check_pair("4.0.2-amzn-0", "4.0.0-amzn-1-spark", "")
     versions.check_pair("4.1.9-amzn-0", "4.2.0-amzn-0", "")

@@ -6,7 +6,6 @@ neither maintains nor erases. The first two have the same tables, and the others
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,9 @@ from tests.conftest import LocalPort
 from tests.delta_rs.test_erase_histories import chosen_key
 from tests.oracle import Value
 from tests.spark.lake import Lake, read
+from tests.spark.maintenance_world import OPTIONS, SORTS, MaintainedCase, MaintenanceAction, World, histories
 from tests.spark.playing import drawn, examples
-from tests.spark.telling import Told, by_engine, differences, everything, readable
-from tests.spark.upkeep_world import OPTIONS, SORTS, Kept, Upkeep, World, histories
+from tests.spark.table_lines import by_engine, differences, everything, of_other_keys, readable
 from tests.strategies import Case
 
 # What a table without a good row, or without files that its changes came from, may say to these; else it is a fault.
@@ -30,7 +29,7 @@ _PLAIN = 5
 """Hypothesis begins with the simplest histories there are."""
 
 
-def drawn_histories(counts: Mapping[str, int]) -> list[Kept]:
+def drawn_histories(counts: Mapping[str, int]) -> list[MaintainedCase]:
     found = [kept for sort, count in counts.items() for kept in drawn(histories(sort), _PLAIN + count)[_PLAIN:]]
     return [
         replace(kept, case=replace(kept.case, spec=replace(kept.case.spec, table=f"s.t{n:03d}")))
@@ -38,12 +37,12 @@ def drawn_histories(counts: Mapping[str, int]) -> list[Kept]:
     ]
 
 
-def key_of(kept: Kept, number: int) -> dict[str, Value] | None:
+def key_of(kept: MaintainedCase, number: int) -> dict[str, Value] | None:
     """The key that is erased by then; null: none is."""
     return chosen_key(kept.case) if kept.case.spec.keys and number >= kept.erased_at else None
 
 
-def disturbed(world: World, found: Sequence[Kept], number: int) -> None:
+def disturbed(world: World, found: Sequence[MaintainedCase], number: int) -> None:
     """A run with all that befalls it."""
     rounds = {kept.case.spec.table: kept.rounds[number] for kept in found}
     active = [kept.case for kept in found]
@@ -65,42 +64,34 @@ def disturbed(world: World, found: Sequence[Kept], number: int) -> None:
             world.erase(kept.case, key)
 
 
-def undisturbed(world: World, found: Sequence[Kept], number: int) -> None:
+def undisturbed(world: World, found: Sequence[MaintainedCase], number: int) -> None:
     """The same run without deaths, maintenance and erasures."""
     for kept in found:
         world.land(kept.case, number)
     world.load([kept.case for kept in found])
     _lose(world, found, number)
-    whats: tuple[Upkeep, ...] = ("refresh", "resync", "replay")
+    whats: tuple[MaintenanceAction, ...] = ("refresh", "resync", "replay")
     for what in whats:
         world.keep([kept.case for kept in found if kept.rounds[number].then == what], what)
 
 
-def _lose(world: World, found: Sequence[Kept], number: int) -> None:
+def _lose(world: World, found: Sequence[MaintainedCase], number: int) -> None:
     for kept in found:
         if kept.rounds[number].loses:
             world.lose(kept.case, number)
 
 
-def judge(worlds: Sequence[World], kept: Kept, number: int) -> list[str]:
+def judge(worlds: Sequence[World], kept: MaintainedCase, number: int) -> list[str]:
     """What is wrong after a run; `worlds` end with the undisturbed one."""
     case, layouts = kept.case, [world.lake.layout(kept.case.spec) for world in worlds]
     first, *others = [everything(layout) for layout in layouts[:-1]]
     wrong = [line for other in others for line in differences(first, other)]
     key = key_of(kept, number)
-    wanted = _others(by_engine(layouts[-1]), key)
+    wanted = of_other_keys(by_engine(layouts[-1]), key)
     for layout in layouts[:-1]:
-        wrong += differences(wanted, _others(by_engine(layout), key))
+        wrong += differences(wanted, of_other_keys(by_engine(layout), key))
         wrong += forgotten(case, layout, key) if key is not None else []
     return wrong
-
-
-def _others(told: Told, key: Mapping[str, Value] | None) -> Told:
-    """What replica and history hold of keys that were not erased."""
-    names = ("replica", "history")
-    if key is None:
-        return {n: told[n] for n in names}
-    return {n: [x for x in told[n] if any(json.loads(x).get(k) != v for k, v in key.items())] for n in names}
 
 
 def forgotten(case: Case, layout: object, key: Mapping[str, Value]) -> list[str]:
@@ -114,7 +105,7 @@ def forgotten(case: Case, layout: object, key: Mapping[str, Value]) -> list[str]
     return found
 
 
-def play(found: Sequence[Kept], worlds: Sequence[World]) -> str:
+def play(found: Sequence[MaintainedCase], worlds: Sequence[World]) -> str:
     """What is wrong with which history; empty when all is right. One found wrong is played no further."""
     wrong: dict[str, list[str]] = {}
     for number in range(max(len(kept.case.runs) for kept in found)):
@@ -140,7 +131,7 @@ def play(found: Sequence[Kept], worlds: Sequence[World]) -> str:
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_upkeep_at_any_point_changes_nothing(sort: str, tmp_path: Path) -> None:
+def test_maintenance_at_any_point_changes_no_rows(sort: str, tmp_path: Path) -> None:
     """Without Spark."""
     port = LocalPort("delta_rs")
     worlds = [World([port], Lake(tmp_path / name)) for name in ("kept", "plain")]
@@ -158,7 +149,7 @@ def test_upkeep_at_any_point_changes_nothing(sort: str, tmp_path: Path) -> None:
     ],
     ids=["few", "many", "in turn"],
 )
-def test_both_engines_keep_the_same_tables(
+def test_engines_agree_after_maintenance(
     turns: bool, counts: Mapping[str, int], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """With `turns` the one lake is kept by both, job after job."""

@@ -42,18 +42,18 @@ def schedule() -> Schedule:
     return schedule
 
 
-def test_nothing_is_run_without_news_but_anyway_once_a_minute(schedule: Schedule) -> None:
+def test_table_without_new_files_runs_once_a_minute(schedule: Schedule) -> None:
     assert begun(schedule, 101) == []
     assert schedule.next_due() == 100 + ANYWAY_SECONDS
     assert begun(schedule, 100 + ANYWAY_SECONDS) == ["s.a", "s.b"]
 
 
-def test_news_bring_a_turn_of_that_table_alone(schedule: Schedule) -> None:
+def test_new_files_start_a_turn_of_their_table(schedule: Schedule) -> None:
     schedule.news(["s.b", "s.stranger"])
     assert begun(schedule, 101) == ["s.b"]
 
 
-def test_a_table_has_one_turn_at_a_time_and_news_meanwhile_bring_another(schedule: Schedule) -> None:
+def test_new_files_during_a_turn_start_another(schedule: Schedule) -> None:
     schedule.news(["s.a"])
     assert begun(schedule, 101) == ["s.a"]
     schedule.news(["s.a"])
@@ -64,14 +64,14 @@ def test_a_table_has_one_turn_at_a_time_and_news_meanwhile_bring_another(schedul
     assert begun(schedule, 104) == []
 
 
-def test_a_turn_that_took_as_much_as_it_may_is_followed_by_another(schedule: Schedule) -> None:
+def test_full_turn_is_followed_by_another(schedule: Schedule) -> None:
     schedule.news(["s.a"])
     schedule.begin(101)
     schedule.done(ended("a", batches=BATCHES_A_TURN), 102)
     assert begun(schedule, 102) == ["s.a"]
 
 
-def test_a_failing_table_rests_ever_longer_whatever_its_news_and_the_others_do_not(schedule: Schedule) -> None:
+def test_failing_table_backs_off_exponentially(schedule: Schedule) -> None:
     now, pauses = 200.0, []
     for _ in range(12):
         schedule.news(["s.a"])
@@ -88,7 +88,7 @@ def test_a_failing_table_rests_ever_longer_whatever_its_news_and_the_others_do_n
     assert (pauses[0], pauses[-1]) == (5, LONGEST_PAUSE)
 
 
-def test_a_table_that_went_well_again_rests_shortly_after_the_next_failure(schedule: Schedule) -> None:
+def test_success_resets_the_back_off(schedule: Schedule) -> None:
     for status, rests in (("failed", 5), ("failed", 10), ("succeeded", 0), ("failed", 5)):
         schedule.news(["s.a"])
         entry = schedule.entries["s.a"]
@@ -99,7 +99,7 @@ def test_a_table_that_went_well_again_rests_shortly_after_the_next_failure(sched
             assert entry.not_before - now == rests
 
 
-def test_a_table_that_another_run_holds_is_tried_after_its_trigger(schedule: Schedule) -> None:
+def test_busy_table_is_retried_after_its_trigger(schedule: Schedule) -> None:
     schedule.keep([spec("a", trigger="30s")], 100)
     for now in (100, 130, 160):
         assert begun(schedule, now) == ["s.a"]
@@ -107,14 +107,14 @@ def test_a_table_that_another_run_holds_is_tried_after_its_trigger(schedule: Sch
         assert schedule.next_due() == now + 30
 
 
-def test_rows_that_come_change_and_go(schedule: Schedule) -> None:
+def test_added_changed_and_removed_rows(schedule: Schedule) -> None:
     schedule.keep([spec("b", history=True), spec("c")], 101)
     assert sorted(begun(schedule, 101)) == ["s.b", "s.c"]
     schedule.done(ended("a"), 102)
     assert sorted(schedule.entries) == ["s.b", "s.c"]
 
 
-def test_a_changed_row_ends_the_rest_after_failures(schedule: Schedule) -> None:
+def test_changed_row_ends_the_back_off(schedule: Schedule) -> None:
     for now in (200, 205, 215, 235):
         schedule.news(["s.a"])
         schedule.begin(now)
@@ -124,7 +124,7 @@ def test_a_changed_row_ends_the_rest_after_failures(schedule: Schedule) -> None:
     assert "s.a" in begun(schedule, 236)
 
 
-def test_a_row_that_was_mended_while_it_failed_is_next_at_once(schedule: Schedule) -> None:
+def test_row_fixed_during_a_failing_turn_is_due_at_once(schedule: Schedule) -> None:
     schedule.news(["s.a"])
     schedule.begin(200)
     schedule.keep([spec("a", history=True), spec("b")], 201)
@@ -132,7 +132,7 @@ def test_a_row_that_was_mended_while_it_failed_is_next_at_once(schedule: Schedul
     assert begun(schedule, 202) == ["s.a"]
 
 
-def test_a_table_that_goes_and_comes_back_while_it_is_run_waits_for_its_end(schedule: Schedule) -> None:
+def test_table_removed_and_added_during_its_turn_waits(schedule: Schedule) -> None:
     schedule.news(["s.a"])
     schedule.begin(101)
     schedule.keep([spec("b")], 102)
@@ -143,7 +143,7 @@ def test_a_table_that_goes_and_comes_back_while_it_is_run_waits_for_its_end(sche
     assert begun(schedule, 104) == ["s.a"]
 
 
-def test_who_waited_longest_is_first(schedule: Schedule) -> None:
+def test_longest_wait_runs_first(schedule: Schedule) -> None:
     schedule.keep([spec("a"), spec("b"), spec("c")], 130)
     assert begun(schedule, 100 + ANYWAY_SECONDS) == ["s.c", "s.a", "s.b"]
 
@@ -153,9 +153,9 @@ def test_who_waited_longest_is_first(schedule: Schedule) -> None:
     [({}, 60), ({"freshness": "1h"}, 60), ({"freshness": "1m"}, 15), ({"freshness": "1m", "trigger": "40s"}, 40),
      ({"trigger": "5m"}, 300)],
 )  # fmt: skip
-def test_how_often_anyway(fields: dict[str, Any], seconds: float) -> None:
+def test_interval_without_new_files(fields: dict[str, Any], seconds: float) -> None:
     assert anyway_seconds(spec("a", **fields)) == seconds
 
 
-def test_pauses_have_a_longest_one() -> None:
+def test_back_off_is_bounded() -> None:
     assert pause_seconds(10**6) == LONGEST_PAUSE

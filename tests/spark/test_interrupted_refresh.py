@@ -15,7 +15,7 @@ from tests.oracle import replay
 from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
-from tests.spark.telling import Told, by_engine, by_oracle, differences, everything
+from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences, everything
 
 STEPS = ("append", "merge", "commit")
 UNDISTURBED = spec_of("refreshed")
@@ -33,11 +33,11 @@ class Played:
     """
 
     ended: Ended
-    before: Told
-    between: Mapping[str, Told]
+    before: TableLines
+    between: Mapping[str, TableLines]
     rerun: Mapping[str, JobResult]
-    held: Mapping[str, Told]
-    seen: Told
+    held: Mapping[str, TableLines]
+    seen: TableLines
     left: Mapping[str, list[str]]
 
 
@@ -69,7 +69,7 @@ def table(step: str) -> str:
     return spec_of(f"refresh_{step}").table
 
 
-def test_the_undisturbed_refresh_is_right(played: Played) -> None:
+def test_uninterrupted_refresh_is_correct(played: Played) -> None:
     """Same replica, history and change table; the quarantine holds what the files leave there now, as before."""
     wanted = by_oracle(replay(UNDISTURBED, RUNS), UNDISTURBED)
     assert differences(wanted, played.before) == []
@@ -78,12 +78,12 @@ def test_the_undisturbed_refresh_is_right(played: Played) -> None:
     assert (result.status, result.mode, result.changes_written) == ("succeeded", "refresh", 0), result.error
 
 
-def test_the_child_died_where_it_should(played: Played) -> None:
+def test_child_is_killed_at_the_step(played: Played) -> None:
     assert played.ended.status == -signal.SIGKILL, played.ended
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_readers_meanwhile_see_whole_tables(step: str, played: Played) -> None:
+def test_concurrent_readers_see_consistent_tables(step: str, played: Played) -> None:
     """The files have not changed, so the old replica and the new one hold the same."""
     found = played.between[table(step)]
     for name in ("replica", "changes", "history"):
@@ -91,12 +91,12 @@ def test_readers_meanwhile_see_whole_tables(step: str, played: Played) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_rerun_finishes_the_refresh(step: str, played: Played) -> None:
+def test_rerun_completes_the_refresh(step: str, played: Played) -> None:
     result = played.rerun[table(step)]
     assert (result.status, result.mode) == ("succeeded", "refresh"), result.error
     assert differences(played.held[UNDISTURBED.table], played.held[table(step)]) == []
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_nothing_is_left_beside(step: str, played: Played) -> None:
+def test_shadow_tables_are_removed(step: str, played: Played) -> None:
     assert played.left[table(step)] == []

@@ -13,7 +13,7 @@ from tests.conftest import LocalPort
 from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, verify
-from tests.spark.telling import by_engine, differences
+from tests.spark.table_lines import by_engine, differences
 from tests.strategies import Case, Traits, cases, dense
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
@@ -39,7 +39,7 @@ def broken_cases(draw: st.DrawFn, tie_break: TieBreak) -> BrokenCase:
 
 
 @pytest.mark.parametrize("tie_break", ["delete_wins", "last_arrival"])
-def test_a_run_broken_off_and_rerun(tie_break: TieBreak, spark: LocalPort, tmp_path: Path) -> None:
+def test_interrupted_run_resumes(tie_break: TieBreak, spark: LocalPort, tmp_path: Path) -> None:
     found = drawn(broken_cases(tie_break), examples(3))
     stage = Stage(spark, Lake(tmp_path), named([each.case for each in found]))
     breaks = {case.spec.table: each.breaks for case, each in zip(stage.cases, found, strict=True)}
@@ -66,7 +66,7 @@ def _round(stage: Stage, number: int, breaks: dict[str, Break]) -> int:
     return len(failed)
 
 
-def test_a_refresh_broken_off_and_rerun(spark: LocalPort, tmp_path: Path) -> None:
+def test_interrupted_refresh_resumes(spark: LocalPort, tmp_path: Path) -> None:
     """After each of its steps, each on a history of its own."""
     histories = drawn(cases(replace(TRAITS, reloads=False, ties=False, copies=False)), len(REFRESH_STEPS))
     stage = Stage(spark, Lake(tmp_path), named([replace(c, runs=c.runs[:2]) for c in histories]))

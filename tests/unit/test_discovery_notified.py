@@ -86,7 +86,7 @@ def watched(table: Table) -> Watched:
     return table.storage
 
 
-def test_only_what_is_told_of_is_looked_at(table: Table) -> None:
+def test_only_notified_files_are_checked(table: Table) -> None:
     first, second = table.land_changes(2, timedelta(hours=1), START + 5 * DAY)
     assert take(table, discovered(table, told(table, first))) == [first]
     assert watched(table).looked == [f"{table.landing}/{first}"]
@@ -94,13 +94,13 @@ def test_only_what_is_told_of_is_looked_at(table: Table) -> None:
     assert watched(table).listed == []
 
 
-def test_what_the_ledger_knows_costs_no_request(table: Table) -> None:
+def test_known_files_cost_no_request(table: Table) -> None:
     names = [table.name(START + timedelta(hours=n)) for n in range(60)]
     found = discovered(table, told(table, *names, "LOAD00000001.csv"))
     assert (found.waiting, watched(table).looked, watched(table).listed) == ((), [], [])
 
 
-def test_a_file_written_again_with_its_content_is_known_by_it(table: Table) -> None:
+def test_unchanged_rewritten_file_is_recognized(table: Table) -> None:
     name = table.name(START)
     table.land(name)
     (again,) = told(table, name)
@@ -110,7 +110,7 @@ def test_a_file_written_again_with_its_content_is_known_by_it(table: Table) -> N
     assert table.names(discovered(table, told(table, name)).waiting) == [name]
 
 
-def test_a_file_that_comes_later_than_any_look_back_is_taken(table: Table) -> None:
+def test_notified_file_beyond_the_lookback_is_ingested(table: Table) -> None:
     table.land_changes(200, timedelta(hours=6), START + 5 * DAY)
     table.storage = Storage()
     for _ in range(25):  # until the oldest rows are in the archive
@@ -126,14 +126,14 @@ def test_a_file_that_comes_later_than_any_look_back_is_taken(table: Table) -> No
 
 
 @pytest.mark.parametrize("name", ["LOAD00000001.csv", "LOAD00000002.csv"])
-def test_a_load_has_the_folder_listed_in_full(table: Table, name: str) -> None:
+def test_load_file_causes_a_full_listing(table: Table, name: str) -> None:
     unseen = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)[0]
     table.land(name, "I,another")
     found = discovered(table, told(table, name))
     assert (set(table.names(found.waiting)), found.listed_in_full_at is not None) == ({name, unseen}, True)
 
 
-def test_what_went_before_it_was_looked_at_is_missed_by_nobody(table: Table) -> None:
+def test_file_removed_after_its_notification_is_ignored(table: Table) -> None:
     (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
     files = told(table, name)
     Path(table.landing, name).unlink()
@@ -141,14 +141,14 @@ def test_what_went_before_it_was_looked_at_is_missed_by_nobody(table: Table) -> 
     assert (found.waiting, found.missing, found.folder_missing) == ((), (), False)
 
 
-def test_names_that_no_rule_knows_are_counted(table: Table) -> None:
+def test_unknown_names_are_counted(table: Table) -> None:
     table.land("notes.csv")
     found = discovered(table, told(table, "notes.csv"))
     assert (found.waiting, found.ignored, found.ignored_sample) == ((), 1, ("notes.csv",))
 
 
 @pytest.mark.parametrize("scheme", ["file:", "file://", ""])
-def test_spark_writes_paths_in_its_own_way(table: Table, scheme: str) -> None:
+def test_spark_path_forms_are_normalized(table: Table, scheme: str) -> None:
     (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
     (waiting,) = discovered(table, told(table, name, scheme=scheme)).waiting
     assert waiting.path == f"{table.landing}/{name}"
@@ -172,6 +172,6 @@ def test_in_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not any(request.startswith("GET landing/") for request in asked)
 
 
-def test_a_path_from_elsewhere_is_a_fault_of_the_stream(table: Table) -> None:
+def test_foreign_path_is_a_stream_error(table: Table) -> None:
     with pytest.raises(RetriableError, match=r"FILE_STREAM_FAILED.*not below"):
         discovered(table, [NotifiedFile(path="file:/elsewhere/20240101-000000001.csv", size=1, modified=1)])

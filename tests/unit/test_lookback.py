@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.dms import DmsOptions
 from spark_jobs.discovery.listing import GLANCE_BACK, discover
-from spark_jobs.discovery.lookback import EVERY, LookingBack
+from spark_jobs.discovery.lookback import EVERY, DeepListings
 from spark_jobs.plan.discover import Discovery
 from tests.landing_folder import START, Table
 
@@ -26,18 +26,18 @@ class Job:
     """Turns of one table, as a job that goes on takes them."""
 
     table: Table
-    looks: LookingBack = field(default_factory=LookingBack)
+    deep_listings: DeepListings = field(default_factory=DeepListings)
     taken: Counter[str] = field(default_factory=Counter)
     longs: int = 0
 
     def look(self, took: timedelta = timedelta(0)) -> Discovery:
         """`took`: how long it takes where it is a long look."""
         place, ledger, now = self.table.place, self.table.ledger(), self.table.now
-        back = self.looks.reach(place.root, now)
+        back = self.deep_listings.reach(place.root, now)
         found = discover(place, ledger, now, back=back)
         if back is None:
             self.longs += 1
-            self.looks.looked(place.root, found, ledger.state.cursor, now, now + took)
+            self.deep_listings.record(place.root, found, ledger.state.cursor, now, now + took)
         return found
 
     def turn(self, most: int = 1000) -> None:
@@ -76,7 +76,7 @@ def test_a_late_file_is_taken_within_a_minute(job: Job) -> None:
     assert job.taken[late] == 1
 
 
-def test_what_a_long_look_found_is_seen_by_the_next_too(job: Job) -> None:
+def test_finding_of_a_deep_listing_causes_another(job: Job) -> None:
     """Who looked only tells that there is work; who takes it, in another moment, looks for itself."""
     late = f"{job.table.landing}/{job.table.land(job.table.name(START + timedelta(minutes=30)))}"
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_a_reload_is_seen_at_once(job: Job) -> None:
     assert [file.generation for file in job.look().waiting] == [2]
 
 
-def test_long_looks_are_as_rare_as_they_are_slow(job: Job) -> None:
+def test_deep_listings_are_limited_by_their_duration(job: Job) -> None:
     job.look(took=timedelta(seconds=30))
     job.table.now += timedelta(seconds=9 * 60)
     job.look()
@@ -104,14 +104,14 @@ def test_long_looks_are_as_rare_as_they_are_slow(job: Job) -> None:
     assert job.longs == 3
 
 
-def test_a_clock_that_is_set_back_makes_the_next_look_long(job: Job) -> None:
+def test_clock_set_back_causes_a_deep_listing(job: Job) -> None:
     job.turn()
     job.table.now -= SECOND
     job.turn()
     assert job.longs == 3
 
 
-def test_a_table_that_has_no_change_file_yet_is_looked_through(tmp_path: Path) -> None:
+def test_table_without_change_files_is_listed_in_full(tmp_path: Path) -> None:
     job = Job(Table.below(tmp_path))
     job.table.land("LOAD00000001.csv")
     job.turn()
@@ -131,7 +131,7 @@ ARRIVALS = st.lists(
 
 @settings(deadline=None)
 @given(arrivals=ARRIVALS)
-def test_each_file_is_taken_once_however_late_it_comes(arrivals: list[tuple[timedelta, timedelta, int]]) -> None:
+def test_each_late_file_is_ingested_once(arrivals: list[tuple[timedelta, timedelta, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = Table.below(Path(folder), DmsOptions(lookback="1d"))
         table.limits = type(table.limits)(max_files=2, max_bytes=10**9)

@@ -1,4 +1,4 @@
-"""Histories with upkeep between their runs: what is drawn, and a lake in which an engine plays it."""
+"""Histories with maintenance between their runs: their strategies, and a lake in which an engine runs them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
 from tests.strategies import Case, Traits, cases, dense
 
-Upkeep = Literal["maintain", "refresh", "resync", "replay"]
-OPTIONS: Mapping[Upkeep, JobOptions] = {
+MaintenanceAction = Literal["maintain", "refresh", "resync", "replay"]
+OPTIONS: Mapping[MaintenanceAction, JobOptions] = {
     "maintain": JobOptions(action="maintain"),
     "refresh": JobOptions(full_refresh=True),
     "resync": JobOptions(full_refresh=True, resync=True),
@@ -29,7 +29,7 @@ OPTIONS: Mapping[Upkeep, JobOptions] = {
 }
 _BATCH = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
 _REBUILD = ("plan", "read", "swapping", "append", "tombstones", "merge", "history", "quarantine", "commit")
-STEPS: Mapping[Upkeep, Sequence[str]] = {
+STEPS: Mapping[MaintenanceAction, Sequence[str]] = {
     "maintain": ("tombstones", "cut", "compact", "vacuum", "log", "leftovers"),
     "refresh": _REBUILD,
     "resync": (*_REBUILD, "checked"),
@@ -51,7 +51,7 @@ class Round:
     """What happens at a run.
 
     Attributes:
-        dies: the step after which it breaks off first, if that comes; `then_dies`: the same of the upkeep.
+        dies: the step after which it breaks off first, if that comes; `then_dies`: the same for the action after it.
         between: all tables are maintained before what broke off is run again.
         loses: a file of the run goes out of the landing folder once it is taken in.
     """
@@ -59,13 +59,13 @@ class Round:
     dies: str
     between: bool
     loses: bool
-    then: Upkeep | None
+    then: MaintenanceAction | None
     then_dies: str
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A history and its upkeep.
+class MaintainedCase:
+    """A history and its maintenance.
 
     Attributes:
         erased_at: number of the run after which a key is erased, `erasing_dies` the step after which that breaks off.
@@ -78,14 +78,14 @@ class Kept:
 
 
 @st.composite
-def histories(draw: st.DrawFn, sort: str) -> Kept:
+def histories(draw: st.DrawFn, sort: str) -> MaintainedCase:
     case = draw(cases(dense(SORTS[sort])))
     kept: dict[str, object] = {"tombstone_retention": "9999d"}
     if sort != "everything":
         kept |= {"history": False, "changes_retention": "1s"}
     rounds = tuple(draw(_rounds()) for _ in case.runs)
     at, dies = draw(st.integers(0, len(case.runs) - 1)), draw(st.sampled_from(ERASING))
-    return Kept(replace(case, spec=replace(case.spec, **kept)), rounds, at, dies)
+    return MaintainedCase(replace(case, spec=replace(case.spec, **kept)), rounds, at, dies)
 
 
 @st.composite
@@ -101,7 +101,7 @@ def _rounds(draw: st.DrawFn) -> Round:
 
 
 def age(lake: Lake, days: float) -> None:
-    """As if so many days had gone by for whoever looks at the times of files."""
+    """Set the times of all files back by so many days."""
     for path in Path(lake.roots.lake).rglob("*"):
         if path.is_file():
             then = path.stat().st_mtime - days * 86400
@@ -110,7 +110,7 @@ def age(lake: Lake, days: float) -> None:
 
 @dataclass
 class World:
-    """A lake kept by engines that take turns, job after job.
+    """A lake whose jobs alternate between engines.
 
     Attributes:
         codes: by table, all codes of results that failed, but for those that were to break off.
@@ -139,7 +139,7 @@ class World:
         age(self.lake, 4)
         self._play(chosen, OPTIONS["maintain"], dies or {}, days=0)
 
-    def keep(self, chosen: Sequence[Case], what: Upkeep, dies: Mapping[str, str] | None = None) -> None:
+    def keep(self, chosen: Sequence[Case], what: MaintenanceAction, dies: Mapping[str, str] | None = None) -> None:
         if what == "maintain":
             self.maintain(chosen, dies)
         else:

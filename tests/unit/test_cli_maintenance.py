@@ -99,3 +99,21 @@ def test_verify_shows_keys_that_differ_from_the_source(shop: Shop) -> None:
     (row,) = [line for line in answer.out.splitlines() if line.startswith("sales.orders")]
     assert row.split()[:5] == ["sales.orders", "different", "4", "4", "5"]
     assert '{"id": "7"} missing' in row
+
+
+def test_a_key_file_that_cannot_be_read_is_refused_with_the_reason(shop: Shop) -> None:
+    (shop.folder / "latin.txt").write_bytes(b"id=\xff")
+    reasons = {"none": "No such file or directory", ".": "Is a directory", "latin.txt": "not UTF-8"}
+    for name, reason in reasons.items():
+        answer = shop.gddl("erase", "--table", "sales.orders", "--key", f"@{shop.folder}/{name}")
+        remedy = "name a text file in UTF-8, or @-"
+        expected = f"[ERASE_KEY_INVALID] the file of the key can't be read: {reason}. Remedy: {remedy}\n"
+        assert (answer.status, answer.err) == (2, expected)
+
+
+def test_a_release_says_that_nothing_was_held(shop: Shop) -> None:
+    answer = shop.gddl("sweep", "release", "--table", "sales.orders", results={"sales.orders": {"status": "skipped"}})
+    assert (answer.status, answer.out.splitlines()[-2:]) == (
+        0,
+        ["1 table: 1 skipped; 0 rows read", "sales.orders: no rows are held, nothing was removed"],
+    )

@@ -67,12 +67,12 @@ def test_the_first_run_is_not_at_once(shop: Stage) -> None:
     assert found.run_after > datetime.now(UTC)
 
 
-def test_without_tables_there_is_nothing_to_keep_up(stage: Stage) -> None:
+def test_without_tables_there_are_no_maintenance_dags(stage: Stage) -> None:
     stage.rows()
     assert build_upkeep_dags() == {}
 
 
-def test_a_task_sees_to_the_enabled_tables_of_its_tier(shop: Stage) -> None:
+def test_a_task_maintains_the_enabled_tables_of_its_tier(shop: Stage) -> None:
     told = execute("gddl_maintenance", "maintain_small")
     assert shop.loaded == [["shop.a", "shop.b"]]
     assert shop.jobs[0]["options"]["action"] == "maintain"
@@ -93,7 +93,7 @@ def test_named_tables_alone(shop: Stage) -> None:
         ({"table": ["shop.a"]}, r"table \(did you mean tables\?\)"),
     ],
 )
-def test_what_can_t_be_asked_is_refused_and_not_green(shop: Stage, params: dict[str, Any], said: str) -> None:
+def test_invalid_requests_fail_the_task(shop: Stage, params: dict[str, Any], said: str) -> None:
     task = build_upkeep_dags()["gddl_verify"].get_task("verify_small")
     context: Any = {"params": params, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
     with pytest.raises(AirflowFailException, match=rf"REQUEST_INVALID.*{said}"):
@@ -107,7 +107,7 @@ def test_a_failed_table_fails_the_task_by_name(shop: Stage) -> None:
         execute("gddl_verify", "verify_small")
 
 
-def test_a_retry_takes_what_is_left_and_clearing_all(shop: Stage) -> None:
+def test_a_retry_runs_remaining_tables_and_clearing_runs_all(shop: Stage) -> None:
     shop.order(fail={"shop.b": ["VERIFY_DIFFERENT", "3 of 256 buckets differ"]})
     for _ in range(2):
         with pytest.raises(AirflowException, match=r"1 of 2 tables failed(.|\n)*shop\.b: \[VERIFY_DIFFERENT\]"):
@@ -128,9 +128,7 @@ def test_a_job_for_each_so_many_tables(shop: Stage, monkeypatch: pytest.MonkeyPa
     assert len({job["run_id"] for job in shop.jobs}) == 2
 
 
-def test_airflow_s_connection_reaches_the_job_s_environment_and_nothing_else(
-    shop: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_named_connection_reaches_the_job_s_environment(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_GDDL_SOURCE_SHOP", "postgres://u:hunter2@db/shop")
     program = Path(shop.root, "job.py")
     program.write_text(

@@ -1,4 +1,4 @@
-"""What the dialect makes of a file's content."""
+"""What the Debezium dialect decodes from the content of a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.plan.files import PlannedFile
 
 
-def look(folder: Path, content: bytes | str, *, before_image_prefix: str | None = None, **options: Any) -> Probed:
+def probe(folder: Path, content: bytes | str, *, before_image_prefix: str | None = None, **options: Any) -> Probed:
     """
     Raises:
         QuarantinableError: as `Dialect.probe`.
@@ -29,7 +29,7 @@ def look(folder: Path, content: bytes | str, *, before_image_prefix: str | None 
 
 
 def rows_of(found: Probed) -> list[dict[str, Any]]:
-    """Without what says when."""
+    """Rows without the event time."""
     assert found.table is not None
     return [{k: v for k, v in row.items() if k != "_dbz_ts"} for row in found.table.to_pylist()]
 

@@ -1,4 +1,4 @@
-"""A job that goes on in a thread of the test, beside which files land and rows change."""
+"""A continuous job in a thread of the test, while files land and rows change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 300.0
 
 
 @dataclass
-class Kept:
+class BackgroundJob:
     """A context manager: it stops the job, waits for its end, and raises what the job raised."""
 
     job: JobSpec
@@ -43,15 +43,15 @@ class Kept:
             raise self._raised[0]
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what the job is to bring about."""
+        """Wait until the condition holds."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             assert not self._raised, self._raised
             assert time.monotonic() < deadline, [(r.table, r.status, r.error) for r in self.results[-20:]]
             time.sleep(0.05)
 
-    def told(self, table: str, status: str = "succeeded") -> int:
-        """How many results of this status there were."""
+    def results_of(self, table: str, status: str = "succeeded") -> int:
+        """Number of results of this table and status."""
         return sum((result.table, result.status) == (table, status) for result in list(self.results))
 
     def _run(self) -> None:

@@ -65,12 +65,12 @@ def both(tmp_path: Path) -> Both:
     return Both(standing, DesiredStateReader(job, Storage(), Stop(), clock), metadata, clock)
 
 
-def test_the_order_that_it_began_with_changes_nothing(both: Both) -> None:
+def test_unchanged_desired_state_changes_nothing(both: Both) -> None:
     assert both.orders.look() is False
     assert both.later() is False
 
 
-def test_a_new_row_a_changed_tier_and_a_row_that_went(both: Both) -> None:
+def test_added_row_changed_tier_and_removed_row(both: Both) -> None:
     tiers = {"small": TierSpec(cores=7)}
     for order in (
         DesiredState(tables=(A, B), tiers=both.orders.job.tiers),
@@ -83,7 +83,7 @@ def test_a_new_row_a_changed_tier_and_a_row_that_went(both: Both) -> None:
         assert both.later() is False
 
 
-def test_neither_side_looks_all_the_time(both: Both) -> None:
+def test_polling_is_limited_on_both_sides(both: Both) -> None:
     both.orders.look()
     both.metadata.order = DesiredState(tables=(B,))
     both.clock.now += FRESH_SECONDS - 0.1
@@ -93,7 +93,7 @@ def test_neither_side_looks_all_the_time(both: Both) -> None:
     assert both.later() is True
 
 
-def test_metadata_that_can_t_be_read_and_orders_that_are_damaged_change_nothing(both: Both) -> None:
+def test_unreadable_metadata_and_damaged_state_change_nothing(both: Both) -> None:
     both.metadata.down = True
     assert both.later() is False
     both.metadata.down, both.metadata.order = False, None
@@ -105,7 +105,7 @@ def test_metadata_that_can_t_be_read_and_orders_that_are_damaged_change_nothing(
     assert not both.orders.stop.is_asked
 
 
-def test_the_word_to_stop_is_for_one_job(both: Both) -> None:
+def test_stop_request_is_for_one_job(both: Both) -> None:
     both.standing.stop("another")
     assert (both.later(), both.orders.stop.is_asked) == (False, False)
     both.standing.stop("run 1/x")
@@ -116,6 +116,6 @@ def test_the_word_to_stop_is_for_one_job(both: Both) -> None:
     assert [path.name for path in Path(both.standing.folder).iterdir()] == ["order.json"]
 
 
-def test_a_job_without_a_folder_asks_nobody(both: Both) -> None:
+def test_job_without_a_folder_reads_nothing(both: Both) -> None:
     job = JobSpec(run_id="r", roots=both.orders.job.roots, tables=(A,), options=JobOptions(continuous=Continuous()))
     assert DesiredStateReader(job, Storage(), Stop(), both.clock).look() is False

@@ -51,7 +51,7 @@ def all_of(executor: Executor, stop: Stop) -> dict[str, JobResult]:
     return found
 
 
-def test_each_table_has_an_outcome_and_the_cluster_is_left_tidy() -> None:
+def test_each_table_has_an_outcome_and_files_are_removed() -> None:
     cluster, stop = Cluster(broken=frozenset({"s.t07"})), Stop()
     executor = hands_of(cluster, stop)
     cluster.go.set()
@@ -66,7 +66,7 @@ def test_each_table_has_an_outcome_and_the_cluster_is_left_tidy() -> None:
     assert len(found) == len(SPECS)
 
 
-def test_what_was_not_begun_can_be_dropped() -> None:
+def test_pending_tables_can_be_dropped() -> None:
     cluster, stop = Cluster(), Stop()
     executor = hands_of(cluster, stop)
     executor.start(SPECS)
@@ -97,7 +97,7 @@ class Asked:
     def close(self) -> None: ...
 
 
-def test_a_job_whose_tables_are_at_work_on_a_cluster_leaves_its_driver_alone() -> None:
+def test_cluster_job_does_not_block_its_driver() -> None:
     cluster, stop, asked = Cluster(), Stop(), Asked()
     threading.Timer(1.0, lambda: stop.ask("enough")).start()
     threading.Timer(1.2, cluster.go.set).start()

@@ -1,4 +1,4 @@
-"""What tables hold as sorted lines of text: as the engine left them, and as the oracle says."""
+"""Table contents as sorted lines of text: of an engine, and as the oracle expects them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from tests.oracle import Counts, Outcome
+from tests.oracle import Counts, Outcome, Value
 from tests.scenarios.comparing import plain
 from tests.spark.lake import Row, read
 from tests.strategies import Case
 
-Told = Mapping[str, Sequence[str]]
+TableLines = Mapping[str, Sequence[str]]
 """Name of a table to its lines."""
 
 _ROW = (1 << 40) - 1
 _WHEN = ("applied_at", "occurred_at")
 
 
-def everything(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> Told:
+def everything(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> TableLines:
     """All five tables but for our own clock; paths start below the landing folder, errors are unresolved.
 
     Args:
@@ -33,12 +33,20 @@ def everything(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> T
     return {name: _lines(map(_timeless, rows), layout) for name, rows in tables.items()}
 
 
+def of_other_keys(tables: TableLines, key: Mapping[str, Value] | None) -> TableLines:
+    """Replica and history without the rows of a key; null: with all rows."""
+    names = ("replica", "history")
+    if key is None:
+        return {n: tables[n] for n in names}
+    return {n: [x for x in tables[n] if any(json.loads(x).get(k) != v for k, v in key.items())] for n in names}
+
+
 def _timeless(row: Row) -> Row:
     return {name: _timeless(v) if isinstance(v, dict) else v for name, v in row.items() if name not in _WHEN}
 
 
-def by_engine(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> Told:
-    """The part of each table that the oracle has an opinion on.
+def by_engine(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> TableLines:
+    """The part of each table that the oracle models.
 
     Args:
         read: all rows of the table at a path.
@@ -67,7 +75,7 @@ def _place(gddl: Row) -> Row:
     return {**found, "row": gddl["position"] & _ROW}
 
 
-def by_oracle(outcome: Outcome, spec: TableSpec) -> Told:
+def by_oracle(outcome: Outcome, spec: TableSpec) -> TableLines:
     """For tables with one sequence column."""
     soft = spec.delete == "soft"
     replica = [
@@ -105,7 +113,7 @@ def _without_nulls(row: Row) -> Row:
     return {n: _without_nulls(v) if isinstance(v, dict) else v for n, v in row.items() if v is not None and v != {}}
 
 
-def differences(wanted: Told, actual: Told) -> list[str]:
+def differences(wanted: TableLines, actual: TableLines) -> list[str]:
     """A line for each row that is missing or extra; empty when the tables are equal."""
     found = []
     for table, lines in wanted.items():

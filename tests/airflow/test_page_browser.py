@@ -1,0 +1,294 @@
+"""The page as it is seen: nothing is clipped at any width, light and dark, with hostile values.
+
+The pictures stay in `tests/e2e/pictures`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
+from airflow_gddl.runtime.state.documents import LookDocument, encode_look, place
+from airflow_gddl.runtime.state.judging import TablePoll
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.stores import open_store
+from tests.airflow import ledgers
+from tests.airflow.page_site import NOW, PACK, Site
+from tests.airflow.stage import Stage
+
+pytest.importorskip("playwright")
+browser = importlib.import_module("tests.airflow.browser")
+pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (apt-get install chromium)")
+
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+LONG = "a_long_name_of_a_column_or_a_file_that_has_no_blank_" * 3
+REFUSED = f"[SCHEMA_REFUSED] column {LONG} was bigint and is text now: {HOSTILE}. " + "Remedy: set type_change. " * 6
+MASKED = "someone@example.org"
+
+
+def runs_of(table: str, *, failing: bool) -> Iterator[JobResult]:
+    """Two weeks of daily runs with a bit of everything."""
+    first = datetime.fromtimestamp(NOW, UTC) - timedelta(days=14)
+    for day in range(14):
+        started = first + timedelta(days=day, hours=23)
+        lag = Freshness(
+            commit_ts=(started - timedelta(minutes=10)).isoformat(), lag_seconds=600.0 + 90 * (day * 7 % 11)
+        )
+        counts: dict[str, Any] = {"rows_read": 1_234_567 * day, "changes_written": 1_234_567 * day, "files": day}
+        counts |= {"main": MainCounts(rows=98_000_000 + 4_321_000 * day), "freshness": lag, "seconds": 4.5 + 61 * day}
+        if day == 5:
+            counts |= {"changes_written": 1_234_567 * day - 5, "quarantined": 5}
+        if day == 8:
+            files = (f"shop/orders/{LONG}.parquet", f"shop/orders/{HOSTILE}.parquet")
+            message = "2 files can't be read. Remedy: have the source write them again."
+            counts |= {"warnings": (RunWarning(code="FILE_UNREADABLE", message=message, count=7, sample=files),)}
+            counts |= {"schema_changes": (f"added column {HOSTILE} string", "widened seats int -> bigint")}
+        if day == 9:
+            ties = RunWarning(code="SEQUENCE_TIE", message="3 ties", count=3, sample=(MASKED,))
+            counts |= {"warnings": (ties,)}
+        if day == 13 and failing:
+            counts = {"error": ErrorInfo(code="SCHEMA_REFUSED", message=REFUSED)}
+        status = "failed" if "error" in counts else "succeeded"
+        yield JobResult(
+            **{"table": table, "status": status, "started_at": started.isoformat(), "run_id": f"r{day}", **counts}
+        )
+
+
+@pytest.fixture
+def shop(stage: Stage) -> Site:
+    """A table in each state; `shop.orders` failed, has rows in quarantine, and masks a column."""
+    stage.rows(
+        f"{{table: shop.orders, keys: [order_id, line_no], mask: {{email: hash}}, owner: '{HOSTILE}', freshness: 1d}}",
+        "{table: shop.lines_of_orders_with_a_long_name_that_must_not_be_cut_anywhere, keys: [id]}",
+        "{table: shop.broken, keys: [id], freshness: soon}",
+        "{table: shop.late, keys: [id], freshness: 5m}",
+        "{table: shop.new, keys: [id], freshness: 1h}",
+        "{table: shop.runs, keys: [id]}",
+        "{table: shop.waits, keys: [id]}",
+        "{table: shop.off, keys: [id], enabled: false}",
+        f"{{table: shop.odd, keys: [id], '{HOSTILE}': 1}}",
+    )
+    text = (stage.metadata / "tables/shop.yaml").read_text().replace("tables:", "source: shop\ntables:", 1)
+    stage.write("tables/shop.yaml", text + "  - {table: nodot, keys: [id]}\n")
+    made = Site(stage)
+    recorder = StateRecorder(made.roots, PACK, (), lambda: NOW)
+    names = (
+        "shop.orders",
+        "shop.lines_of_orders_with_a_long_name_that_must_not_be_cut_anywhere",
+        "shop.broken",
+        "shop.late",
+    )
+    for name in names:
+        for result in runs_of(name, failing=name == "shop.orders"):
+            write_record(open_store(), made.roots, result)
+            recorder.take(result, ("scheduled__2023-11-14T00:00:00+00:00", "incremental_load"))
+    recorder.begin(["shop.runs"])
+    recorder.flush()
+    polled = {"shop.waits": TablePoll(looked=NOW - 60, files=4, waiting=3, since=NOW - 500, first=NOW - 500)}
+    look = LookDocument(looked=NOW - 60, tables=polled)
+    open_store().write(place(str(stage.lake), PACK, "look"), encode_look(look))
+    ledgers.write(made.roots, "shop.orders", batches=3)
+    quarantine(stage.lake / "shop" / "orders__errors")
+    return made
+
+
+def quarantine(folder: Path) -> None:
+    deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+    records = [
+        json.dumps({"order_id": 7, "line_no": None, "note": HOSTILE, "email": MASKED, "price": "1.50", "text": LONG}),
+        json.dumps({"order_id": 8, "line_no": 1, "note": "", "EMAIL": MASKED}),
+        f"8;{MASKED};a line that can't be split",
+    ]
+    rows = {
+        "occurred_at": ["2023-11-14T21:00:00.123456+00:00"] * 3,
+        "code": ["KEY_NULL", "CAST_FAILED", "ROW_MALFORMED"],
+        "reason": ["a part of the key is null", f"the value does not fit int {HOSTILE}", None],
+        "column": ["line_no", "line_no", None],
+        "source_file": [f"shop/orders/{LONG}.csv"] * 3,
+        "batch_id": ["00000000000000000012"] * 3,
+        "record": records,
+        "resolved_at": arrow.array([None] * 3, arrow.string()),
+    }
+    deltalake.write_deltalake(folder, arrow.table(rows))
+
+
+@pytest.fixture
+def pages(shop: Site, users: dict[str, dict[str, str]]) -> Iterator[Any]:
+    """Opens the page in a browser of its own."""
+    with browser.served(shop.app) as url, browser.chromium() as launched:
+        yield lambda **context: browser.opened(launched, url, users["admin"], **context)
+
+
+def size(width: int) -> dict[str, Any]:
+    return {"viewport": {"width": width, "height": 900}}
+
+
+@pytest.mark.parametrize(("width", "scheme"), zip(browser.WIDTHS, ("dark", "light", "dark"), strict=True))
+def test_nothing_is_clipped(pages: Any, width: int, scheme: str) -> None:
+    page, said = pages(color_scheme=scheme, **size(width)), []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.goto("/gddl/")
+    page.get_by_role("link", name="shop.orders").wait_for()
+    assert page.evaluate(browser.CLIPPED) == []
+    browser.picture(page, f"tables_{width}_{scheme}")
+    rows = page.locator("table.matrix tbody tr")
+    message = rows.filter(has_text=REFUSED)
+    assert message.is_visible()
+    for label in ("Lag", "Up to date", "Rows", "Waiting", "Quarantined"):
+        cell = page.locator("tr", has_text="shop.orders").first.locator(f'[data-label="{label}"]')
+        box = cell.bounding_box()
+        assert box is not None, label
+        assert box["x"] >= 0, label
+        assert box["x"] + box["width"] <= width, label
+    page.get_by_role("link", name="shop.orders").click()
+    page.get_by_role("heading", name="Files").wait_for()
+    page.locator("svg.plot").nth(1).wait_for()
+    assert page.evaluate(browser.CLIPPED) == []
+    browser.picture(page, f"table_{width}_{scheme}")
+    names = page.locator("dl.values dt").evaluate_all("all => all.map((one) => one.offsetHeight)")
+    assert max(names) < 30, "a short name is on one line"
+    link = page.get_by_role("link", name="task and log").first.bounding_box()
+    assert link is not None
+    assert link["height"] < 30
+    for text in (REFUSED, f"shop/orders/{LONG}.parquet", f"shop/orders/{HOSTILE}.parquet", "and 5 more"):
+        assert page.get_by_text(text).last.is_visible(), text
+    assert page.evaluate("window.hacked") is None
+    assert said == [], "the content security policy or a script complained"
+
+
+def test_rows_in_quarantine_show_their_values_and_no_masked_ones(pages: Any) -> None:
+    page = pages(**size(1400))
+    page.goto("/gddl/#/table/shop.orders")
+    held = page.locator("#quarantine")
+    held.get_by_role("button", name="all codes 3").wait_for()
+    rows = held.locator("tr.message dl.values")
+    assert [" ".join(text.split()) for text in rows.all_inner_texts()] == [
+        f"order_id 7 line_no null note {HOSTILE} email masked price 1.50 text {LONG}",
+        'order_id 8 line_no 1 note "" EMAIL masked',
+        "record masked",
+    ]
+    assert MASKED not in page.content()
+    assert held.locator("td, th").filter(has_text="2023-11-14\u00a022:00:00").count() == 3, "in the zone of the browser"
+    held.get_by_role("button", name="CAST_FAILED 1").click()
+    held.get_by_text("1 row", exact=True).wait_for()
+    assert held.locator("tr.message").count() == 1
+    assert held.get_by_text(f"the value does not fit int {HOSTILE}").is_visible()
+    assert held.get_by_role("button", name="KEY_NULL 1").is_visible(), "the other codes can still be chosen"
+    page.get_by_role("button", name="Replay quarantine").click()
+    assert "Processes the quarantined rows with code CAST_FAILED again." in page.locator("#confirm").inner_text()
+    with page.expect_request("**/dagRuns") as asked:
+        page.locator("#confirm").get_by_role("button", name="Replay quarantine").click()
+    conf = asked.value.post_data_json["conf"]
+    assert conf == {"tables": ["shop.orders"], "action": "replay", "codes": ["CAST_FAILED"]}
+
+
+def test_the_command_that_explains_a_key_is_filled_in(pages: Any) -> None:
+    page = pages(**size(900))
+    page.goto("/gddl/#/table/shop.orders")
+    command = page.locator("#explain-command")
+    page.get_by_label("Value of order_id").fill("it's; rm -rf $HOME")
+    page.get_by_label("Value of line_no").fill("@1")
+    expected = "gddl explain --table shop.orders --key 'order_id=it'\\''s; rm -rf $HOME' --key line_no=@1"
+    assert command.inner_text() == expected
+    page.goto("/gddl/#/table/shop.late")
+    page.get_by_label("Value of id").fill("42")
+    assert command.inner_text() == "gddl explain --table shop.late --key 42"
+    page.get_by_label("Value of id").fill("@me")
+    assert command.inner_text() == "gddl explain --table shop.late --key id=@me", "no file is named"
+
+
+def test_a_broken_row_is_counted_found_and_explained(pages: Any) -> None:
+    page = pages(**size(900))
+    page.goto("/gddl/")
+    page.get_by_text("2 tables have an invalid row and are not loaded").wait_for()
+    page.get_by_role("button", name="Show them").click()
+    page.get_by_text("2 of 9 tables").wait_for()
+    assert "state=broken_row" in page.url
+    assert page.get_by_text("[FIELD_UNKNOWN] shop.odd").is_visible()
+    page.get_by_text("1 more problem in the metadata").click()
+    assert page.get_by_text("[TABLE_NAME_INVALID]").is_visible()
+    page.get_by_role("link", name="shop.broken").click()
+    page.get_by_text("The row of this table is invalid").wait_for()
+    assert page.get_by_text("[DURATION_INVALID] shop.broken freshness").is_visible()
+    assert page.get_by_text("last state: fresh").is_visible()
+    assert page.get_by_role("button", name="Rerun").is_disabled()
+    assert page.locator("table.grid.wide tbody tr").count() > 14, "its runs are there"
+    assert page.evaluate(browser.CLIPPED) == []
+    browser.picture(page, "table_broken_900")
+
+
+def test_numbers_are_right_aligned_and_zero_differs_from_unknown(pages: Any) -> None:
+    page = pages(**size(1400))
+    page.goto("/gddl/")
+    never = page.locator("tr", has_text="shop.new").first
+    unknown = {
+        never.locator(f'[data-label="{label}"]').inner_text() for label in ("Rows", "Lag", "Waiting", "Quarantined")
+    }
+    assert unknown == {"\u2013"}
+    page.goto("/gddl/#/table/shop.late")
+    first = page.locator("table.wide tbody tr").nth(0)
+    first.wait_for()
+    assert first.locator('[data-label="Quarantined"]').inner_text() == "0"
+    read = page.locator('[data-label="Read"]')
+    style = "all => all.map((one) => getComputedStyle(one)).map((one) => `${one.textAlign} ${one.fontVariantNumeric}`)"
+    assert set(read.evaluate_all(style)) == {"right tabular-nums"}
+
+
+def test_a_plot_has_an_axis_and_shows_the_value_under_the_pointer(pages: Any) -> None:
+    page = pages(**size(420))
+    page.goto("/gddl/#/table/shop.late")
+    drawn = page.locator("svg.plot").nth(1)
+    drawn.wait_for()
+    texts = [text.text_content() for text in drawn.locator("text").all()]
+    assert texts[:-2] == ["0", "50,000,000", "100,000,000", "150,000,000", "200,000,000"]
+    assert all(re.fullmatch(r"2023-11-\d\d\s\d\d:\d\d:\d\d", str(text)) for text in texts[-2:])
+    sizes = drawn.locator("text").evaluate_all("all => all.map((one) => parseFloat(getComputedStyle(one).fontSize))")
+    assert min(sizes) >= 12
+    box = drawn.bounding_box()
+    assert box is not None
+    for text in drawn.locator("text").all():
+        inner = text.bounding_box()
+        assert inner is not None
+        assert inner["x"] >= box["x"] - 1
+        assert inner["x"] + inner["width"] <= box["x"] + box["width"] + 1
+    published = page.locator("figure").nth(1).locator(".value")
+    assert published.inner_text().startswith("Newest 154,173,000, at least 98,000,000")
+    drawn.hover(position={"x": box["width"] - 15, "y": 60})
+    assert published.inner_text() == "2023-11-14\u00a022:13:20: 154,173,000"
+    lag = page.locator("figure").nth(0)
+    assert "freshness 5m\u00a000s" in str(lag.inner_text())
+
+
+def test_moments_are_in_the_zone_that_airflow_s_ui_was_set_to(pages: Any) -> None:
+    page = pages(timezone_id="America/New_York", **size(1400))
+    page.goto("/gddl/")
+    assert page.locator("#as-of").inner_text() == "2023-11-14\u00a017:13:20 (America/New_York)"
+    page.evaluate("window.localStorage.setItem('timezone', '\"Asia/Tokyo\"')")
+    page.reload()
+    page.get_by_text("2023-11-15\u00a007:13:20 (Asia/Tokyo)").wait_for()
+    page.evaluate("window.localStorage.setItem('timezone', '<img>')")
+    page.reload()
+    page.get_by_text("(America/New_York)").wait_for()
+
+
+def test_a_table_s_page_follows_what_happens(pages: Any, shop: Site) -> None:
+    page = pages(**size(900))
+    page.goto("/gddl/#/table/shop.runs")
+    page.locator(".facts .state.running").wait_for()
+    page.get_by_label("Value of id").fill("42")
+    done = {"status": "succeeded", "started_at": "2023-11-14T22:13:00+00:00", "run_id": "done", "rows_read": 3}
+    done |= {"changes_written": 3, "main": MainCounts(rows=3)}
+    shop.ran("shop.runs", done)
+    write_record(open_store(), shop.roots, JobResult(table="shop.runs", **done))
+    page.locator(".facts .state.fresh").wait_for()
+    assert page.locator("table.wide tbody tr").count() == 1
+    assert page.get_by_label("Value of id").input_value() == "42", "what was typed stays"

@@ -1,0 +1,122 @@
+"""Where a table is registered, on its page: as the job's code has written it, at each width, with hostile values."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.registration import CatalogProblem, RegisteredTable, RegistrationState
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.catalogs.store import RegistrationStore
+from tests.airflow.page_site import Site
+from tests.airflow.stage import Stage
+
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+LONG = "a_long_name_of_a_table_without_any_blank_" * 4
+REPLICA = RegisteredTable(location="/lake/shop/good", digest="d", name=f"lake_shop.{LONG}")
+
+
+@pytest.fixture
+def site(stage: Stage) -> Site:
+    deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+    glue = "{kind: glue, database: 'lake_{schema}', region: eu-west-1}"
+    stage.write("gddl.yaml", f"landing: ../landing\nlake: ../lake\ncatalogs:\n  main: {glue}\n")
+    stage.rows(
+        "{table: shop.good, keys: [id], catalog: main, history: true}",
+        "{table: shop.new, keys: [id], catalog: main}",
+        "{table: shop.none, keys: [id]}",
+    )
+    deltalake.write_deltalake(stage.lake / "shop" / "good", arrow.table({"id": [1]}))
+    return Site(stage)
+
+
+def remember(site: Site, **fields: Any) -> None:
+    state = RegistrationState(
+        signature="s", version=7, tables={"replica": REPLICA}, synced_at="2023-11-14T22:00:00+00:00", **fields
+    )
+    spec = TableSpec(table="shop.good", keys=("id",), catalog="main")
+    RegistrationStore(Storage(), site.roots.lake).put(spec, state)
+
+
+def answers(site: Site, users: dict[str, dict[str, str]], table: str) -> tuple[Any, dict[str, str]]:
+    answer = site.client.get(f"/api/table/lake?name={table}", headers=users["viewer"]).json()
+    return answer["registration"], {one["reader"]: one["query"] for one in answer["queries"]["found"]}
+
+
+def test_a_registered_table_is_shown_with_its_names(site: Site, users: dict[str, dict[str, str]]) -> None:
+    remember(site)
+    registration, queries = answers(site, users, "shop.good")
+    assert registration["found"] == {
+        "catalog": "main",
+        "kind": "glue",
+        "entries": [
+            {"table": "replica", "name": f"lake_shop.{LONG}", "registered": True},
+            {"table": "history", "name": "lake_shop.good__history", "registered": False},
+        ],
+        "synced_at": "2023-11-14T22:00:00+00:00",
+        "version": 7,
+        "problem": None,
+    }
+    assert queries["Spark"] == f"SELECT\n  `id`\nFROM `lake_shop`.`{LONG}`;\n"
+    assert queries["Athena"] == f'SELECT\n  "id"\nFROM "lake_shop"."{LONG}";\n'
+    assert f"FROM delta.`{site.stage.lake / 'shop/good'}`" in queries["Databricks"], "it need not see this Glue catalog"
+
+
+@pytest.mark.parametrize("code", ["CATALOG_TABLE_DROPPED", "CATALOG_NAME_TAKEN"])
+def test_an_entry_that_is_not_the_table_s_is_not_queried(
+    site: Site, users: dict[str, dict[str, str]], code: str
+) -> None:
+    remember(site, problem=CatalogProblem(code=code, message="words"))
+    registration, queries = answers(site, users, "shop.good")
+    assert registration["found"]["problem"] == {"code": code, "message": "words"}
+    assert LONG not in queries["Spark"]
+
+
+def test_tables_that_are_not_registered(site: Site, users: dict[str, dict[str, str]]) -> None:
+    new, none = (answers(site, users, name)[0]["found"] for name in ("shop.new", "shop.none"))
+    assert none is None
+    assert (new["synced_at"], new["version"], new["problem"]) == (None, None, None)
+    assert new["entries"] == [{"table": "replica", "name": "lake_shop.new", "registered": False}]
+    path = site.stage.lake / "_gddl/catalogs/main/shop/new.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xffdamaged")
+    assert answers(site, users, "shop.new")[0]["found"] == new, "a damaged document is as none"
+
+
+def test_an_unreadable_lake(site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise FatalError("STORAGE_DENIED", "no right")
+
+    monkeypatch.setattr("airflow_gddl.page.detail.registration", refuse)
+    registration, queries = answers(site, users, "shop.good")
+    assert "[STORAGE_DENIED]" in registration["error"]
+    assert "FROM delta." in queries["Spark"]
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+def test_it_is_seen_at_each_width(site: Site, users: dict[str, dict[str, str]], width: int) -> None:
+    pytest.importorskip("playwright")
+    browser = importlib.import_module("tests.airflow.browser")
+    if browser.CHROMIUM is None:
+        pytest.skip("no Chromium (apt-get install chromium)")
+    remember(site, problem=CatalogProblem(code="CATALOG_UNREACHABLE", message=f"Glue: {HOSTILE} {LONG}"))
+    with browser.served(site.app) as url, browser.chromium() as launched:
+        size = {"width": width, "height": 900}
+        page = browser.opened(
+            launched, url, users["admin"], viewport=size, permissions=["clipboard-read", "clipboard-write"]
+        )
+        page.goto("/gddl/#/table/shop.good")
+        page.get_by_text("Last synced 2023-11-14\u00a023:00:00, at Delta version 7.").wait_for()
+        assert page.get_by_text(f"[CATALOG_UNREACHABLE] Glue: {HOSTILE}").is_visible()
+        page.get_by_text("Athena", exact=True).click()
+        shown = page.locator("details[open]")
+        shown.get_by_role("button", name="Copy").click()
+        shown.get_by_text("copied", exact=True).wait_for()
+        assert page.evaluate("navigator.clipboard.readText()") == shown.locator("pre").text_content()
+        assert page.evaluate(browser.CLIPPED) == []
+        browser.picture(page, f"table_registered_{width}")
+        assert page.evaluate("window.hacked") is None

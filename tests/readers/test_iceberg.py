@@ -1,0 +1,291 @@
+"""A table with `iceberg: true`: what PyIceberg reads is what Delta readers read, after whatever happens to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
+from airflow_gddl.stores import Storage
+from spark_jobs.iceberg.mirror import Mirror
+from spark_jobs.iceberg.versions import MetadataVersions
+from tests.conftest import LocalPort
+from tests.readers.wide_table import SPEC, Row, land
+
+static_table: Any = pytest.importorskip("pyiceberg.table").StaticTable
+pytestmark = pytest.mark.timeout(900)
+Types = dict[str, pa.DataType] | None
+WIDE = replace(SPEC, iceberg=True)
+MAINTAIN = JobOptions(action="maintain")
+
+
+class Lake:
+    """A wide table, and its Iceberg metadata."""
+
+    def __init__(self, root: Path, port: LocalPort) -> None:
+        self.port, self.roots, self.spec = port, Roots(landing=str(root / "landing"), lake=str(root / "lake")), WIDE
+
+    @property
+    def replica(self) -> str:
+        return f"{self.roots.lake}/s/wide"
+
+    @property
+    def iceberg(self) -> str:
+        return f"{self.roots.lake}/_gddl/iceberg/s/wide"
+
+    @property
+    def versions(self) -> MetadataVersions:
+        return MetadataVersions(Storage(), self.iceberg)
+
+    def land(self, name: str, rows: list[Row], added: Types = None, **more: Any) -> None:
+        land(Path(self.roots.landing, "s", "wide"), name, rows, added, **more)
+
+    def run(self, options: JobOptions | None = None) -> JobResult:
+        job = JobSpec(run_id="r", roots=self.roots, tables=(self.spec,), options=options or JobOptions())
+        (result,) = self.port.run(job)
+        assert result.error is None, result.error
+        return result
+
+    def delta(self) -> list[dict[str, Any]]:
+        return rows_of(pa.table(DeltaTable(self.replica).scan()))
+
+    def read(self) -> list[dict[str, Any]]:
+        return rows_of(static_table.from_metadata(self.iceberg).scan().to_arrow())
+
+    def files(self) -> set[str]:
+        return {task.file.file_path for task in static_table.from_metadata(self.iceberg).scan().plan_files()}
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows by id, columns by name; not-a-number as text, for it differs from itself."""
+    rows = [{name: str(v) if isinstance(v, float) else v for name, v in sorted(r.items())} for r in table.to_pylist()]
+    return sorted(rows, key=lambda row: row["id"])
+
+
+@pytest.fixture
+def lake(tmp_path: Path, engine: LocalPort) -> Lake:
+    made = Lake(tmp_path, engine)
+    made.land("LOAD00000001.parquet", [Row(i, i) for i in range(8)])
+    return made
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Lake:
+    """On the engine that needs no Spark: what fails is the same code under both."""
+    made = Lake(tmp_path, LocalPort("delta_rs"))
+    made.land("LOAD00000001.parquet", [Row(i, i) for i in range(8)])
+    return made
+
+
+def changed(
+    lake: Lake, number: int, rows: list[Row], ops: list[str], added: dict[str, pa.DataType] | None = None
+) -> None:
+    seq = [100 * number + i for i in range(len(rows))]
+    lake.land(f"20240101-{number:09d}.parquet", rows, added, Op=ops, seq=seq)
+
+
+def test_pyiceberg_and_delta_read_the_same_rows(lake: Lake) -> None:
+    assert lake.run().warnings == ()
+    assert lake.read() == lake.delta()
+    assert len(lake.read()) == 8
+    changed(lake, 1, [Row(1, 102), Row(2, 2), Row(9, 9)], ["U", "D", "I"])
+    lake.run()
+    assert lake.read() == lake.delta()
+    assert {row["id"] for row in lake.read()} == {0, 1, 3, 4, 5, 6, 7, 9}
+    found = static_table.from_metadata(lake.iceberg).scan(row_filter="id = 1").to_arrow()
+    assert found["n00"].to_pylist() == [102]
+    changed(lake, 2, [Row(3, 3)], ["U"], {"later": pa.int64()})
+    lake.run()
+    assert "later" in lake.read()[0]
+    assert lake.read() == lake.delta()
+    lake.run(JobOptions(full_refresh=True))
+    assert lake.read() == lake.delta()
+    lake.run(MAINTAIN)
+    assert lake.read() == lake.delta()
+    assert lake.versions.delta_version() == DeltaTable(lake.replica).version()
+
+
+def test_soft_deletes_are_read_with_their_mark(lake: Lake) -> None:
+    lake.spec = replace(WIDE, delete="soft")
+    changed(lake, 1, [Row(2, 2)], ["D"])
+    lake.run()
+    alive = static_table.from_metadata(lake.iceberg).scan(row_filter="_gddl.deleted = false").to_arrow()
+    assert sorted(alive["id"].to_pylist()) == [0, 1, 3, 4, 5, 6, 7]
+    assert len(lake.read()) == 8
+
+
+def test_erased_key_is_absent_and_vacuum_keeps_current_files(lake: Lake) -> None:
+    lake.run()
+    lake.run(JobOptions(action="erase", key={"id": "3"}))
+    assert {row["id"] for row in lake.read()} == {0, 1, 2, 4, 5, 6, 7}
+    clock, lake.port.runtime = lake.port.runtime, replace(lake.port.runtime, clock=in_ten_days)
+    try:
+        lake.run(MAINTAIN)
+    finally:
+        lake.port.runtime = clock
+    assert lake.read() == lake.delta()
+    assert all(Path(file).is_file() for file in lake.files())
+    assert not Path(lake.versions.path(1)).exists()
+    assert Path(lake.versions.path(lake.versions.newest())).exists()
+
+
+def in_ten_days() -> datetime:
+    return datetime.now(UTC) + timedelta(days=10)
+
+
+def test_iceberg_is_enabled_and_disabled_for_a_loaded_table(lake: Lake) -> None:
+    lake.spec = SPEC
+    lake.run()
+    assert not Path(lake.iceberg).exists()
+    lake.spec = WIDE
+    lake.run()
+    assert lake.read() == lake.delta()
+    lake.spec = SPEC
+    lake.run(MAINTAIN)
+    assert not list(Path(lake.iceberg).rglob("*.json"))
+
+
+class Stopping(Storage):
+    """Fails at the n-th write below a folder of metadata."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.left = after
+
+    def _count(self, path: str) -> None:
+        if "/_gddl/iceberg/" in path:
+            self.left -= 1
+            if self.left < 0:
+                raise RetriableError("STORAGE_BUSY", "the store does not answer", where=path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._count(path)
+        super().write(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        self._count(path)
+        return super().create(path, data)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_failed_write_leaves_the_old_or_the_new_version(quick: Lake, after: int) -> None:
+    quick.run()
+    before = quick.read()
+    changed(quick, 1, [Row(1, 101), Row(2, 2)], ["U", "D"])
+    kept, quick.port.runtime = quick.port.runtime, replace(quick.port.runtime, storage=Stopping(after))
+    try:
+        result = quick.run()
+    finally:
+        quick.port.runtime = kept
+    behind = [w.code for w in result.warnings if w.code == "ICEBERG_BEHIND"]
+    assert quick.read() == (before if behind else quick.delta())
+    assert bool(behind) == (after < 5)
+    assert quick.run().warnings == ()
+    assert quick.read() == quick.delta()
+
+
+def test_failed_write_prevents_the_vacuum(quick: Lake) -> None:
+    quick.run()
+    before = quick.read()
+    kept = quick.port.runtime
+    quick.port.runtime = replace(kept, storage=Stopping(0), clock=in_ten_days)
+    changed(quick, 1, [Row(i, 50 + i) for i in range(8)], ["U"] * 8)
+    try:
+        quick.run()
+        result = quick.run(MAINTAIN)
+    finally:
+        quick.port.runtime = kept
+    assert [w.code for w in result.warnings] == ["ICEBERG_BEHIND"]
+    assert quick.read() == before
+    quick.run(MAINTAIN)
+    assert quick.read() == quick.delta() != before
+
+
+def test_without_pyiceberg_loads_continue_with_a_warning(quick: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    (warning,) = quick.run().warnings
+    assert warning.code == "ICEBERG_BEHIND"
+    assert "[ICEBERG_MISSING]" in warning.message
+    assert "airflow-gddl[iceberg]" in warning.message
+    assert len(quick.delta()) == 8
+
+
+def test_unsupported_schema_evolution_starts_a_new_table(tmp_path: Path) -> None:
+    path, versions = str(tmp_path / "a b" / "t"), MetadataVersions(Storage(), str(tmp_path / "iceberg"))
+    mirror = Mirror(Storage(), path, versions)
+    first = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", "b"], "items": [[1], [2, 3]]})
+    tables = [
+        first,
+        first.set_column(0, "id", pa.array([1, 2], pa.int64())),  # widened
+        first.set_column(1, "v", pa.array([1, 2])),  # another type
+        first.drop_columns(["items"]),
+        first.slice(0, 0),
+    ]
+    for number, table in enumerate(tables, start=1):
+        write_deltalake(path, table, mode="overwrite", schema_mode="overwrite")
+        assert mirror.publish()
+        found = static_table.from_metadata(versions.table)
+        assert rows_of(found.scan().to_arrow()) == rows_of(table)
+        assert (versions.newest(), len(found.metadata.snapshots)) == (number, 1)
+    assert not mirror.publish()
+
+
+def test_second_writer_retries(tmp_path: Path) -> None:
+    path, versions = str(tmp_path / "t"), MetadataVersions(Storage(), str(tmp_path / "iceberg"))
+    write_deltalake(path, pa.table({"id": [1]}))
+    met = Mirror(Storage(), path, versions)
+
+    class Late(Storage):
+        """Another writer makes each first version that this one is about to create."""
+
+        def create(self, path: str, data: bytes) -> bool:
+            met.publish()
+            return super().create(path, data)
+
+    Mirror(Late(), path, MetadataVersions(Late(), versions.table)).publish()
+    assert versions.newest() == 1
+    assert rows_of(static_table.from_metadata(versions.table).scan().to_arrow()) == [{"id": 1}]
+
+
+@pytest.mark.parametrize("partitions", [["id"], None])
+def test_unsupported_delta_tables_are_refused(tmp_path: Path, partitions: list[str] | None) -> None:
+    path = str(tmp_path / "t")
+    properties = {} if partitions else {"delta.enableDeletionVectors": "true"}
+    write_deltalake(path, pa.table({"id": [1], "v": ["a"]}), partition_by=partitions, configuration=properties)
+    mirror = Mirror(Storage(), path, MetadataVersions(Storage(), str(tmp_path / "iceberg")))
+    with pytest.raises(FatalError, match=r"ICEBERG_REFUSED.*" + ("partition" if partitions else "deletionVectors")):
+        mirror.publish()
+    assert mirror.versions.newest() == 0
+
+
+def test_damaged_metadata_is_reported(quick: Lake) -> None:
+    quick.run()
+    Path(quick.versions.path(quick.versions.newest())).write_text("{")
+    (warning,) = quick.run().warnings
+    assert warning.code == "ICEBERG_BEHIND"
+    assert len(quick.delta()) == 8
+
+
+def test_tier_with_deletion_vectors_writes_none_for_iceberg(lake: Lake) -> None:
+    lake.spec = replace(WIDE, size="large")
+    assert lake.run().warnings == ()
+    changed(lake, 1, [Row(1, 102), Row(2, 2)], ["U", "D"])
+    lake.run()
+    assert DeltaTable(lake.replica).metadata().configuration["delta.enableDeletionVectors"] == "false"
+    assert lake.read() == lake.delta()
+
+
+def test_moved_table_is_read_only_under_its_new_name(quick: Lake) -> None:
+    quick.run()
+    quick.run(JobOptions(action="move", move_to="s.renamed"))
+    found = static_table.from_metadata(f"{quick.roots.lake}/_gddl/iceberg/s/renamed").scan().to_arrow()
+    assert sorted(found["id"].to_pylist()) == list(range(8))
+    assert not list(Path(quick.iceberg).rglob("*.json"))

@@ -1,0 +1,231 @@
+"""What consumers read: queries and views that the commands print, run as they are, against the oracle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.metadata.loading import load
+from tests.conftest import LocalPort
+from tests.landing import write
+from tests.oracle import DeliveredFile, Run, Value, replay
+from tests.strategies import file_of
+
+pytestmark = pytest.mark.timeout(900)
+TABLE = "s.t-1"
+ODD = 'a "b"`c\''
+LANDED = 'a_"b"`c\''
+TYPES = {"Op": pa.string(), "seq": pa.int64(), "id": pa.int32(), "v": pa.string(), ODD: pa.int32(), "new": pa.string()}
+Rows = list[dict[str, Value]]
+
+
+def change(op: str, seq: int, key: int, **values: Value) -> dict[str, Value]:
+    return {"Op": op, "seq": seq, "id": key, ODD: key * 10, **values}
+
+
+def loaded(*keys: int) -> dict[str, DeliveredFile]:
+    name = "LOAD00000001.parquet"
+    return {name: file_of(name, True, [{"id": key, "v": f"load {key}", ODD: key} for key in keys])}
+
+
+def changed(day: int, *rows: Mapping[str, Value]) -> dict[str, DeliveredFile]:
+    name = f"202401{day:02d}-000000001.parquet"
+    return {name: file_of(name, False, rows)}
+
+
+RUNS = (
+    {**loaded(1, 2, 3, 4, 5), **changed(1, change("D", 1, 5, v=None), change("U", 2, 1, v="one"))},
+    changed(2, change("I", 3, 5, v="back"), change("D", 4, 2, v=None), change("I", 5, 6, v="six")),
+    changed(3, change("U", 6, 3, v=None, new="evolved"), change("D", 7, 6, v=None), change("U", 0, 2, v="late")),
+    loaded(1, 2, 3),
+    changed(4, change("I", 8, 2, v="again", new="n")),
+)
+"""Deletes, an undelete, a late change of a deleted row, a new column, and a reload that lacks rows."""
+
+
+@dataclass
+class Lake:
+    """One table that is loaded in this process, and the command line that prints how to read it."""
+
+    folder: Path
+    port: LocalPort
+    capsys: pytest.CaptureFixture[str]
+
+    def row(self, **fields: Any) -> None:
+        """Write the metadata with these fields."""
+        row = {"table": TABLE, "keys": ["id"], "sequence_by": ["seq"], "sweep_limit": 1.0, **fields}
+        (self.folder / "metadata/tables").mkdir(parents=True, exist_ok=True)
+        (self.folder / "metadata/gddl.yaml").write_text("landing: ../landing\nlake: ../lake\nrunner: local\n")
+        (self.folder / "metadata/tables/s.yaml").write_text(json.dumps({"tables": [row]}))
+
+    @property
+    def spec(self) -> TableSpec:
+        (spec,) = load(self.folder / "metadata", {}).tables
+        return spec
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(load(self.folder / "metadata", {}).roots, self.spec)
+
+    def run(self, files: Mapping[str, DeliveredFile], options: JobOptions | None = None) -> JobResult:
+        for name, file in files.items():
+            columns = {c: pa.array([row.get(c) for row in file.rows], TYPES[c]) for c in file.columns}
+            write(Path(self.layout.landing), name, pa.table(columns))
+        roots = load(self.folder / "metadata", {}).roots
+        job = JobSpec(run_id="r", roots=roots, tables=(self.spec,), options=options or JobOptions())
+        (result,) = self.port.run(job)
+        assert result.error is None, result.error
+        return result
+
+    def gddl(self, *arguments: str) -> tuple[int, str, str]:
+        cli = CliContext(environ={}, now=lambda: datetime(2024, 1, 2, tzinfo=UTC), new_id=lambda: "a", job_command=())
+        status = invoke([*arguments, "--metadata", str(self.folder / "metadata")], cli)
+        shown = self.capsys.readouterr()
+        return status, shown.out, shown.err
+
+    def records(self, *arguments: str) -> list[dict[str, Any]]:
+        status, out, err = self.gddl(*arguments, "--json")
+        assert status == 0, err
+        return [json.loads(line) for line in out.splitlines()]
+
+    def query(self, reader: str) -> str:
+        (record,) = self.records("query", "--table", TABLE, "--reader", reader)
+        return str(record["query"])
+
+    def read(self) -> dict[str, Rows]:
+        """The published rows by reader, each by the text that the command prints."""
+        found = {reader: self._executed(reader) for reader in ("python", "polars")}
+        found["duckdb"] = self._in_duckdb()
+        return found | ({"spark": self._in_spark()} if self.port.name == "spark" else {})
+
+    def _executed(self, reader: str) -> Rows:
+        names: dict[str, Any] = {}
+        exec(self.query(reader), names)  # noqa: S102 - what a person copies and runs
+        rows = names["rows"]
+        return _sorted((rows.to_arrow() if reader == "polars" else pa.table(rows)).to_pylist())
+
+    def _in_duckdb(self) -> Rows:
+        """DuckDB's own reader of Delta is an extension to download; the view gets the table from Arrow instead."""
+        (view,) = self.records("views", "--reader", "duckdb")
+        assert view["view"] == "s.t_1"
+        scan = f"delta_scan('{self.layout.replica}')"
+        assert scan in view["statements"][-1]
+        with duckdb.connect() as connection:
+            connection.register("replica", pa.table(DeltaTable(self.layout.replica).scan()))
+            for statement in view["statements"]:
+                connection.execute(statement.replace(scan, "replica").replace("VIEW", "TEMP VIEW").replace('"s".', ""))
+            return _sorted(connection.sql('SELECT * FROM "t_1"').to_arrow_table().to_pylist())
+
+    def _in_spark(self) -> Rows:
+        (view,) = self.records("views", "--reader", "spark", "--database", "clean_{schema}")
+        session = self.port.spark.for_table()
+        for statement in view["statements"]:
+            session.sql(statement)
+        rows = [row.asDict() for row in session.sql("SELECT * FROM clean_s.t_1").collect()]
+        (query,) = self.records("query", "--table", TABLE, "--reader", "spark")
+        assert _sorted([row.asDict() for row in session.sql(query["query"].rstrip(";\n")).collect()]) == _sorted(rows)
+        return _sorted(rows)
+
+    def alive(self) -> set[int]:
+        """Keys of rows that are not marked deleted; every reader's filter finds the same ones."""
+        table = DeltaTable(self.layout.replica)
+        rows = table.to_pyarrow_table()
+        assert pc.struct_field(rows["_gddl"], "deleted").null_count == 0
+        kept = table.to_pyarrow_table(filters=ds.field("_gddl", "deleted") == False)  # noqa: E712 - an expression
+        statement = "SELECT id FROM t WHERE \"_gddl\"['deleted'] = false"
+        queried = pa.table(QueryBuilder().register("t", table).execute(statement).read_all())
+        assert sorted(kept["id"].to_pylist()) == sorted(queried["id"].to_pylist())
+        return set(kept["id"].to_pylist())
+
+
+@pytest.fixture
+def lake(tmp_path: Path, engine: LocalPort, capsys: pytest.CaptureFixture[str]) -> Lake:
+    made = Lake(tmp_path, engine, capsys)
+    made.row(delete="soft", history=True)
+    return made
+
+
+def _sorted(rows: Rows) -> Rows:
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def expected(spec: TableSpec, runs: int) -> Rows:
+    """The oracle's live rows without the sequence, under the names that columns land as."""
+    outcome = replay(spec, [Run(tuple(files.values())) for files in RUNS[:runs]])
+    live = [row.columns for row in outcome.replica if not row.deleted]
+    return _sorted([{LANDED if n == ODD else n: v for n, v in row.items() if n != "seq"} for row in live])
+
+
+def test_views_match_the_oracle_after_each_run(lake: Lake) -> None:
+    for number, files in enumerate(RUNS, start=1):
+        lake.run(files)
+        wanted = expected(lake.spec, number)
+        assert {row["id"] for row in wanted} == lake.alive()
+        for reader, rows in lake.read().items():
+            assert rows == wanted, (reader, number)
+        assert ("new" in wanted[0]) == (number >= 3)
+    lake.run({}, JobOptions(full_refresh=True))
+    assert {row["id"] for row in expected(lake.spec, len(RUNS))} == lake.alive()
+    assert lake.read()["duckdb"] == expected(lake.spec, len(RUNS))
+
+
+def test_delete_marks_are_never_null(lake: Lake) -> None:
+    lake.row(delete="hard")
+    lake.run(RUNS[0])
+    assert [row["id"] for row in lake.read()["python"]] == [1, 2, 3, 4]
+    assert "WHERE" not in lake.query("spark")
+    lake.row(delete="soft")
+    lake.run(changed(2, change("D", 9, 4, v=None)))
+    assert lake.alive() == {1, 2, 3}
+    assert "WHERE" in lake.query("spark")
+    lake.run({}, JobOptions(full_refresh=True))
+    assert lake.alive() == {1, 2, 3}
+    lake.run({}, JobOptions(action="verify"))
+    lake.row(delete="hard")
+    lake.run(changed(3, change("I", 10, 7, v="seven")))
+    assert [row["id"] for row in lake.read()["python"]] == [1, 2, 3, 7]
+
+
+def test_refresh_enables_soft_deletes(lake: Lake) -> None:
+    lake.row(delete="hard")
+    lake.run(RUNS[0])
+    lake.row(delete="soft")
+    lake.run({}, JobOptions(full_refresh=True))
+    assert lake.alive() == {1, 2, 3, 4}
+    assert {row["id"] for row in lake.port.read(lake.layout.replica)} == {1, 2, 3, 4, 5}
+
+
+def test_partial_updates_and_moved_keys_have_marks(lake: Lake) -> None:
+    lake.row(delete="soft", ignore_null_updates=True, before_image_prefix="BI_")
+    lake.run(RUNS[0])
+    columns = {"Op": ["U", "U"], "seq": [20, 21], "id": [8, 5], "v": [None, "x"], "BI_id": [1, 5]}
+    table = pa.table({name: pa.array(v, TYPES.get(name, pa.int32())) for name, v in columns.items()})
+    write(Path(lake.layout.landing), "20240105-000000001.parquet", table)
+    lake.run({})
+    assert lake.alive() == {2, 3, 4, 5, 8}
+
+
+def test_published_names_the_columns(lake: Lake) -> None:
+    lake.row(delete="soft", published=["v", "*", "SEQ"])
+    lake.run(RUNS[0])
+    lake.run(RUNS[2])
+    rows = lake.read()["duckdb"]
+    assert list(rows[0]) == ["v", "id", LANDED, "new", "seq"]
+    lake.row(delete="soft", published=["id", "_gddl"])
+    assert list(lake.read()["polars"][0]) == ["id", "_gddl"]

@@ -1,0 +1,103 @@
+"""Constraints that another writer added to a replica are kept; a row that violates one fails the table with a code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.delta_rs.test_declines import add_commit, meta
+from tests.spark.lake import Lake
+
+SPEC = spec_of(settle="0s")
+
+
+class World:
+    """A table of three rows, and what is done to it."""
+
+    def __init__(self, port: LocalPort, root: Path) -> None:
+        self.port, self.lake, self.files = port, Lake(root), SmallLake(root)
+        self.path = self.files.layout(SPEC).replica
+        self.files.load(SPEC)
+        assert self.run().error is None
+
+    def run(self, *, full_refresh: bool = False) -> JobResult:
+        return self.lake.run(self.port, self.lake.job([SPEC], JobOptions(full_refresh=full_refresh)))[SPEC.table]
+
+    def change(self, number: int, *rows: tuple[str, int, str | None]) -> None:
+        self.files.change(SPEC, number, rows)
+
+    @property
+    def rows(self) -> dict[int, str]:
+        return self.files.replica(SPEC)
+
+    def constrain(self, kind: str) -> None:
+        """As `ALTER TABLE` of Spark or another writer leaves it."""
+        if kind == "not null":
+            self._nullable(False)
+            return
+        settings = {**self._metadata()["configuration"], "delta.constraints.short": "v IS NOT NULL AND length(v) < 10"}
+        protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
+        add_commit(self.path, meta(self.path, configuration=settings), protocol)
+
+    def release(self, kind: str) -> None:
+        if kind == "not null":
+            self._nullable(True)
+            return
+        settings = self._metadata()["configuration"]
+        del settings["delta.constraints.short"]
+        add_commit(self.path, meta(self.path, configuration=settings))
+
+    def refuses_null(self) -> bool:
+        return not next(field for field in DeltaTable(self.path).schema().fields if field.name == "v").nullable
+
+    def _nullable(self, nullable: bool) -> None:
+        schema = json.loads(self._metadata()["schemaString"])
+        next(field for field in schema["fields"] if field["name"] == "v")["nullable"] = nullable
+        add_commit(self.path, meta(self.path, schemaString=json.dumps(schema)))
+
+    def _metadata(self) -> dict[str, Any]:
+        return dict(meta(self.path)["metaData"])
+
+
+@pytest.mark.parametrize("kind", ["not null", "check"])
+def test_a_row_that_violates_one_fails_the_table(spark: LocalPort, tmp_path: Path, kind: str) -> None:
+    world = World(spark, tmp_path)
+    world.change(1, ("U", 1, "new"))
+    assert world.run().error is None
+    world.constrain(kind)
+    world.change(2, ("I", 8, "good"), ("I", 9, None))
+    for _ in range(2):
+        failed = world.run()
+        assert failed.error is not None
+        assert failed.error.code == "CONSTRAINT_VIOLATED"
+        assert world.rows == {0: "load 0", 1: "new", 2: "load 2"}
+    world.release(kind)
+    assert world.run().error is None
+    assert world.rows == {0: "load 0", 1: "new", 2: "load 2", 8: "good", 9: None}
+
+
+def test_not_null_is_not_lost_when_the_table_is_replaced(spark: LocalPort, tmp_path: Path) -> None:
+    """The first change after a load gives the sequence its type, for which the table gets another schema."""
+    world = World(spark, tmp_path)
+    world.constrain("not null")
+    world.change(1, ("U", 1, "new"))
+    failed = world.run()
+    assert failed.error is not None
+    assert failed.error.code == "NOT_NULL_UNSUPPORTED"
+    assert "ALTER COLUMN v DROP NOT NULL" in failed.error.message
+    assert world.refuses_null()
+    assert world.rows[1] == "load 1"
+    world.release("not null")
+    assert world.run().error is None
+    world.constrain("not null")
+    assert world.run(full_refresh=True).error is None
+    assert world.refuses_null(), "the schema stays, and so does NOT NULL"
+    assert world.rows == {0: "load 0", 1: "new", 2: "load 2"}

@@ -1,0 +1,48 @@
+"""A replay of the quarantine takes rows of the codes that are asked for, and leaves the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from tests.engine_port import EnginePort
+
+SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), options={"types": {"price": "decimal(4,2)"}})
+WIDER = replace(SPEC, options={"types": {"price": "decimal(9,2)"}})
+
+
+def test_rows_of_other_codes_are_kept(engine: EnginePort, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    layout = Layout.of(roots, SPEC)
+    columns = {
+        "Op": ["I", "X", "I"],
+        "seq": pa.array([1, 2, 3], pa.int64()),
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "price": ["1.00", "2.00", "12345.00"],
+    }
+    Path(layout.landing).mkdir(parents=True)
+    pq.write_table(pa.table(columns), Path(layout.landing) / "20240101-000000001.parquet")
+
+    def run(spec: TableSpec, options: JobOptions) -> tuple[JobResult, list[str]]:
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=options))
+        assert result.error is None, result.error
+        return result, sorted(e["code"] for e in engine.read(layout.errors) if e["resolved_at"] is None)
+
+    def replay(*codes: str) -> tuple[JobResult, list[str]]:
+        return run(WIDER, JobOptions(action="errors_replay", codes=codes))
+
+    assert run(SPEC, JobOptions())[1] == ["CAST_FAILED", "OP_UNKNOWN"]
+    refused, left = replay("OP_UNKNOWN")
+    assert (refused.rows_read, refused.quarantined, left) == (1, 1, ["CAST_FAILED", "OP_UNKNOWN"])
+    assert [row["id"] for row in engine.read(layout.replica)] == [1]
+    accepted, left = replay("CAST_FAILED")
+    assert (accepted.rows_read, accepted.changes_written, left) == (1, 1, ["OP_UNKNOWN"])
+    assert sorted(row["id"] for row in engine.read(layout.replica)) == [1, 3]
+    none, left = replay("KEY_NULL")
+    assert (none.rows_read, left) == (0, ["OP_UNKNOWN"])

@@ -1,0 +1,57 @@
+"""What `gddl run` writes where no terminal shows bars: never nothing for half a minute."""
+
+from __future__ import annotations
+
+from itertools import chain, count
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.cli.display import Lines, display
+from airflow_gddl.cli.screen import Screen
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.runtime.runners.base import ProgressEvent
+
+
+def test_a_log_says_that_spark_starts_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(Screen(), 2)
+    for table, step in (("s.a", "discover"), ("s.a", "starting Spark"), ("s.b", "starting Spark"), ("s.a", "plan")):
+        lines.on_progress(ProgressEvent(table=table, step=step))
+    assert capsys.readouterr().err == "starting Spark\n"
+
+
+def test_progress_is_logged_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    moments = chain([0.0, 29.0, 30.0, 45.0, 60.0, 70.0, 80.0, 100.0], count(100))
+    lines = Lines(Screen(), 2, clock=lambda: next(moments))
+    lines.on_progress(ProgressEvent(table="s.a", step="starting Spark"))
+    for _ in range(4):
+        lines.tick()
+    lines.on_result(JobResult(table="s.b", status="skipped"))
+    lines.tick()
+    lines.on_progress(ProgressEvent(table="s.a", step="merge", batch=2, batches=4, rows=90))
+    lines.tick()
+    assert capsys.readouterr().err.splitlines() == [
+        "starting Spark",
+        "running for 30 s, tables done: 0; s.a: starting Spark",
+        "running for 60 s, tables done: 0; s.a: starting Spark",
+        "1 of 2  s.b: skipped in 0ms",
+        "running for 100 s, tables done: 1; s.a: merge, batch 2 of 4, 90 rows read",
+    ]
+
+
+def test_json_keeps_standard_output_for_results(capsys: pytest.CaptureFixture[str]) -> None:
+    with display(Screen(), 1, as_json=True) as shown:
+        shown.on_progress(ProgressEvent(table="s.a", step="starting Spark"))
+        shown.tick()
+    assert capsys.readouterr() == ("", "starting Spark\n")
+
+
+def test_every_step_that_jobs_report_is_progress() -> None:
+    """A step that the listener refused would end up in the job's log."""
+    from airflow_gddl.runtime.runners.job_process import _parse_progress  # noqa: PLC0415 - private to that module
+
+    root = Path(__file__).parents[2] / "spark_jobs"
+    assert '"starting Spark"' in (root / "table" / "run.py").read_text()
+    for step in ("plan", "tombstones", "swapping", "starting Spark"):
+        event = _parse_progress(f'GDDL-PROGRESS {{"table": "s.a", "step": "{step}", "batches": null}}')
+        assert event == ProgressEvent(table="s.a", step=step)

@@ -1,0 +1,69 @@
+"""What the page shows of a row in quarantine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.page.quarantine import HiddenColumns, shown_row
+
+SPEC = TableSpec(
+    table="shop.people",
+    keys=("id",),
+    mask={"Email": "hash", "name": "null"},
+    exclude_columns=("ssn",),
+    before_image_prefix="BI_",
+)
+SENSITIVE = "someone@example.org"
+
+
+def row(record: str | None) -> dict[str, Any]:
+    texts = dict.fromkeys(("occurred_at", "code", "reason", "column", "source_file", "batch_id"), "t")
+    return {**texts, "record": record}
+
+
+def shown(record: object, spec: TableSpec | None = SPEC) -> dict[str, Any]:
+    values = shown_row(row(json.dumps(record)), HiddenColumns.of(spec))["values"]
+    return {one["name"]: "hidden" if one["hidden"] else one["value"] for one in values}
+
+
+def test_values_of_masked_columns_are_hidden_whatever_the_record_has() -> None:
+    record = {"id": 1, "EMAIL": SENSITIVE, "BI_email": SENSITIVE, "bi_NAME": SENSITIVE, "ssn": SENSITIVE, "BI_id": 2}
+    assert shown(record) == {
+        "id": "1", "EMAIL": "hidden", "BI_email": "hidden", "bi_NAME": "hidden", "ssn": "hidden", "BI_id": "2",
+    }  # fmt: skip
+    assert shown({"username": "kim", "BIemail": "no before image"}) == {"username": "kim", "BIemail": "no before image"}
+
+
+def test_where_the_masks_are_not_known_no_value_is_shown() -> None:
+    assert shown({"id": 1, "note": "n"}, None) == {"id": "hidden", "note": "hidden"}
+
+
+@pytest.mark.parametrize(
+    "record", [f"7;{SENSITIVE}", f'["{SENSITIVE}"]', f'"{SENSITIVE}"', f'{{"id": 1, "email": "{SENSITIVE}']
+)
+def test_a_record_without_columns_is_hidden_where_any_is_masked(record: str) -> None:
+    made = shown_row(row(record), HiddenColumns.of(SPEC))
+    assert made["values"] == [{"name": "", "value": None, "hidden": True}]
+    plain = shown_row(row(record), HiddenColumns.of(TableSpec(table="shop.plain", keys=("id",))))
+    assert plain["values"] == [{"name": "", "value": record, "hidden": False}]
+
+
+def test_values_keep_their_digits_and_null_differs_from_an_empty_text() -> None:
+    text = '{"a": 1.10, "b": 12345678901234567890, "c": null, "d": "", "e": {"f": [true]}}'
+    values = shown_row(row(text), HiddenColumns())["values"]
+    assert [one["value"] for one in values] == ["1.10", "12345678901234567890", None, "", '{"f": [true]}']
+    assert shown_row(row(None), HiddenColumns())["values"] == []
+    (long,) = shown_row(row(json.dumps({"a": "x" * 5000})), HiddenColumns())["values"]
+    assert long["value"] == "x" * 2000 + " (3000 more characters)"
+
+
+def test_records_that_are_not_json_objects_are_shown_as_text() -> None:
+    halves = shown_row(row('{"a\\ud800": "\\udfff", "n": NaN}'), HiddenColumns())["values"]
+    assert [(one["name"], one["value"]) for one in halves] == [("a\\ud800", "\\udfff"), ("n", "NaN")]
+    deep = "[" * 100_000
+    (one,) = shown_row(row(deep), HiddenColumns())["values"]
+    assert one["value"].startswith("[[[[")
