@@ -4,12 +4,12 @@ PYTHON ?=
 DEMO ?=
 BIN := $(VENV)/bin
 # One run of pytest has one closing line; the quick tests come first in it, those with Spark after them. Two processes
-# keep two cores busy (a test leaves Spark waiting for its driver most of the time); WORKERS=0 runs all in one.
+# keep two cores busy; with three, Spark's scenarios take beyond their time limit. WORKERS=0 runs all in one.
 WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
 PINS ?=
-.PHONY: demo demo-check demo-embedded docs docs-serve test test-quick test-airflow-oldest test-spark test-spark-deep \
+.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-spark test-spark-deep \
   test-deep package lint lock clean
 .DELETE_ON_ERROR:
 
@@ -24,6 +24,10 @@ demo-check: $(VENV)/.demo
 # Without Airflow.
 demo-embedded: $(VENV)/.demo
 	$(BIN)/gddl demo $(DEMO)
+
+# The README's first hour in an empty folder, with a wheel of this tree in an environment of its own; each step timed.
+newcomer: $(VENV)/.demo
+	$(BIN)/python -m tests.readme.newcomer
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
@@ -58,9 +62,9 @@ test-spark-deep:
 	$(LANE_PYTEST) -s -m '' tests/platforms $(LANE_TESTS) tests/scenarios tests/s3/test_scenarios_on_s3.py
 
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
-# all that docker-compose.yaml starts, without containers.
+# all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose
+	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers
 
 # What is published, in dist/, checked as the index checks it.
 package: $(VENV)-package/.package
@@ -89,11 +93,12 @@ lint: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-# Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. With
+# Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. The same
+# file as constraints holds packages that another one asks for with an extra: pip would take their newest version. With
 # PINS, for versions that are not the locked ones, pip resolves pyproject.toml instead.
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements/%.txt | $(BIN)/python
-	$(if $(PINS),$(PIP) --editable '.[$*]' $(PINS),$(PIP) --require-hashes --requirement requirements/$*.txt)
+	$(if $(PINS),$(PIP) --editable '.[$*]' $(PINS),$(PIP) --require-hashes --requirement requirements/$*.txt --constraint requirements/$*.txt)
 	$(if $(PINS),,$(PIP) --no-deps --no-build-isolation --editable .)
 	@touch $@
 
