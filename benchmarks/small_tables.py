@@ -112,7 +112,7 @@ class _Watch:
     def __init__(self, pid: int) -> None:
         self.peak = 0.0
         self._pid, self._stop = pid, threading.Event()
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._poll)
 
     def __enter__(self) -> _Watch:
         self._thread.start()
@@ -122,7 +122,7 @@ class _Watch:
         self._stop.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         while not self._stop.wait(0.5):
             self.peak = max(self.peak, tree_mib(self._pid))
 

@@ -26,7 +26,7 @@ from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCo
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import Pipeline, pipelines
 from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
-from airflow_gddl.runtime.state.documents import LookDocument, RunsDocument, encode_look, encode_runs, place
+from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.stores import open_store
@@ -72,8 +72,8 @@ class Lake:
         store = open_store()
         records = {table: _record(table, number_of(table), now) for table in pipeline.tables}
         store.write(place(lake, pipeline.dag_id, "runs"), encode_runs(RunsDocument(tables=records, written=now)))
-        looks = {table: _look(number_of(table), now) for table in pipeline.tables}
-        store.write(place(lake, pipeline.dag_id, "look"), encode_look(LookDocument(looked=now, tables=looks)))
+        polls = {table: _poll(number_of(table), now) for table in pipeline.tables}
+        store.write(place(lake, pipeline.dag_id, "look"), encode_poll(PollDocument(polled=now, tables=polls)))
 
 
 def number_of(table: str) -> int:
@@ -106,10 +106,10 @@ def _text(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds")
 
 
-def _look(number: int, now: float) -> TablePoll:
+def _poll(number: int, now: float) -> TablePoll:
     if number % 10 in (0, 1):
-        return TablePoll(looked=now, files=30, waiting=2, since=now - 60, clear=now - 120)
-    return TablePoll(looked=now, files=30, clear=now)
+        return TablePoll(polled=now, files=30, waiting=2, since=now - 60, clear=now - 120)
+    return TablePoll(polled=now, files=30, clear=now)
 
 
 def main() -> None:

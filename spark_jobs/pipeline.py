@@ -62,7 +62,7 @@ def bring_up_to_date(run: TableRun, outcome: RunTotals) -> None:
         GddlError: as `run_table`.
     """
     turns = Turns(run, outcome)
-    turns.look()
+    turns.find_pending()
     if turns.pending:
         with run.claim() as claim:
             turns.take(lambda one, seen: _process_pending(one, claim, seen, outcome))
@@ -77,7 +77,7 @@ def idle_result(run: TableRun, outcome: RunTotals) -> JobResult | int:
     """
     started = run.runtime.clock()
     turns = Turns(run, outcome)
-    turns.look()
+    turns.find_pending()
     if turns.pending:
         return turns.cost
     turns.require_all()

@@ -33,7 +33,7 @@ from airflow_gddl.runtime.state.records import read_records
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
 
-_LOOK_BACK = 50
+_NEWEST_RUNS = 50
 _OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}
 
 
@@ -155,7 +155,7 @@ def _ending(source: DemoSource, roots: Roots, spec: TableSpec, verified: JobResu
     truth = source.truth(spec.table)
     return Ending(
         verified=verified,
-        runs=read_records(roots, spec.table, _LOOK_BACK).results[::-1],
+        runs=read_records(roots, spec.table, _NEWEST_RUNS).results[::-1],
         truth_rows=truth.num_rows,
         differences=differences(truth, read_replica(Path(Layout.of(roots, spec).replica)), spec.keys),
     )

@@ -17,7 +17,7 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.inspection.findings import Finding
-from airflow_gddl.onboarding.inspection.reading import look_into
+from airflow_gddl.onboarding.inspection.reading import inspect_folder
 from airflow_gddl.onboarding.inspection.rules import judge
 from airflow_gddl.onboarding.landing_files import Landing
 
@@ -50,7 +50,7 @@ def carry_out(
         folders = [folder for folder in landing.folders(tables) if folder.table not in others]
         count += len(folders)
         for folder in folders:
-            for finding in judge(look_into(landing, folder, specs.get(folder.table))):
+            for finding in judge(inspect_folder(landing, folder, specs.get(folder.table))):
                 found.append(finding)
                 if as_json:
                     cli.screen.record(finding)

@@ -57,7 +57,7 @@ class StatusLine:
         waiting_files: landed but not loaded, by the last poll.
         quarantined, late_ignored: rows quarantined by the last known runs, and changes that they ignored as late.
         not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
-        last_run, last_success, last_look: start of the newest run, of the newest successful run with changes, and of
+        last_run, last_success, last_poll: start of the newest run, of the newest successful run with changes, and of
             the newest poll.
         age_seconds: now minus the start of the newest run.
     """
@@ -83,7 +83,7 @@ class StatusLine:
     listed_in_full_at: str | None
     last_run: str | None
     last_success: str | None
-    last_look: str | None
+    last_poll: str | None
     age_seconds: float | None
     running_since: str | None
     error: str | None
@@ -236,7 +236,7 @@ def line_of(one: BoardRow, now: float) -> StatusLine:
         listed_in_full_at=text_of(newest.listed) if newest else None,
         last_run=text_of(newest.started) if newest else None,
         last_success=text_of(record.succeeded) if record else None,
-        last_look=text_of(one.look.looked) if one.look else None,
+        last_poll=text_of(one.poll.polled) if one.poll else None,
         age_seconds=now - newest.started if newest else None,
         running_since=text_of(state.running),
         error=_error(one),

@@ -67,7 +67,7 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
     Args:
         names: tables that may be named as those that it waits for.
     """
-    record, state, look = one.record, one.state, one.look
+    record, state, poll = one.record, one.state, one.poll
     facts = record.facts if record is not None else ()
     shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
     shown |= {name: getattr(state, name) for name in _OF_STATE}
@@ -82,9 +82,9 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
         "listed": facts[-1].listed if facts else None,
         "last_run": facts[-1].started if facts else None,
         "last_success": record.succeeded if record else None,
-        "looked": look.looked if look else None,
-        "files": look.files if look else None,
-        "held_by": [name for name in look.held_by if name in names] if look else [],
+        "polled": poll.polled if poll else None,
+        "files": poll.files if poll else None,
+        "held_by": [name for name in poll.held_by if name in names] if poll else [],
         "error": [facts[-1].error, record.error] if record and record.failed else None,
         "runs": [run(fact) for fact in facts],
     }

@@ -14,7 +14,7 @@ from airflow_gddl.reporting.asset_events import announce
 from airflow_gddl.runtime.landing.observing import Question
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.triggers.tables import LOOK_ON_WORKER, look_once, utc_now
+from airflow_gddl.triggers.tables import POLL_ON_WORKER, poll_once, utc_now
 from airflow_gddl.version_compat import (
     AirflowException,
     AirflowFailException,
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] | str) -> None:
-    """See `GddlTablesSensor.looked`."""
+    """See `GddlTablesSensor.polled`."""
     if isinstance(event, str):
         raise AirflowSkipException("no table has work")
     if "error" in event:
         raise (AirflowException if event["passing"] else AirflowFailException)(event["error"])
-    work = look_here(sensor, context) if event == LOOK_ON_WORKER else decode(PipelineWork, event)
+    work = poll_here(sensor, context) if event == POLL_ON_WORKER else decode(PipelineWork, event)
     if not work.is_some:
         raise AirflowSkipException("no table has work")
     _tell(sensor, work)
@@ -45,7 +45,7 @@ def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] 
         raise DownstreamTasksSkipped(tasks=first)
 
 
-def look_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
+def poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
     """Poll from the worker.
 
     Raises:
@@ -54,7 +54,7 @@ def look_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
     try:
         again, asked = context["ti"].try_number > 1, from_params(context["params"])
         question = Question(run=context["run_id"], now=utc_now(), asked=asked, again=again)
-        work = look_once(sensor.metadata, sensor.pipeline, question)
+        work = poll_once(sensor.metadata, sensor.pipeline, question)
     except RetriableError as error:
         raise AirflowException(str(error)) from error
     except GddlError as error:

@@ -43,7 +43,7 @@ class GddlTablesSensor(BaseSensorOperator):
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=_TRIGGER,
             trigger_kwargs=self._arguments(),
-            next_method="looked",
+            next_method="polled",
             timeout=self.execution_timeout,
         )
 
@@ -56,9 +56,9 @@ class GddlTablesSensor(BaseSensorOperator):
         from airflow_gddl.triggers.tables import GddlTablesTrigger  # noqa: PLC0415 - see the class
 
         trigger = GddlTablesTrigger(**self._arguments())
-        self.defer(trigger=trigger, method_name="looked", timeout=self.execution_timeout)
+        self.defer(trigger=trigger, method_name="polled", timeout=self.execution_timeout)
 
-    def looked(self, context: Context, event: Mapping[str, Any] | str) -> None:
+    def polled(self, context: Context, event: Mapping[str, Any] | str) -> None:
         """Resume after the triggerer.
 
         Args:
@@ -76,7 +76,7 @@ class GddlTablesSensor(BaseSensorOperator):
         """For `airflow tasks test` and the like: whether any table has work now."""
         from airflow_gddl.sensors import decision as answer  # noqa: PLC0415 - imported when needed
 
-        return answer.look_here(self, context).is_some
+        return answer.poll_here(self, context).is_some
 
     def _arguments(self) -> dict[str, Any]:
         return {

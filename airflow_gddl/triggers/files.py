@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.runtime.landing.polling import Poll, look
+from airflow_gddl.runtime.landing.polling import Poll, poll
 from airflow_gddl.stores import open_store
 
 
@@ -38,20 +38,20 @@ class GddlFilesTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Runs until cancelled; retries while the store does not respond."""
-        before = await self._look()
+        before = await self._poll()
         while True:
             await asyncio.sleep(self.poll_seconds)
-            now = await self._look()
+            now = await self._poll()
             if before is not None and now is not None:
                 changed = [table for table in self.tables if now[table].digest != before[table].digest]
                 if changed:
                     yield TriggerEvent({"tables": changed})
             before = now or before
 
-    async def _look(self) -> dict[str, Poll] | None:
+    async def _poll(self) -> dict[str, Poll] | None:
         try:
             store = open_store(configuration.environ_for(self.landing, aws_conn_id=self.aws_conn_id))
-            return await sync_to_async(look, thread_sensitive=False)(store, self.landing, self.tables)
+            return await sync_to_async(poll, thread_sensitive=False)(store, self.landing, self.tables)
         except RetriableError as error:
             self.log.warning("%s", error)
             return None

@@ -106,7 +106,7 @@ class GddlRunTrigger(BaseTrigger):
         first, announced = configuration.number("run_poll_seconds"), False
         keeper = self._keeper()
         for pause in PollInterval.of_runs(first).pauses():
-            status = await sync_to_async(self._look, thread_sensitive=False)(platform)
+            status = await sync_to_async(self._poll, thread_sensitive=False)(platform)
             if status is not None and status.has_ended:
                 return status.state
             if status is not None and status.state == "running" and not announced:
@@ -150,7 +150,7 @@ class GddlRunTrigger(BaseTrigger):
             return ""
         return f", {answers} of {len(submission.tables)} tables done"
 
-    def _look(self, platform: Platform) -> RunStatus | None:
+    def _poll(self, platform: Platform) -> RunStatus | None:
         """Null when the platform does not respond: the run continues unwatched."""
         handle = self._watch.run.handle
         try:

@@ -19,12 +19,12 @@ from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
 
-LOOK_ON_WORKER = {"look": "on_worker"}
+POLL_ON_WORKER = {"look": "on_worker"}
 """Payload when this machine has no metadata of the pipeline: the task polls itself."""
 _FAILURES_BORNE = 3
 
 
-def look_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | None:
+def poll_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | None:
     """Poll the pipeline with the current metadata; None when there is no such pipeline. Blocks.
 
     Raises:
@@ -92,9 +92,9 @@ class GddlTablesTrigger(BaseTrigger):
         patience = time.monotonic() + self.patience_seconds
         while True:
             # Listing blocks; the triggerer's loop serves other triggers meanwhile, and answers for connections.
-            work = await sync_to_async(self._look, thread_sensitive=False)(question)
+            work = await sync_to_async(self._poll, thread_sensitive=False)(question)
             if work is None:
-                return TriggerEvent(LOOK_ON_WORKER)
+                return TriggerEvent(POLL_ON_WORKER)
             if work.is_some:
                 return TriggerEvent(plain(work))
             waits_for_others = bool(work.held) and time.monotonic() < patience
@@ -106,12 +106,12 @@ class GddlTablesTrigger(BaseTrigger):
             since = {table: question.since.get(table, moment) for table, moment in first.items()}
             question = replace(question, now=utc_now(), since=since)
 
-    def _look(self, question: Question) -> PipelineWork | None:
+    def _poll(self, question: Question) -> PipelineWork | None:
         """A poll that retries while the store does not respond."""
         for tried in range(1, _FAILURES_BORNE):
             try:
-                return look_once(self.metadata, self.pipeline, question)
+                return poll_once(self.metadata, self.pipeline, question)
             except RetriableError as error:
-                self.log.warning("look %d of %d failed: %s", tried, _FAILURES_BORNE, error)
+                self.log.warning("poll %d of %d failed: %s", tried, _FAILURES_BORNE, error)
                 time.sleep(tried)
-        return look_once(self.metadata, self.pipeline, question)
+        return poll_once(self.metadata, self.pipeline, question)

@@ -17,7 +17,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -87,12 +87,12 @@ class DesiredStateReader:
     _read: str | None = None
     _next: float = field(default=float("-inf"))
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Whether the job's tables or tiers have changed; read every few seconds, with requests to stop."""
         folder = self.job.options.continuous.folder if self.job.options.continuous is not None else ""
         if not folder or self.now() < self._next:
             return False
-        self._next = self.now() + LOOK_SECONDS
+        self._next = self.now() + POLL_SECONDS
         try:
             found = {item.name: item for item in self.storage.list(folder)}
             if stop_name(self.job.run_id) in found:

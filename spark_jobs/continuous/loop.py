@@ -82,7 +82,7 @@ class Loop:
         try:
             self._follow()
             while not self.stop.is_asked:
-                if orders.look():
+                if orders.poll():
                     self._changed(orders.job)
                 self._receive_news()
                 self.executor_pools.start(self.schedule.begin(self.now()))

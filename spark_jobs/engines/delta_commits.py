@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.stores import Storage
 
 _COMMIT = re.compile(r"(\d{20})\.json")
-_LOOK_BACK = 50
+_NEWEST_COMMITS = 50
 _MERGED = {name: f"numTargetRows{name.capitalize()}" for name in ("inserted", "updated", "deleted")}
 _POINTER = "_last_checkpoint"
 OURS = "gddl"
@@ -61,7 +61,7 @@ class DeltaCommits:
 
     def metrics(self, table: str, user_metadata: str) -> dict[str, int]:
         """Operation metrics of the newest commit with this user metadata, among the last 50; empty without one."""
-        newest = sorted(self._commits(table), reverse=True)[:_LOOK_BACK]
+        newest = sorted(self._commits(table), reverse=True)[:_NEWEST_COMMITS]
         for _, path in newest:
             info = _commit_info(self.storage.read(path))
             if info.get("userMetadata") == user_metadata:
@@ -75,7 +75,7 @@ class DeltaCommits:
         A log keeps a month of commits; a continuous table makes thousands a day.
         """
         log = join(table, "_delta_log")
-        first = self._checkpoint(log) - _LOOK_BACK
+        first = self._checkpoint(log) - _NEWEST_COMMITS
         after = f"{first:020d}" if first > 0 else ""
         for found in self.storage.list(log, after):
             match = _COMMIT.fullmatch(found.path.rsplit("/", 1)[-1])

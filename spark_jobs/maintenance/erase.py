@@ -35,7 +35,7 @@ from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
 from spark_jobs.table.shards import of_key
 from spark_jobs.table.wanted_key import WantedKey
-from spark_jobs.verification.source_differences import LOOKS
+from spark_jobs.verification.source_differences import DIFFERENCES
 
 
 def erase(run: TableRun, totals: RunTotals) -> JobResult:
@@ -229,7 +229,7 @@ class _Erasing:
         for folder in ("refresh", "unwrapped"):
             for found in list(storage.list(f"{state}/{folder}")):
                 storage.delete(found.path)
-        storage.delete(f"{state}/{LOOKS}")
+        storage.delete(f"{state}/{DIFFERENCES}")
 
 
 def _warnings(spec: TableSpec, done: Erasure, found: _Found) -> list[RunWarning]:

@@ -33,7 +33,7 @@ class PendingWork:
         return sum(f.size for f in self.found.waiting) + self.state.rows * _BYTES_A_ROW
 
 
-def look(run: TableRun, outcome: RunTotals) -> PendingWork | None:
+def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     """The table's work; None when there is none.
 
     Raises:

@@ -11,7 +11,7 @@ from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.plan.batch import TableState
 from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.pending_work import PendingWork, look
+from spark_jobs.table.pending_work import PendingWork, find_pending
 from spark_jobs.table.run import TableRun
 
 _PASSED_ON = (DeclinedError, MemoryError)
@@ -43,26 +43,26 @@ class Turns:
             for run, seen in self.pending:
                 work(run, seen)
             return
-        states = self.run.shard_states()  # under the claim: another job may have loaded a shard since `look`
+        states = self.run.shard_states()  # under the claim: another job may have loaded a shard since `find_pending`
         for run, seen in self.pending:
             self._guarded(run.shard, partial(work, run.beside(states), seen))
             states[run.shard] = run.own_state()
         self._sum_up(list(states.values()))
 
-    def look(self) -> None:
+    def find_pending(self) -> None:
         """Find what is pending.
 
         Raises:
-            GddlError: as `look`, of a table with one source.
+            GddlError: as `find_pending`, of a table with one source.
         """
         if not self.run.spec.shards:
-            seen = look(self.run, self.outcome)
+            seen = find_pending(self.run, self.outcome)
             self.pending = [] if seen is None else [(self.run, seen)]
             return
         self.run.ledger()  # which refuses a table that was loaded otherwise
         modes, newest = set(), self.outcome.max_commit_ts
         for run in self.run.shard_runs():
-            self._guarded(run.shard, partial(self._look, run))
+            self._guarded(run.shard, partial(self._find_pending, run))
             modes.add(self.outcome.mode)
             newest = max(filter(None, (newest, self.outcome.max_commit_ts)), default=None)
         self.outcome.mode = "initial" if modes == {"initial"} else "incremental"
@@ -86,8 +86,8 @@ class Turns:
         what = f"source {shard} of {self.run.spec.table}: {first.what}{others}"
         raise family(first.code, what, where=first.where, remedy=first.remedy) from first
 
-    def _look(self, run: TableRun) -> None:
-        seen = look(run, self.outcome)
+    def _find_pending(self, run: TableRun) -> None:
+        seen = find_pending(run, self.outcome)
         if seen is not None:
             self.pending.append((run, seen))
 

@@ -9,7 +9,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 
-LOOKS = "source-looks.json"
+DIFFERENCES = "source-looks.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class DifferenceLog:
 
     @property
     def path(self) -> str:
-        return join(self.root, LOOKS)
+        return join(self.root, DIFFERENCES)
 
     def read(self) -> DifferenceRecords:
         try:
@@ -50,5 +50,5 @@ class DifferenceLog:
         except FileNotFoundError:
             return DifferenceRecords()
 
-    def write(self, looks: DifferenceRecords) -> None:
-        self.storage.write(self.path, codec.to_json(looks).encode())
+    def write(self, known: DifferenceRecords) -> None:
+        self.storage.write(self.path, codec.to_json(known).encode())

@@ -26,20 +26,20 @@ def loaded(root: Path, *runs: str) -> PipelineDocument:
     return made
 
 
-def look(made: PipelineDocument, run: str, *, again: bool) -> PipelineWork:
+def work_of(made: PipelineDocument, run: str, *, again: bool) -> PipelineWork:
     return observe(made, Question(run=run, now=NOW, again=again))
 
 
 def test_an_older_run_that_is_cleared_does_its_tables_again(tmp_path: Path) -> None:
     made = loaded(tmp_path, "r1", "r2")
-    assert sorted(look(made, "r1", again=True).increments) == ["s.a", "s.b"]
-    assert sorted(look(made, "r2", again=True).increments) == ["s.a", "s.b"], "the latest run, which was finished"
+    assert sorted(work_of(made, "r1", again=True).increments) == ["s.a", "s.b"]
+    assert sorted(work_of(made, "r2", again=True).increments) == ["s.a", "s.b"], "the latest run, which was finished"
 
 
 def test_a_retry_of_a_new_run_repeats_no_table(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = loaded(tmp_path, "r1", "r2")
-    known = look(made, "r3", again=False).increments
-    assert look(made, "r3", again=True).increments == known
+    known = work_of(made, "r3", again=False).increments
+    assert work_of(made, "r3", again=True).increments == known
     assert "no table is known to have been loaded by r3" in caplog.text
 
 
@@ -57,4 +57,4 @@ def test_a_backfill_is_refused_with_the_way_out(tmp_path: Path) -> None:
     """It would overlap the pipeline's own runs, and no file belongs to a run's date."""
     made = loaded(tmp_path)
     with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*backfill.*Remedy: trigger the DAG with from and to"):
-        look(made, "backfill__2026-01-01T00:00:00+00:00", again=False)
+        work_of(made, "backfill__2026-01-01T00:00:00+00:00", again=False)

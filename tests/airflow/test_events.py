@@ -25,7 +25,7 @@ from airflow_gddl.runtime.landing import pending_tables as news
 from airflow_gddl.runtime.landing import queue as queue_module
 from airflow_gddl.runtime.landing import queue_polling as following_module
 from airflow_gddl.runtime.landing.events import NotAnEventError, has_news, objects_of, places_with_news
-from airflow_gddl.runtime.landing.polling import look
+from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.runtime.landing.queue import Message, SqsQueue
 from airflow_gddl.runtime.landing.queue_polling import Following
 from airflow_gddl.stores import open_store
@@ -171,69 +171,69 @@ def test_only_folders_with_news_are_listed(bucket: Bucket, queue: Waiting) -> No
     clock = Watch()
     follow = following(queue, clock)
     land(bucket, "shop.a", "1")
-    before = follow.looks(ROOTS, "one", folders(*TABLES))
+    before = follow.poll(ROOTS, "one", folders(*TABLES))
     assert {table: found.files for table, found in before.items()} == {"shop.a": 1, "shop.b": 0, "crm.c": 0}
     queue.bodies.append(record(land(bucket, "shop.b", "2")))
     land(bucket, "crm.c", "nobody told")
-    after = follow.looks(ROOTS, "one", folders(*TABLES))
+    after = follow.poll(ROOTS, "one", folders(*TABLES))
     assert after["shop.b"].files == 1
     assert after["shop.a"] == before["shop.a"]
     assert after["crm.c"].files == 0
     clock.now += timedelta(hours=2)
-    assert follow.looks(ROOTS, "one", folders(*TABLES))["crm.c"].files == 1
+    assert follow.poll(ROOTS, "one", folders(*TABLES))["crm.c"].files == 1
 
 
 def test_without_news_one_small_listing_serves_all(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
+    follow.poll(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
     bucket.requests.clear()
-    follow.looks(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
+    follow.poll(ROOTS, "one", folders(*(f"schema{n}.t" for n in range(50))))
     assert listings(bucket) == 1
 
 
 def test_any_pipeline_drains_the_queue_for_all(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
     for dag in ("one", "two"):
-        follow.looks(ROOTS, dag, folders(*TABLES))
+        follow.poll(ROOTS, dag, folders(*TABLES))
     queue.bodies.append(record(land(bucket, "shop.a", "1")))
-    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
     assert queue.bodies == []
-    assert follow.looks(ROOTS, "two", folders(*TABLES))["shop.a"].files == 1
+    assert follow.poll(ROOTS, "two", folders(*TABLES))["shop.a"].files == 1
 
 
 def test_a_table_that_is_new_is_listed(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
     land(bucket, "shop.b", "1")
-    follow.looks(ROOTS, "one", folders("shop.a"))
-    assert follow.looks(ROOTS, "one", folders("shop.a", "shop.b"))["shop.b"].files == 1
+    follow.poll(ROOTS, "one", folders("shop.a"))
+    assert follow.poll(ROOTS, "one", folders("shop.a", "shop.b"))["shop.b"].files == 1
 
 
 def test_an_unreachable_queue_causes_a_listing(
     bucket: Bucket, queue: Waiting, caplog: pytest.LogCaptureFixture
 ) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", folders(*TABLES))
+    follow.poll(ROOTS, "one", folders(*TABLES))
     queue.broken = True
     land(bucket, "shop.a", "1")
     with caplog.at_level(logging.WARNING):
-        assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+        assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
     assert "QUEUE_UNREACHABLE" in caplog.text
 
 
 def test_an_invalid_message_stays_in_the_queue_and_blocks_no_other(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", folders(*TABLES))
+    follow.poll(ROOTS, "one", folders(*TABLES))
     queue.bodies += ["<poison>", record(land(bucket, "shop.a", "1"))]
-    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
     assert queue.bodies == ["<poison>"]
 
 
 def test_damaged_poll_state_is_rebuilt(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
-    follow.looks(ROOTS, "one", folders(*TABLES))
+    follow.poll(ROOTS, "one", folders(*TABLES))
     land(bucket, "shop.a", "nobody told")
     bucket.objects["lake/_gddl/airflow/looks/one.json"] = b"{"
-    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
 
 
 def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
@@ -241,7 +241,7 @@ def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, clock)
     for day in range(3):
         queue.bodies.append(record(land(bucket, "shop.a", str(day))))
-        follow.looks(ROOTS, "one", folders(*TABLES))
+        follow.poll(ROOTS, "one", folders(*TABLES))
         clock.now += timedelta(days=1)
     kept = news.names_since(open_store(), ROOTS.lake, datetime(2000, 1, 1, tzinfo=UTC))
     assert [name[:8] for name in kept] == ["20240103"]
@@ -250,7 +250,7 @@ def test_old_news_go(bucket: Bucket, queue: Waiting) -> None:
 def test_a_crash_around_the_deletion_loses_no_message(bucket: Bucket, queue: Waiting) -> None:
     clock = Watch()
     follow = following(queue, clock)
-    follow.looks(ROOTS, "one", folders(*TABLES))
+    follow.poll(ROOTS, "one", folders(*TABLES))
     body = record(land(bucket, "shop.a", "1"))
 
     class Dying(Waiting):
@@ -258,14 +258,14 @@ def test_a_crash_around_the_deletion_loses_no_message(bucket: Bucket, queue: Wai
             raise KeyboardInterrupt(len(messages))
 
     with pytest.raises(KeyboardInterrupt):
-        following(Dying([body]), clock).looks(ROOTS, "two", folders(*TABLES))
-    assert follow.looks(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
+        following(Dying([body]), clock).poll(ROOTS, "two", folders(*TABLES))
+    assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
 
 
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("land"), st.sampled_from(TABLES)),
-        st.tuples(st.just("look"), st.sampled_from(["one", "two"])),
+        st.tuples(st.just("poll"), st.sampled_from(["one", "two"])),
         st.tuples(st.just("wait"), st.sampled_from([60, 700, 4000])),
         st.tuples(st.just("again"), st.just("")),
     ),
@@ -276,7 +276,7 @@ STEPS = st.lists(
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps: list[tuple[str, Any]]) -> None:
-    """Whoever looks in whatever order, with messages that come twice."""
+    """Polls of two pipelines in any order, with messages that come twice."""
     bucket.objects.clear()
     queue.bodies.clear()
     clock = Watch()
@@ -291,9 +291,9 @@ def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps:
                 queue.bodies += sent[-1:]
             case "wait":
                 clock.now += timedelta(seconds=what)
-            case "look":
-                seen = follow.looks(ROOTS, what, folders(*TABLES))
-                assert seen == look(open_store(), ROOTS.landing, TABLES)
+            case "poll":
+                seen = follow.poll(ROOTS, what, folders(*TABLES))
+                assert seen == poll(open_store(), ROOTS.landing, TABLES)
 
 
 # SQS
@@ -345,4 +345,4 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     sqs.send_message(QueueUrl=url, MessageBody=record(key))
     assert list(fired(made).payload["initial"]) == ["shop.b"]
     again = replace(configuration.following(os.environ) or pytest.fail("no queue"), full_listing_seconds=0.0)
-    assert again.looks(ROOTS, PACK, folders(*TABLES))["shop.a"].files == 1
+    assert again.poll(ROOTS, PACK, folders(*TABLES))["shop.a"].files == 1

@@ -19,7 +19,7 @@ from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hint_book import WRITE_EVERY, HintBook
 from airflow_gddl.runtime.landing.hints import Hints, StageEnd, TableHint
 from airflow_gddl.runtime.landing.loading import waves
-from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, look, look_in
+from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
@@ -65,18 +65,18 @@ def files(table: str, count: int = 1) -> list[str]:
 
 def test_one_listing_serves_a_schema_s_tables() -> None:
     result_store = Shelf([*files("s.a", 2), *files("s.b"), *files("s.ab"), *files("other.a")])
-    looks = look(result_store, "/l", ["s.a", "s.b", "s.none"])
+    polls = poll(result_store, "/l", ["s.a", "s.b", "s.none"])
     assert result_store.listed == ["/l/s"]
-    assert {name: found.files for name, found in looks.items()} == {"s.a": 2, "s.b": 1, "s.none": 0}
-    assert looks["s.none"].digest == ""
+    assert {name: found.files for name, found in polls.items()} == {"s.a": 2, "s.b": 1, "s.none": 0}
+    assert polls["s.none"].digest == ""
 
 
 def test_folders_of_others_cost_no_more_than_a_page_for_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_PAGE", 10)
     names = [*files("s.a", 3), *files("s.m", 500), *files("s.y", 2), *files("s.z", 4)]
     result_store = Shelf(names)
-    looks = look(result_store, "/l", ["s.a", "s.y", "s.z"])
-    assert {name: found.files for name, found in looks.items()} == {"s.a": 3, "s.y": 2, "s.z": 4}
+    polls = poll(result_store, "/l", ["s.a", "s.y", "s.z"])
+    assert {name: found.files for name, found in polls.items()} == {"s.a": 3, "s.y": 2, "s.z": 4}
     assert result_store.returned < 50
     assert result_store.listed == ["/l/s", "/l/s/y", "/l/s/z"]
 
@@ -87,43 +87,43 @@ def test_both_ways_of_listing_see_the_same(page: int, monkeypatch: pytest.Monkey
     tables = ["s.a", "s.a b", "s.a-b", "s.a0", "s.A", "s.b", "s.b$", "s.zz"]
     names = list(itertools.chain.from_iterable(files(table, n) for n, table in enumerate(tables)))
     spanning, single = Shelf([*names, *files("s.mm", 20)]), Shelf(names, spans_folders=False)
-    assert look(spanning, "/l", tables) == look(single, "/l", reversed(tables))
+    assert poll(spanning, "/l", tables) == poll(single, "/l", reversed(tables))
 
 
 def test_unfinished_and_hidden_files_don_t_count() -> None:
     noise = ("x.parquet.tmp", ".x.parquet", "_tmp/x.parquet", "x.crc", "_SUCCESS", "x.parquet~", "a/.b/c.csv")
     result_store = Shelf([f"/l/s/a/{name}" for name in noise])
-    assert look(result_store, "/l", ["s.a"]) == {"s.a": Poll()}
+    assert poll(result_store, "/l", ["s.a"]) == {"s.a": Poll()}
     result_store.names += ["/l/s/a/LOAD00000001.csv.gz", "/l/s/a/2024/01/31/20240131-000000000.PARQUET"]
-    assert look(result_store, "/l", ["s.a"])["s.a"].files == 2
+    assert poll(result_store, "/l", ["s.a"])["s.a"].files == 2
 
 
 def test_files_of_every_dialect_count() -> None:
     names = ("partition=0/a+0+0000000042.json.gz", "a-0-12", "x.ndjson", "x.pipe", "LOAD00000001.parquet")
     result_store = Shelf([f"/l/s/a/{name}" for name in (*names, "folder/")])
-    assert look(result_store, "/l", ["s.a"])["s.a"].files == len(names)
+    assert poll(result_store, "/l", ["s.a"])["s.a"].files == len(names)
 
 
 def test_local_files_that_change_change_the_digest(tmp_path: Path) -> None:
     store, path = open_store(), tmp_path / "s" / "a" / "LOAD1.parquet"
-    assert look(store, str(tmp_path), ["s.a"]) == {"s.a": Poll()}
+    assert poll(store, str(tmp_path), ["s.a"]) == {"s.a": Poll()}
     seen = set()
     path.parent.mkdir(parents=True)
     for content in ("x", "y", "longer"):
         path.with_suffix(".tmp").write_text(content)
         path.with_suffix(".tmp").replace(path)
-        seen.add(look(store, str(tmp_path), ["s.a"])["s.a"].digest)
+        seen.add(poll(store, str(tmp_path), ["s.a"])["s.a"].digest)
     path.rename(path.with_name("LOAD2.parquet"))
-    seen.add(look(store, str(tmp_path), ["s.a"])["s.a"].digest)
+    seen.add(poll(store, str(tmp_path), ["s.a"])["s.a"].digest)
     assert len(seen) == 4
-    assert look(store, str(tmp_path), ["s.a"])["s.a"].digest in seen
+    assert poll(store, str(tmp_path), ["s.a"])["s.a"].digest in seen
 
 
 def test_a_link_upwards_does_not_make_a_listing_endless(tmp_path: Path) -> None:
     (tmp_path / "s" / "a").mkdir(parents=True)
     (tmp_path / "s" / "a" / "up").symlink_to(tmp_path / "s")
     (tmp_path / "s" / "a" / "LOAD1.parquet").write_text("x")
-    assert look(open_store(), str(tmp_path), ["s.a"])["s.a"].files == 1
+    assert poll(open_store(), str(tmp_path), ["s.a"])["s.a"].files == 1
 
 
 def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> None:
@@ -137,22 +137,22 @@ def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> N
         (PollWindow(None, at), False),
         (PollWindow(at - 1, at + 1), True),
     ):
-        assert look(store, str(tmp_path), ["s.a"], window)["s.a"].in_window is expected
+        assert poll(store, str(tmp_path), ["s.a"], window)["s.a"].in_window is expected
 
 
 def test_a_bucket_is_listed_in_pages_by_one_client(bucket: Bucket) -> None:
     bucket.page = 3
     bucket.objects |= {f"land/s/t{n}/2024010{n}-000000000.parquet": b"x" for n in range(8)}
     store = open_store()
-    looks = look(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
-    assert all(found.files == 1 for found in looks.values())
+    polls = poll(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
+    assert all(found.files == 1 for found in polls.values())
     assert len(bucket.requests) == 3
     bucket.etags["land/s/t3/20240103-000000000.parquet"] = "other"
-    again = look(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
-    assert [name for name in looks if looks[name] != again[name]] == ["s.t3"]
+    again = poll(store, "s3://bucket/land", [f"s.t{n}" for n in range(8)])
+    assert [name for name in polls if polls[name] != again[name]] == ["s.t3"]
     bucket.fail = 403
     with pytest.raises(FatalError, match="STORAGE_DENIED"):
-        look(store, "s3://bucket/land", ["s.t1"])
+        poll(store, "s3://bucket/land", ["s.t1"])
 
 
 @pytest.mark.parametrize("root", ["local", "s3"])
@@ -200,7 +200,7 @@ class World:
 
     specs: tuple[TableSpec, ...]
     dependencies: tuple[Dependency, ...] = ()
-    looks: dict[str, Poll] = field(default_factory=dict)
+    polls: dict[str, Poll] = field(default_factory=dict)
     hints: Hints = field(default_factory=Hints)
     others: dict[str, Hints] = field(default_factory=dict)
     replicas: set[str] = field(default_factory=set)
@@ -217,14 +217,14 @@ class World:
             dependencies=self.dependencies,
         )
 
-    def look(self, table: str) -> Poll:
-        return self.looks.get(table, Poll())
+    def poll(self, table: str) -> Poll:
+        return self.polls.get(table, Poll())
 
     def taken(self, *tables: str, run: str = "before") -> None:
         """These tables are loaded as they lie there now."""
         for each in self.specs:
             if each.table in tables:
-                hint = TableHint(mark=mark(each, self.look(each.table)), looked_at=T1, run=run)
+                hint = TableHint(mark=mark(each, self.poll(each.table)), looked_at=T1, run=run)
                 self.hints = self.hints.taken(each.table, hint)
 
     def decide(
@@ -233,7 +233,7 @@ class World:
         names = [each.table for each in self.specs] + [other.table for other in self.dependencies]
         seen = ListingSnapshot(
             looked_at=T2,
-            looks={name: self.look(name) for name in names},
+            polls={name: self.poll(name) for name in names},
             hints=self.hints,
             others=self.others,
             exists=lambda each: each.table in self.replicas,
@@ -243,18 +243,18 @@ class World:
 
 
 def test_tables_with_new_files_have_work() -> None:
-    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
+    world = World((spec("s.a"), spec("s.b"), spec("s.c")), polls={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.b")
     work = world.decide()
     assert (sorted(work.initial), sorted(work.increments)) == (["s.a"], [])
-    world.looks["s.b"] = Poll(2, "z")
+    world.polls["s.b"] = Poll(2, "z")
     world.replicas = {"s.a"}
     work = world.decide()
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a", "s.b"])
 
 
 def test_a_changed_row_is_shown_to_the_job_without_new_files() -> None:
-    world = World((spec("s.a"),), looks={"s.a": Poll(1, "x")})
+    world = World((spec("s.a"),), polls={"s.a": Poll(1, "x")})
     world.taken("s.a")
     assert not world.decide().is_some
     world.specs = (replace(world.specs[0], history=True),)
@@ -262,16 +262,16 @@ def test_a_changed_row_is_shown_to_the_job_without_new_files() -> None:
 
 
 def test_a_folder_that_vanished_is_for_the_job_to_judge_once() -> None:
-    world = World((spec("s.a"),), looks={"s.a": Poll(1, "x")})
+    world = World((spec("s.a"),), polls={"s.a": Poll(1, "x")})
     world.taken("s.a")
-    world.looks.clear()
+    world.polls.clear()
     assert sorted(world.decide().increments) == ["s.a"]
     world.taken("s.a")
     assert not world.decide().is_some
 
 
 def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
-    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
+    world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.a", run="now")
     world.taken("s.b", run="before")
     world.hints = world.hints.after("initial", "now", StageEnd(max_tries=0))
@@ -282,7 +282,7 @@ def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
 
 
 def test_only_the_requested_tables_run() -> None:
-    world = World((spec("s.a"), spec("s.b"), spec("s.c")), looks={"s.b": Poll(1, "y"), "s.c": Poll(1, "z", True)})
+    world = World((spec("s.a"), spec("s.b"), spec("s.c")), polls={"s.b": Poll(1, "y"), "s.c": Poll(1, "z", True)})
     world.taken("s.a", "s.b")
     work = world.decide(RunRequestForm(tables=("s.a",)))
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a"])
@@ -297,7 +297,7 @@ def test_only_the_requested_tables_run() -> None:
 
 
 def test_a_first_load_that_failed_moves_to_the_other_task() -> None:
-    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
+    world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.hints = world.hints.not_taken("s.a", "before")
     work = world.decide()
     assert (sorted(work.initial), sorted(work.increments)) == (["s.b"], ["s.a"])
@@ -308,7 +308,7 @@ def test_a_first_load_that_failed_moves_to_the_other_task() -> None:
 def test_a_dependency_in_the_pack_comes_first() -> None:
     world = World(
         (spec("s.a", "s.b"), spec("s.b", "s.c"), spec("s.c"), spec("s.d")),
-        looks={name: Poll(1, name) for name in ("s.a", "s.b", "s.c", "s.d")},
+        polls={name: Poll(1, name) for name in ("s.a", "s.b", "s.c", "s.d")},
         replicas={"s.c"},
     )
     work = world.decide()
@@ -348,9 +348,9 @@ def test_it_starts_once_its_dependency_has_no_pending_files() -> None:
 
 def test_it_starts_once_the_files_of_its_first_poll_are_loaded() -> None:
     world = waiting()
-    world.others = loaded(Poll(1, "older than now, newer than the first look"), T3)
+    world.others = loaded(Poll(1, "older than now, newer than the first poll"), T3)
     assert list(world.decide(since={"s.x": T2}).held) == []
-    world.others = loaded(Poll(1, "older than the first look"), T1)
+    world.others = loaded(Poll(1, "older than the first poll"), T1)
     assert list(world.decide(since={"s.x": T2}).held) == ["s.x"]
 
 
@@ -402,7 +402,7 @@ def test_unknown_params_are_refused(params: str | dict[str, object]) -> None:
 
 
 def test_a_manual_run_passes_large_folders_to_the_job() -> None:
-    world = World((spec("s.a"), spec("s.b")), looks={"s.a": Poll(10_000, "x"), "s.b": Poll(10_001, "y")})
+    world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(10_000, "x"), "s.b": Poll(10_001, "y")})
     world.taken("s.a", "s.b")
     assert not world.decide(run="scheduled__2024-01-01T00:00:00+00:00").is_some
     assert sorted(world.decide(run="manual__2024-01-01T00:00:00+00:00").increments) == ["s.b"]
@@ -413,5 +413,5 @@ def test_tables_of_several_roots_are_polled_together(tmp_path: Path) -> None:
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_bytes(b"x")
     roots = {f"{name}.t": LandingFolder(str(tmp_path / name), "public.orders") for name in ("crm", "erp", "none")}
-    found = look_in(open_store(), roots, Scope())
-    assert {table: tally.look().files for table, tally in found.items()} == {"crm.t": 1, "erp.t": 2, "none.t": 0}
+    found = poll_folders(open_store(), roots, Scope())
+    assert {table: tally.poll().files for table, tally in found.items()} == {"crm.t": 1, "erp.t": 2, "none.t": 0}

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.runtime.landing.polling import look
+from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import Storage, open_store
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import BROUGHT, DONE, IDLE, PACK, run
@@ -101,13 +101,13 @@ def test_a_folder_that_may_not_be_listed_is_work_for_the_job_and_hinders_no_othe
     delivery.deliver(place, ["a", "b", "c"])
     store = open_store(place.environ)
     tables = ["s.a", "s.b", "s.c"]
-    before = look(store, place.roots.landing, tables)
+    before = poll(store, place.roots.landing, tables)
     # The right to list may be given folder by folder: neither the folder of all, nor that of one.
     way.faults = [
         Fault("answer", path="prefix=landing/s/&", status=403, code="AccessDenied"),
         Fault("answer", path="prefix=landing/s/b/", status=403, code="AccessDenied"),
     ]
-    now = look(store, place.roots.landing, tables)
+    now = poll(store, place.roots.landing, tables)
     assert [name for name in tables if now[name] != before[name]] == ["s.b"]
     assert now["s.b"].refused
     assert now["s.b"].files == 1

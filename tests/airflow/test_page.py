@@ -434,8 +434,8 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
     site.now[0] += 600
 
     def waiting(board: Any) -> Any:
-        looked = {"shop.good": TablePoll(looked=NOW, held_by=("shop.own", "shop.bad"))}
-        return replace(board, standings=tuple(replace(one, look=looked.get(one.row.table)) for one in board.standings))
+        polled = {"shop.good": TablePoll(polled=NOW, held_by=("shop.own", "shop.bad"))}
+        return replace(board, standings=tuple(replace(one, poll=polled.get(one.row.table)) for one in board.standings))
 
     board = site.source.board
     monkeypatch.setattr(site.source, "board", lambda: waiting(board()))

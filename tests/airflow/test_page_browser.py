@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
-from airflow_gddl.runtime.state.documents import LookDocument, encode_look, place
+from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import write_record
@@ -93,9 +93,9 @@ def shop(stage: Stage) -> Site:
             recorder.take(result, ("scheduled__2023-11-14T00:00:00+00:00", "incremental_load"))
     recorder.begin(["shop.runs"])
     recorder.flush()
-    polled = {"shop.waits": TablePoll(looked=NOW - 60, files=4, waiting=3, since=NOW - 500, first=NOW - 500)}
-    look = LookDocument(looked=NOW - 60, tables=polled)
-    open_store().write(place(str(stage.lake), PACK, "look"), encode_look(look))
+    polled = {"shop.waits": TablePoll(polled=NOW - 60, files=4, waiting=3, since=NOW - 500, first=NOW - 500)}
+    document = PollDocument(polled=NOW - 60, tables=polled)
+    open_store().write(place(str(stage.lake), PACK, "look"), encode_poll(document))
     ledgers.write(made.roots, "shop.orders", batches=3)
     quarantine(stage.lake / "shop" / "orders__errors")
     return made

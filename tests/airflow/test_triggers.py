@@ -22,7 +22,7 @@ from airflow_gddl.runtime.state.records import write_record
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.files import GddlFilesTrigger
-from airflow_gddl.triggers.tables import LOOK_ON_WORKER, GddlTablesTrigger
+from airflow_gddl.triggers.tables import POLL_ON_WORKER, GddlTablesTrigger
 from airflow_gddl.version_compat import (
     STARTS_FROM_TRIGGER,
     AirflowException,
@@ -101,7 +101,7 @@ def test_a02_invalid_requests_are_not_retried(stage: Stage) -> None:
 
 
 def test_a_triggerer_without_metadata_leaves_the_poll_to_the_worker(stage: Stage) -> None:
-    assert fired(trigger(stage, metadata=str(stage.root / "nowhere"))).payload == LOOK_ON_WORKER
+    assert fired(trigger(stage, metadata=str(stage.root / "nowhere"))).payload == POLL_ON_WORKER
 
 
 def test_a_run_that_only_waits_for_others_waits_for_a_while(stage: Stage) -> None:
@@ -132,7 +132,7 @@ def back(stage: Stage, event: Any) -> dict[str, Any]:
     assert isinstance(sensor, GddlTablesSensor)
     instance = Instance()
     context: Any = {"ti": instance, "run_id": "r", "params": {}}
-    sensor.looked(context, event)
+    sensor.polled(context, event)
     return instance.pushed
 
 
@@ -154,9 +154,9 @@ def test_the_task_raises_the_trigger_s_error(stage: Stage, event: Any, error: ty
 def test_the_worker_polls_where_the_triggerer_could_not(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     with pytest.raises(AirflowSkipException):
-        back(stage, LOOK_ON_WORKER)
+        back(stage, POLL_ON_WORKER)
     stage.land("shop.a")
-    assert list(back(stage, LOOK_ON_WORKER)["return_value"]["initial"]) == ["shop.a"]
+    assert list(back(stage, POLL_ON_WORKER)["return_value"]["initial"]) == ["shop.a"]
 
 
 def test_a06_the_task_starts_in_the_triggerer_where_that_knows_the_params(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runtime.landing import watermarks
 from airflow_gddl.runtime.landing.observing import Question, observe
-from airflow_gddl.runtime.landing.polling import Scope, look, look_from
+from airflow_gddl.runtime.landing.polling import Scope, poll, poll_landing
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
 from airflow_gddl.runtime.landing.watermarks import Watermark, watermark_of
 from airflow_gddl.runtime.landing.work import PipelineWork
@@ -39,7 +39,7 @@ def names(days: int, *, of: str = "{0:%Y%m%d}-000000000.parquet", until: datetim
 
 def watermark(listed: list[str], lookback: timedelta = WEEK) -> Watermark | None:
     shelf = Shelf([f"/l/s/a/{name}" for name in listed])
-    tally = look_from(shelf, "/l", ["s.a"], Scope())["s.a"]
+    tally = poll_landing(shelf, "/l", ["s.a"], Scope())["s.a"]
     return watermark_of(tally.digests, lookback, NOON.isoformat())
 
 
@@ -49,9 +49,9 @@ def test_a_poll_lists_what_is_behind_the_watermark() -> None:
     assert mark is not None
     assert (mark.after, mark.files) == ("20240524-000000000.parquet", 392)
     shelf = Shelf([f"/l/s/a/{name}" for name in (*listed, "LOAD00000001.parquet", "20240602-000000000.parquet")])
-    found = look_from(shelf, "/l", ["s.a"], Scope(watermarks={"s.a": mark}))["s.a"].look()
+    found = poll_landing(shelf, "/l", ["s.a"], Scope(watermarks={"s.a": mark}))["s.a"].poll()
     assert shelf.returned == 10
-    assert found == look(shelf, "/l", ["s.a"])["s.a"]
+    assert found == poll(shelf, "/l", ["s.a"])["s.a"]
     assert found.files == 402
 
 
@@ -97,11 +97,13 @@ def test_a_limited_listing_finds_the_same_new_files_as_a_full_one(
 
     newest = max(before)
     shelf = Shelf([path(day) for day in before])
-    tally = look_from(shelf, "/l", ["s.a"], Scope())["s.a"]
+    tally = poll_landing(shelf, "/l", ["s.a"], Scope())["s.a"]
     mark = watermark_of(tally.digests, WEEK, NOON.isoformat())
     shelf.names += [f"{path(day)}.csv" for day in sorted(after | changed) if day >= newest - 7]
     known = {"s.a": mark} if mark is not None else {}
-    assert look_from(shelf, "/l", ["s.a"], Scope(watermarks=known))["s.a"].look() == look(shelf, "/l", ["s.a"])["s.a"]
+    assert (
+        poll_landing(shelf, "/l", ["s.a"], Scope(watermarks=known))["s.a"].poll() == poll(shelf, "/l", ["s.a"])["s.a"]
+    )
 
 
 def test_large_and_small_folders_of_a_schema_are_listed_together() -> None:
@@ -109,10 +111,10 @@ def test_large_and_small_folders_of_a_schema_are_listed_together() -> None:
     assert mark is not None
     small_ones = [f"/l/s/{name}/20240101-000000000.parquet" for name in ("b", "c")]
     shelf = Shelf([*(f"/l/s/a/{name}" for name in names(400)), *small_ones])
-    found = look_from(shelf, "/l", ["s.a", "s.b", "s.c"], Scope(watermarks={"s.a": mark}))
+    found = poll_landing(shelf, "/l", ["s.a", "s.b", "s.c"], Scope(watermarks={"s.a": mark}))
     assert shelf.listed == ["/l/s", "/l/s/a"]
     assert shelf.returned == 8 + 2
-    assert {name: tally.look() for name, tally in found.items()} == look(shelf, "/l", ["s.a", "s.b", "s.c"])
+    assert {name: tally.poll() for name, tally in found.items()} == poll(shelf, "/l", ["s.a", "s.b", "s.c"])
 
 
 # In a pipeline
@@ -170,7 +172,7 @@ def test_when_a_full_listing_is_required(made: PipelineDocument, tmp_path: Path,
 
 def test_a_newer_file_is_found_at_once(made: PipelineDocument, tmp_path: Path) -> None:
     first = polled(made)
-    land(tmp_path, "20240526-000000001.parquet")  # within the look-back
+    land(tmp_path, "20240526-000000001.parquet")  # within the poll-back
     second = polled(made)
     land(tmp_path, "20240602-000000000.parquet")
     assert len({first, second, polled(made)}) == 3

@@ -43,7 +43,7 @@ def lake(tmp_path: Path) -> SmallLake:
 
 @dataclass(frozen=True, kw_only=True)
 class Interrupted(TableRun):
-    """Something happens after it has looked and before it has the claim."""
+    """Something happens after it has listed and before it has the claim."""
 
     before: Callable[[], None] = lambda: None
 
@@ -82,7 +82,7 @@ def _other(lake: SmallLake) -> None:
 
 
 def test_resumed_batch_finds_its_late_file(lake: SmallLake) -> None:
-    """Though this process, which goes on, looked far back a moment ago."""
+    """Though this continuous process looked far back a moment ago."""
     for number in (1, 2):
         lake.change(SPEC, number, [("U", 0, f"v{number}")], day=number)
         lake.done(SPEC)

@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.runtime.landing.polling import look
+from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import open_store
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
@@ -77,7 +77,7 @@ def test_no_file_name_stops_other_tables(tmp_path: Path) -> None:
 
 def test_airflow_polls_a_folder_with_such_names(tmp_path: Path) -> None:
     lay(tmp_path / "s" / "t", BAD_NAMES[0])
-    found = look(open_store(), str(tmp_path), ["s.t"])
+    found = poll(open_store(), str(tmp_path), ["s.t"])
     assert found["s.t"].files == 1
 
 

@@ -64,9 +64,9 @@ def play(engine: EnginePort, scenarios: Sequence[Scenario], ground: Ground) -> d
             ground.land(scenario, scenario.runs[number])
         for scenario, result in _round(engine, active, number, ground.roots):
             expected = scenario.expected(number)
-            seen[scenario.name].append(_look(engine, scenario, result, expected, ground))
+            seen[scenario.name].append(_observe(engine, scenario, result, expected, ground))
     for scenario, result in _job(engine, scenarios, "idle", None, ground.roots, JobOptions()):
-        seen[scenario.name].append(_look(engine, scenario, result, NOTHING, ground))
+        seen[scenario.name].append(_observe(engine, scenario, result, NOTHING, ground))
     return seen
 
 
@@ -98,7 +98,7 @@ def _job(
     return list(zip(scenarios, results, strict=True))
 
 
-def _look(engine: EnginePort, scenario: Scenario, result: JobResult, expected: Expected, ground: Ground) -> Seen:
+def _observe(engine: EnginePort, scenario: Scenario, result: JobResult, expected: Expected, ground: Ground) -> Seen:
     layout = Layout.of(ground.roots, scenario.spec())
     paths = {table: getattr(layout, table) for table in TABLES}
     return Seen(

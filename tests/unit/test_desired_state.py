@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.landing.desired_state import FRESH_SECONDS, DesiredStateKeeper
 from airflow_gddl.stores import Storage
-from spark_jobs.continuous.desired_state import LOOK_SECONDS, DesiredStateReader, Stop
+from spark_jobs.continuous.desired_state import POLL_SECONDS, DesiredStateReader, Stop
 
 A, B = (TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab")
 
@@ -49,9 +49,9 @@ class Both:
 
     def later(self) -> bool:
         """Both look again; whether the job's tables have changed."""
-        self.clock.now += max(FRESH_SECONDS, LOOK_SECONDS)
+        self.clock.now += max(FRESH_SECONDS, POLL_SECONDS)
         self.standing.refresh()
-        return self.orders.look()
+        return self.orders.poll()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def both(tmp_path: Path) -> Both:
 
 
 def test_unchanged_desired_state_changes_nothing(both: Both) -> None:
-    assert both.orders.look() is False
+    assert both.orders.poll() is False
     assert both.later() is False
 
 
@@ -84,12 +84,12 @@ def test_added_row_changed_tier_and_removed_row(both: Both) -> None:
 
 
 def test_polling_is_limited_on_both_sides(both: Both) -> None:
-    both.orders.look()
+    both.orders.poll()
     both.metadata.order = DesiredState(tables=(B,))
     both.clock.now += FRESH_SECONDS - 0.1
     both.standing.refresh()
-    both.clock.now = LOOK_SECONDS - 0.1
-    assert both.orders.look() is False
+    both.clock.now = POLL_SECONDS - 0.1
+    assert both.orders.poll() is False
     assert both.later() is True
 
 
@@ -99,8 +99,8 @@ def test_unreadable_metadata_and_damaged_state_change_nothing(both: Both) -> Non
     both.metadata.down, both.metadata.order = False, None
     assert both.later() is False
     Path(order_path(both.standing.folder)).write_text('{"tables": [{"table": 7}]}')
-    both.clock.now += LOOK_SECONDS
-    assert both.orders.look() is False
+    both.clock.now += POLL_SECONDS
+    assert both.orders.poll() is False
     assert both.orders.job.tables == (A,)
     assert not both.orders.stop.is_asked
 
@@ -118,4 +118,4 @@ def test_stop_request_is_for_one_job(both: Both) -> None:
 
 def test_job_without_a_folder_reads_nothing(both: Both) -> None:
     job = JobSpec(run_id="r", roots=both.orders.job.roots, tables=(A,), options=JobOptions(continuous=Continuous()))
-    assert DesiredStateReader(job, Storage(), Stop(), both.clock).look() is False
+    assert DesiredStateReader(job, Storage(), Stop(), both.clock).poll() is False

@@ -1,4 +1,4 @@
-"""Files that a stream tells of, against the ledger: nothing else is looked at, and nothing is taken twice."""
+"""Files that a stream reports, against the ledger: no other file is read, and none is loaded twice."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DAY = timedelta(days=1)
 class Watched(Storage):
     """A store that remembers which landing files it was asked for one by one, and which folders it listed."""
 
-    looked: list[str] = field(default_factory=list)
+    stat_paths: list[str] = field(default_factory=list)
     listed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def stat(self, path: str, within: str | None = None) -> StoredObject | None:
-        self.looked.append(path)
+        self.stat_paths.append(path)
         return super().stat(path, within)
 
     def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
@@ -89,7 +89,7 @@ def watched(table: Table) -> Watched:
 def test_only_notified_files_are_checked(table: Table) -> None:
     first, second = table.land_changes(2, timedelta(hours=1), START + 5 * DAY)
     assert take(table, discovered(table, told(table, first))) == [first]
-    assert watched(table).looked == [f"{table.landing}/{first}"]
+    assert watched(table).stat_paths == [f"{table.landing}/{first}"]
     assert take(table, discovered(table, told(table, second, first))) == [second]
     assert watched(table).listed == []
 
@@ -97,7 +97,7 @@ def test_only_notified_files_are_checked(table: Table) -> None:
 def test_known_files_cost_no_request(table: Table) -> None:
     names = [table.name(START + timedelta(hours=n)) for n in range(60)]
     found = discovered(table, told(table, *names, "LOAD00000001.csv"))
-    assert (found.waiting, watched(table).looked, watched(table).listed) == ((), [], [])
+    assert (found.waiting, watched(table).stat_paths, watched(table).listed) == ((), [], [])
 
 
 def test_unchanged_rewritten_file_is_recognized(table: Table) -> None:

@@ -143,18 +143,18 @@ class Ingestion(RuleBasedStateMachine):
             pass
         finally:
             self.table.storage = Storage()
-        self._look()
+        self._poll()
 
     @rule(batches=st.integers(1, 3))
     def a_run_stops_early(self, batches: int) -> None:
         self.table.run(batches=batches)
-        self._look()
+        self._poll()
 
     @rule()
     def a_run_finds_all_but_what_is_very_late(self) -> None:
         cursor = change_time(self.table.ledger().state.cursor or "")
         self.table.run()
-        self._look()
+        self._poll()
         assert self.table.run() == []
         newest = moment(cursor or "")
         since = digits_of(newest - timedelta(seconds=seconds(self.table.options.lookback))) if newest else ""
@@ -164,7 +164,7 @@ class Ingestion(RuleBasedStateMachine):
     @rule()
     def a_full_run_leaves_nothing(self) -> None:
         self.table.run(full=True)
-        self._look()
+        self._poll()
         rows = self.table.ledger().all_entries()
         newest = {path.removeprefix(f"{self.table.landing}/"): row.fingerprint for path, row in rows.items()}
         assert newest == {name: self._fingerprint(name) for name in self.versions}
@@ -175,7 +175,7 @@ class Ingestion(RuleBasedStateMachine):
         twice = {version: batches for version, batches in self.seen.items() if len(batches) > 1}
         assert not twice
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for row in self.table.ledger().all_entries().values():
             self.seen[row.path, row.fingerprint].add(row.batch)
 

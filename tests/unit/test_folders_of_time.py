@@ -252,7 +252,7 @@ SPEC = TableSpec(table="s.a", keys=("id",), trigger="2s", dialect="debezium", op
 
 @dataclass
 class Glances:
-    """A job that goes on looks at one table's folder."""
+    """A continuous job polls one table's folder."""
 
     root: Path
     wall: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -269,7 +269,7 @@ class Glances:
         (self.landing / name).parent.mkdir(parents=True, exist_ok=True)
         (self.landing / name).write_text("x")
 
-    def look(self) -> tuple[bool, int]:
+    def poll(self) -> tuple[bool, int]:
         """Whether there is news, and how many files the look has seen."""
         self.now += 2
         self.wall += timedelta(seconds=2)
@@ -287,28 +287,28 @@ def glances(tmp_path: Path) -> Iterator[Glances]:
 def test_glances_cover_new_folders_and_files_outside_folders(glances: Glances) -> None:
     for hour in range(12):
         glances.land(f"year=2026/month=01/day=01/hour={hour:02d}/a+0+{hour}.json")
-    assert glances.look() == (True, 12)
-    assert glances.look() == (False, 2)
+    assert glances.poll() == (True, 12)
+    assert glances.poll() == (False, 2)
     for name in ("hour=12/a+0+12.json", "hour=11/late.json", "hour=12/a+1+0.json"):
         glances.land(f"year=2026/month=01/day=01/{name}")
-        assert glances.look()[0], name
+        assert glances.poll()[0], name
     for name in ("beside.json", "zz/beside.json"):
         glances.land(name)
-        assert glances.look()[0], name
+        assert glances.poll()[0], name
     glances.land("year=2999/month=01/day=01/hour=00/x.json")
-    assert glances.look()[0]
+    assert glances.poll()[0]
     glances.land("year=2026/month=01/day=01/hour=12/b.json")
-    assert glances.look()[0]
-    assert not glances.look()[0]
+    assert glances.poll()[0]
+    assert not glances.poll()[0]
 
 
 def test_glances_are_full_with_files_between_time_folders(glances: Glances) -> None:
     for name in ("year=2026/month=01/day=01/hour=12/a.json", "year=2025/month=02/day=30/a.json"):
         glances.land(name)
     for _ in range(3):
-        glances.look()
+        glances.poll()
     glances.land("year=2025/month=02/day=30/b.json")
-    assert glances.look() == (True, 3)
+    assert glances.poll() == (True, 3)
 
 
 @dataclass
@@ -319,7 +319,7 @@ class Job:
     deep_listings: DeepListings = field(default_factory=DeepListings)
     taken: Counter[str] = field(default_factory=Counter)
 
-    def look(self, *, turn: bool, full: bool = False) -> Discovery:
+    def poll(self, *, turn: bool, full: bool = False) -> Discovery:
         place, ledger, now = self.table.place, self.table.ledger(), self.table.now
         back = self.deep_listings.reach(place.root, now) if turn else None
         found = discover(place, ledger, now, full=full, back=back)
@@ -381,7 +381,7 @@ def _play(table: Sunk, said: str | None, steps: list[Step]) -> None:
     for half_days in range(-10, 1):
         time = table.now + half_days * 12 * HOUR
         landed.names[table.sunk(time)] = (table.made, time)
-    job.take(job.look(turn=False))
+    job.take(job.poll(turn=False))
     for kind, *step in steps:
         if kind == "file":
             made, hours, offset = step
@@ -400,20 +400,20 @@ def _play(table: Sunk, said: str | None, steps: list[Step]) -> None:
         elif kind == "said":
             table.sink, job.deep_listings = replace(table.sink, path_format=step[0]), DeepListings()
         elif kind == "turn":
-            job.take(job.look(turn=True), step[0])
+            job.take(job.poll(turn=True), step[0])
         else:
-            job.take(job.look(turn=False), step[0])
+            job.take(job.poll(turn=False), step[0])
             assert step[0] < 1000 or landed.due(table.sink.path_format) <= set(job.taken)
         assert max(job.taken.values(), default=1) == 1
     for _ in range(2):
-        job.take(job.look(turn=True))
+        job.take(job.poll(turn=True))
         table.now += EVERY
     assert landed.due(table.sink.path_format) <= set(job.taken)
     table.now += DAY
-    job.take(job.look(turn=True))
+    job.take(job.poll(turn=True))
     assert job.taken == Counter(landed.names.keys())
-    assert job.look(turn=False).missing == job.look(turn=False, full=True).missing == ()
-    assert job.look(turn=False, full=True).waiting == ()
+    assert job.poll(turn=False).missing == job.poll(turn=False, full=True).missing == ()
+    assert job.poll(turn=False, full=True).waiting == ()
 
 
 @dataclass

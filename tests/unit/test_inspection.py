@@ -18,7 +18,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.devtools.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
 from airflow_gddl.onboarding.inspection.findings import Finding
-from airflow_gddl.onboarding.inspection.reading import look_into
+from airflow_gddl.onboarding.inspection.reading import inspect_folder
 from airflow_gddl.onboarding.inspection.rules import judge
 from airflow_gddl.onboarding.landing_files import Landing
 
@@ -51,7 +51,7 @@ def landed(folder: Path, delivery: Delivery = GOOD, troubles: Troubles | None = 
 
 def findings(folder: Path, spec: TableSpec | None = SPEC) -> list[Finding]:
     landing = Landing(str(folder), {})
-    return [found for table in landing.folders() for found in judge(look_into(landing, table, spec))]
+    return [found for table in landing.folders() for found in judge(inspect_folder(landing, table, spec))]
 
 
 def only(folder: Path, code: str, spec: TableSpec | None = SPEC) -> Finding:

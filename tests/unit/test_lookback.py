@@ -1,4 +1,4 @@
-"""A job that goes on looks far back now and then: nothing is missed for long, nothing twice, and turns stay cheap."""
+"""A continuous job looks far back at intervals: late files are found, none is loaded twice, turns stay cheap."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Job:
     taken: Counter[str] = field(default_factory=Counter)
     longs: int = 0
 
-    def look(self, took: timedelta = timedelta(0)) -> Discovery:
+    def poll(self, took: timedelta = timedelta(0)) -> Discovery:
         """`took`: how long it takes where it is a long look."""
         place, ledger, now = self.table.place, self.table.ledger(), self.table.now
         back = self.deep_listings.reach(place.root, now)
@@ -42,7 +42,7 @@ class Job:
 
     def turn(self, most: int = 1000) -> None:
         """Take what waits, in at most so many batches."""
-        found = self.look()
+        found = self.poll()
         self.taken.update(self.table.take(self.table.ledger(), found, most))
 
 
@@ -58,7 +58,7 @@ def job(tmp_path: Path) -> Job:
 
 def test_a_turn_after_another_lists_the_newest_files_alone(job: Job) -> None:
     job.turn()
-    assert (job.longs, job.look().listed) == (2, 2)
+    assert (job.longs, job.poll().listed) == (2, 2)
     job.table.land(job.table.name(job.table.now))
     job.table.now += SECOND
     job.turn()
@@ -77,30 +77,30 @@ def test_a_late_file_is_taken_within_a_minute(job: Job) -> None:
 
 
 def test_finding_of_a_deep_listing_causes_another(job: Job) -> None:
-    """Who looked only tells that there is work; who takes it, in another moment, looks for itself."""
+    """A poll only reports that there is work; the run that takes it, later, lists for itself."""
     late = f"{job.table.landing}/{job.table.land(job.table.name(START + timedelta(minutes=30)))}"
     for _ in range(2):
-        assert [file.path for file in job.look().waiting] == [late]
+        assert [file.path for file in job.poll().waiting] == [late]
     job.turn()
     job.turn()
     assert job.longs == 5
-    assert job.look().waiting == ()
+    assert job.poll().waiting == ()
     assert job.longs == 5
 
 
 def test_a_reload_is_seen_at_once(job: Job) -> None:
     job.turn()
     job.table.land("LOAD00000001.csv", "I,2")
-    assert [file.generation for file in job.look().waiting] == [2]
+    assert [file.generation for file in job.poll().waiting] == [2]
 
 
 def test_deep_listings_are_limited_by_their_duration(job: Job) -> None:
-    job.look(took=timedelta(seconds=30))
+    job.poll(took=timedelta(seconds=30))
     job.table.now += timedelta(seconds=9 * 60)
-    job.look()
+    job.poll()
     assert job.longs == 2
     job.table.now += timedelta(seconds=90)
-    job.look()
+    job.poll()
     assert job.longs == 3
 
 

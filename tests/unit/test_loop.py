@@ -16,7 +16,7 @@ from airflow_gddl.contract.desired_state import DesiredState, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.continuous.desired_state import LOOK_SECONDS, Stop
+from spark_jobs.continuous.desired_state import POLL_SECONDS, Stop
 from spark_jobs.continuous.executor import Found
 from spark_jobs.continuous.executor_pools import ExecutorPools
 from spark_jobs.continuous.loop import Loop
@@ -39,7 +39,7 @@ TROUBLE = 80
 """Seconds during which anything may happen."""
 QUEUE = (len(TABLES) + 1) * 2 * LONGEST_TURN
 """No table waits longer for a hand: of the others each may have a turn and one that is declined before."""
-SOON = QUEUE + LOOK_SECONDS + 2
+SOON = QUEUE + POLL_SECONDS + 2
 RESTS = sum(pause_seconds(n + 1) for n in range(5)) + ANYWAY_SECONDS + 2 * SOON
 End = Literal["ok", "failed", "busy", "declined"]
 Kind = Literal["land", "land unseen", "row", "gone", "back", "tiers", "engine", "no tables"]
@@ -327,13 +327,13 @@ def test_changed_tiers_and_stop_do_not_wait_for_slow_tables() -> None:
     events = [Event(0, "tiers", "s.a"), Event(7, "tiers", "s.a")]
     world, outcomes, _ = play(events, [Turn("ok", 400)], until=20)
     assert {outcome.result.table for outcome in outcomes} == TABLES.keys()
-    assert world.now < 20 + 400 + LOOK_SECONDS
+    assert world.now < 20 + 400 + POLL_SECONDS
 
 
 def test_job_without_tables_after_changed_tiers_ends() -> None:
     """A pipeline that is gone leaves an order without tables, and with the tiers of nobody."""
     world, outcomes, _ = play([Event(3, "tiers", "s.a"), Event(3, "no tables", "s.a")], [Turn("ok", 1)], until=500)
-    assert world.now < 10 + LOOK_SECONDS
+    assert world.now < 10 + POLL_SECONDS
     assert outcomes == []
 
 

@@ -1,4 +1,4 @@
-"""What is made of runs and looks, against an oracle that knows when each file landed."""
+"""What is made of runs and polls, against an oracle that knows when each file landed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.metadata.topology.rows import TableRow
-from airflow_gddl.runtime.state import polls as looks
+from airflow_gddl.runtime.state import polls
 from airflow_gddl.runtime.state.documents import (
-    LookDocument,
+    PollDocument,
     RunsDocument,
-    decode_look,
+    decode_poll,
     decode_runs,
-    encode_look,
+    encode_poll,
     encode_runs,
 )
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, from_list, merged, to_list
@@ -27,7 +27,7 @@ from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll,
 
 ALLOWED, GRACE = 30, 50
 ROW = TableRow(table="shop.a", source="shop", tier="small", priority="normal", freshness=ALLOWED, grace=GRACE)
-Event = Literal["land", "look", "load", "fail", "wait"]
+Event = Literal["land", "poll", "load", "fail", "wait"]
 
 
 Ending = Literal["succeeded", "failed", "skipped"]
@@ -67,34 +67,34 @@ class World:
     ever: bool = False
     taken: float | None = None
     record: TableRecord = field(default_factory=TableRecord)
-    look: LookDocument | None = None
+    poll: PollDocument | None = None
 
     def happen(self, event: Event) -> None:
         self.now += 7
         waiting = len(self.landed) > self.applied
         if event == "land":
             self.landed.append(self.now)
-        elif event == "look":
+        elif event == "poll":
             self.see()
         elif event == "fail":
             self.take(result("failed", self.now))
             self.last_run_failed = True
-        elif event == "load":  # which Airflow starts only after a look
-            looked = self.see()
+        elif event == "load":  # which Airflow starts only after a poll
+            polled = self.see()
             self.now += 1
             self.take(result("succeeded", self.now, self.landed[-1]) if waiting else result("skipped", self.now))
-            self.applied, self.last_run_failed, self.knows, self.taken = len(self.landed), False, self.now, looked
+            self.applied, self.last_run_failed, self.knows, self.taken = len(self.landed), False, self.now, polled
             self.ever = self.ever or waiting
 
     def see(self) -> float:
         waiting = len(self.landed) > self.applied
-        seen = looks.PollRecord(
-            looked=self.now,
+        seen = polls.PollRecord(
+            polled=self.now,
             files={"shop.a": len(self.landed)},
             waiting=frozenset({"shop.a"} if waiting else ()),
             taken={} if self.taken is None else {"shop.a": self.taken},
         )
-        self.look = decode_look(encode_look(looks.after(self.look, seen)))
+        self.poll = decode_poll(encode_poll(polls.after(self.poll, seen)))
         self.knows = self.knows if waiting else self.now
         self.polled = self.now if self.polled is None else self.polled
         return self.now
@@ -107,14 +107,14 @@ class World:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from(["land", "look", "load", "fail", "wait"]), max_size=40))
+@given(st.lists(st.sampled_from(["land", "poll", "load", "fail", "wait"]), max_size=40))
 def test_judged_as_the_truth_is(events: list[Event]) -> None:
     world = World()
     for event in events:
         world.happen(event)
-        look = None if world.look is None else world.look.tables["shop.a"]
-        first = None if world.look is None else world.look.tables["shop.a"].first
-        state = judge(ROW, Knowledge(record=world.record, look=look, seen=first), world.now)
+        poll = None if world.poll is None else world.poll.tables["shop.a"]
+        first = None if world.poll is None else world.poll.tables["shop.a"].first
+        state = judge(ROW, Knowledge(record=world.record, poll=poll, seen=first), world.now)
         missing = world.landed[world.applied :]
         is_due = world.ever or (world.polled is not None and world.now - world.polled > GRACE)
         if missing and world.now - missing[0] > ALLOWED and is_due:
@@ -125,10 +125,10 @@ def test_judged_as_the_truth_is(events: list[Event]) -> None:
             assert state.late == (is_due and (expected is None or expected > ALLOWED))
             assert first == world.polled, "the first poll is remembered"
         assert state.failed == world.last_run_failed
-        if look is not None and look.looked == world.now and missing:
-            assert state.waiting == len(missing), "the look has just counted them"
-            assert look.since is not None
-            assert look.since >= missing[0]
+        if poll is not None and poll.polled == world.now and missing:
+            assert state.waiting == len(missing), "the poll has just counted them"
+            assert poll.since is not None
+            assert poll.since >= missing[0]
         if not missing:
             assert state.waiting == 0
         if state.state == "fresh":
@@ -160,11 +160,11 @@ def test_the_order_of_telling_does_not_matter(
 
 def test_a_source_without_changes_is_fresh_as_long_as_it_is_polled() -> None:
     record = TableRecord().after(result("succeeded", 1000, 990), 1001)
-    seen = TablePoll(looked=5000, files=1, clear=5000)
-    state = judge(ROW, Knowledge(record=record, look=seen), 5010)
+    seen = TablePoll(polled=5000, files=1, clear=5000)
+    state = judge(ROW, Knowledge(record=record, poll=seen), 5010)
     assert (state.state, state.lag, state.behind, state.as_of) == ("fresh", 4020, 10, 5000)
-    assert judge(ROW, Knowledge(record=record, look=seen), 5031).state == "late", "nobody looks any more"
-    assert judge(replace(ROW, freshness=None), Knowledge(record=record, look=seen), 9999).state == "fresh"
+    assert judge(ROW, Knowledge(record=record, poll=seen), 5031).state == "late", "no sensor polls any more"
+    assert judge(replace(ROW, freshness=None), Knowledge(record=record, poll=seen), 9999).state == "fresh"
 
 
 def test_what_is_most_urgent_is_shown() -> None:
@@ -175,9 +175,9 @@ def test_what_is_most_urgent_is_shown() -> None:
     assert (off.state, off.late, off.failed) == ("disabled", False, False)
     calm = replace(ROW, freshness=None)
     assert judge(calm, Knowledge(), 2000).state == "new"
-    waits = TablePoll(looked=1990, files=4, waiting=3, since=1500, held_by=("shop.b",))
-    assert judge(calm, Knowledge(look=waits), 2000).state == "waiting"
-    works = Knowledge(look=waits, running=RunningJob(since=1950, until=2001))
+    waits = TablePoll(polled=1990, files=4, waiting=3, since=1500, held_by=("shop.b",))
+    assert judge(calm, Knowledge(poll=waits), 2000).state == "waiting"
+    works = Knowledge(poll=waits, running=RunningJob(since=1950, until=2001))
     assert (judge(calm, works, 2000).state, judge(calm, works, 2000).running) == ("running", 1950)
     assert judge(calm, works, 2001).state == "waiting", "nobody has reported of the job for too long"
     again = judge(ROW, replace(works, record=failed, seen=1000), 2000)
@@ -188,7 +188,7 @@ def test_a_new_table_is_not_late_before_its_first_load_is_due() -> None:
     assert (judge(ROW, Knowledge(), 9999).state, judge(ROW, Knowledge(), 9999).late) == ("new", False)
     met = Knowledge(seen=1000)
     assert [judge(ROW, met, now).state for now in (1000, 1000 + GRACE, 1001 + GRACE)] == ["new", "new", "late"]
-    found_nothing = Knowledge(look=TablePoll(looked=1010, files=0, clear=1010), seen=1000)
+    found_nothing = Knowledge(poll=TablePoll(polled=1010, files=0, clear=1010), seen=1000)
     assert judge(ROW, found_nothing, 1045).state == "new", "its freshness alone would be over"
     assert judge(ROW, found_nothing, 1051).state == "late"
     by_hand = Knowledge(record=TableRecord().after(result("skipped", 1000), 1001))
@@ -219,7 +219,7 @@ def test_damage_is_noticed(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_runs(data)
     with pytest.raises(ValueError, match=r"."):
-        decode_look(data)
+        decode_poll(data)
 
 
 def test_a_run_with_warnings_needs_attention_until_the_next_run() -> None:

@@ -49,7 +49,7 @@ class InspectionRequest:
     updates_without_row: tuple[InspectedFiles, ...] | None = None
 
 
-def look_into(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> InspectionRequest:
+def inspect_folder(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> InspectionRequest:
     """Reads a few files of a table, and the key columns of all of them where they are few."""
     times: dict[str, InspectedFiles] = {}
     lengths: dict[str, _Longest] = {}

@@ -15,23 +15,23 @@ LEAST_GROUP_ROWS, LEAST_GROUP_BYTES = 5_000, 1024**2
 """Row groups with fewer rows and bytes on the average, in a file of several, are small."""
 
 
-def judge(look: InspectionRequest) -> tuple[Finding, ...]:
+def judge(request: InspectionRequest) -> tuple[Finding, ...]:
     """All findings of a table, in the order of the rules."""
-    return tuple(found for rule in _RULES for found in rule(look))
+    return tuple(found for rule in _RULES for found in rule(request))
 
 
-def _options(look: InspectionRequest) -> DmsOptions:
-    known = {} if look.spec is None else look.spec.options
+def _options(request: InspectionRequest) -> DmsOptions:
+    known = {} if request.spec is None else request.spec.options
     return DmsOptions(**{name: known[name] for name in ("op_column", "timestamp_column") if name in known})
 
 
-def _order(look: InspectionRequest) -> Iterator[Finding]:
-    changes = look.folder.footers_of("change")
+def _order(request: InspectionRequest) -> Iterator[Finding]:
+    changes = request.folder.footers_of("change")
     if not changes:
         return
-    newest, table = changes[-1], look.folder.table
-    own = () if look.spec is None else look.spec.sequence_by
-    times = tuple(name for name in (_options(look).timestamp_column, *COMMIT_TIMES) if name)
+    newest, table = changes[-1], request.folder.table
+    own = () if request.spec is None else request.spec.sequence_by
+    times = tuple(name for name in (_options(request).timestamp_column, *COMMIT_TIMES) if name)
     if own and not _lower(own) <= _lower(times):
         missing = [name for name in own if name.lower() not in _lower(newest.columns)]
         if missing:
@@ -50,20 +50,22 @@ def _order(look: InspectionRequest) -> Iterator[Finding]:
         yield findings.NO_SEQUENCE.at(table, newest.file.name, columns[:300])
 
 
-def _texts(look: InspectionRequest) -> Iterator[Finding]:
-    declared = _lower(() if look.spec is None else look.spec.options.get("types", {}))
-    for column, seen in look.times.items():
+def _texts(request: InspectionRequest) -> Iterator[Finding]:
+    declared = _lower(() if request.spec is None else request.spec.options.get("types", {}))
+    for column, seen in request.times.items():
         if column.lower() not in declared:
-            yield findings.TEXT_TIMESTAMPS.at(look.folder.table, seen.file, f"{column} holds {seen.value!r}, as text")
+            yield findings.TEXT_TIMESTAMPS.at(
+                request.folder.table, seen.file, f"{column} holds {seen.value!r}, as text"
+            )
 
 
-def _groups(look: InspectionRequest) -> Iterator[Finding]:
-    small = [footer for footer in look.folder.footers if _has_small_groups(footer)]
+def _groups(request: InspectionRequest) -> Iterator[Finding]:
+    small = [footer for footer in request.folder.footers if _has_small_groups(footer)]
     if small:
         worst = max(small, key=lambda footer: len(footer.group_rows))
         average = worst.rows / len(worst.group_rows)
         evidence = f"{len(worst.group_rows)} row groups of {average:,.0f} rows; {len(small)} such files"
-        yield findings.SMALL_ROW_GROUPS.at(look.folder.table, worst.file.name, evidence)
+        yield findings.SMALL_ROW_GROUPS.at(request.folder.table, worst.file.name, evidence)
 
 
 def _has_small_groups(footer: Footer) -> bool:
@@ -73,24 +75,26 @@ def _has_small_groups(footer: Footer) -> bool:
     return sum(footer.group_bytes) < LEAST_GROUP_BYTES * groups
 
 
-def _operation(look: InspectionRequest) -> Iterator[Finding]:
-    loads, changes = look.folder.footers_of("load"), look.folder.footers_of("change")
-    name = _options(look).op_column.lower()
+def _operation(request: InspectionRequest) -> Iterator[Finding]:
+    loads, changes = request.folder.footers_of("load"), request.folder.footers_of("change")
+    name = _options(request).op_column.lower()
     bare = [footer for footer in loads if name not in _lower(footer.columns)]
     if bare and any(name in _lower(footer.columns) for footer in changes):
-        evidence = f"first column {next(iter(bare[0].columns), '(none)')}; change files have {_options(look).op_column}"
-        yield findings.FULL_LOAD_WITHOUT_OP.at(look.folder.table, bare[0].file.name, evidence)
+        evidence = (
+            f"first column {next(iter(bare[0].columns), '(none)')}; change files have {_options(request).op_column}"
+        )
+        yield findings.FULL_LOAD_WITHOUT_OP.at(request.folder.table, bare[0].file.name, evidence)
 
 
-def _large_objects(look: InspectionRequest) -> Iterator[Finding]:
-    for column, seen in look.cut.items():
-        yield findings.LOB_TRUNCATED.at(look.folder.table, seen.file, f"{column}: {seen.value}")
+def _large_objects(request: InspectionRequest) -> Iterator[Finding]:
+    for column, seen in request.cut.items():
+        yield findings.LOB_TRUNCATED.at(request.folder.table, seen.file, f"{column}: {seen.value}")
 
 
-def _units(look: InspectionRequest) -> Iterator[Finding]:
+def _units(request: InspectionRequest) -> Iterator[Finding]:
     """One unit for all times of a table; a column that changes its unit is named, else two columns that differ."""
     first: dict[str, tuple[str, str, str]] = {}
-    for footer in look.folder.footers:
+    for footer in request.folder.footers:
         for column, kind in footer.columns.items():
             if not kind.startswith("timestamp["):
                 continue
@@ -99,29 +103,29 @@ def _units(look: InspectionRequest) -> Iterator[Finding]:
             other = other if other[0] != unit else next((o for o in first.values() if o[0] != unit), other)
             if other[0] != unit:
                 evidence = f"{column} in {unit}, {other[1]} in {other[0]} ({other[2]})"
-                yield findings.MIXED_TIMESTAMP_UNITS.at(look.folder.table, footer.file.name, evidence)
+                yield findings.MIXED_TIMESTAMP_UNITS.at(request.folder.table, footer.file.name, evidence)
                 return
 
 
-def _before_images(look: InspectionRequest) -> Iterator[Finding]:
-    changes = look.folder.footers_of("change")
-    prefix = None if look.spec is None else look.spec.before_image_prefix
-    table = look.folder.table
+def _before_images(request: InspectionRequest) -> Iterator[Finding]:
+    changes = request.folder.footers_of("change")
+    prefix = None if request.spec is None else request.spec.before_image_prefix
+    table = request.folder.table
     if prefix is not None and changes and not any(name.startswith(prefix) for name in changes[-1].columns):
         evidence = f"before_image_prefix is {prefix}, and no column begins with it"
         yield findings.NO_BEFORE_IMAGES.at(table, changes[-1].file.name, evidence)
-    elif look.updates_without_row and not (changes and before_prefix(changes[-1].columns)):
-        evidence = f"{look.updates_without_row[0].value}; {len(look.updates_without_row)} such updates"
-        yield findings.NO_BEFORE_IMAGES.at(table, look.updates_without_row[0].file, evidence)
+    elif request.updates_without_row and not (changes and before_prefix(changes[-1].columns)):
+        evidence = f"{request.updates_without_row[0].value}; {len(request.updates_without_row)} such updates"
+        yield findings.NO_BEFORE_IMAGES.at(table, request.updates_without_row[0].file, evidence)
 
 
-def _format(look: InspectionRequest) -> Iterator[Finding]:
-    plain = [file for file in look.folder.files if file.format == "csv"]
+def _format(request: InspectionRequest) -> Iterator[Finding]:
+    plain = [file for file in request.folder.files if file.format == "csv"]
     if plain:
         number = f"{len(plain)} file{'s' if len(plain) > 1 else ''}"
-        yield findings.NOT_PARQUET.at(look.folder.table, plain[0].name, number)
-    for name, why in look.folder.unreadable.items():
-        yield findings.FILE_UNREADABLE.at(look.folder.table, name, why)
+        yield findings.NOT_PARQUET.at(request.folder.table, plain[0].name, number)
+    for name, why in request.folder.unreadable.items():
+        yield findings.FILE_UNREADABLE.at(request.folder.table, name, why)
 
 
 def _lower(names: Iterable[str]) -> set[str]:

@@ -115,7 +115,7 @@ export class Matrix {
       cell(3, true, duration(row.lag)),
       el("td", { class: row.late ? "number bad" : "number", "data-label": "Up to date", title: row.as_of === null ? null : `as of ${moment(row.as_of)}${allowed}` }, ago(row.as_of, now)),
       cell(5, true, count(row.rows)),
-      cell(6, true, row.looked === null ? UNKNOWN : counted(row.waiting, "file")),
+      cell(6, true, row.polled === null ? UNKNOWN : counted(row.waiting, "file")),
       cell(7, true, row.runs.length ? count(row.quarantined) : UNKNOWN));
     return shownMessages.length ? [shown, el("tr", { class: "message" }, el("td", { colspan: COLUMNS.length }, shownMessages))] : [shown];
   }

@@ -82,7 +82,7 @@ function facts({ table, totals, now }) {
     totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: the stored rows are newer`) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
-    fact("Last poll", table.looked === null ? "none" : `${moment(table.looked)}, ${ago(table.looked, now)}: ${counted(table.files, "file")} landed, ${count(table.waiting)} waiting`),
+    fact("Last poll", table.polled === null ? "none" : `${moment(table.polled)}, ${ago(table.polled, now)}: ${counted(table.files, "file")} landed, ${count(table.waiting)} waiting`),
     table.not_listed_days ? fact("Old files", `${count(table.not_listed_days)} days not listed since ${table.listed === null ? "the first run" : moment(table.listed)}`) : null,
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
     fact("Rows", table.rows === null ? "not known" : count(table.rows)),

@@ -13,13 +13,13 @@ from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing import hints, watermarks
-from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joined, look_in
+from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joined, poll_folders
 from airflow_gddl.runtime.landing.queue_polling import Following
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.watermarks import Watermarks, watermark_of
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.runtime.state import polls as looks
+from airflow_gddl.runtime.state import polls
 from airflow_gddl.runtime.state.moments import seconds_of
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import Storage, open_store
@@ -75,7 +75,7 @@ def observe(
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
     seen = ListingSnapshot(
         looked_at=question.now,
-        looks=_by_table(_looks(document, folders_of(document), question, source, lake)),
+        polls=_by_table(_polls(document, folders_of(document), question, source, lake)),
         hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
         others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
         exists=lambda spec: has_replica(lake, document, spec),
@@ -107,15 +107,15 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
 def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
     """Store the poll for the status page: a failed write must not fail the run."""
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
-    sighting = looks.PollRecord(
-        looked=seconds_of(seen.looked_at) or 0.0,
-        files={name: seen.looks[name].files for name in document.pipeline.tables},
+    record = polls.PollRecord(
+        polled=seconds_of(seen.looked_at) or 0.0,
+        files={name: seen.polls[name].files for name in document.pipeline.tables},
         waiting=frozenset({*work.initial, *work.increments, *work.held}),
         held_by=work.held,
         taken={name: moment for name, moment in taken.items() if moment is not None},
     )
     try:
-        looks.keep(lake, document.roots, document.pipeline.dag_id, sighting)
+        polls.keep(lake, document.roots, document.pipeline.dag_id, record)
     except RetriableError as error:
         _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
 
@@ -145,7 +145,7 @@ def _table_of(place: str) -> str:
     return place.partition("/")[0]
 
 
-def _looks(
+def _polls(
     document: PipelineDocument,
     folders: Mapping[str, LandingFolder],
     question: Question,
@@ -154,14 +154,14 @@ def _looks(
 ) -> dict[str, Poll]:
     roots, dag_id = document.roots, document.pipeline.dag_id
     if isinstance(source, Following):
-        return source.looks(roots, dag_id, folders)
+        return source.poll(roots, dag_id, folders)
     window, now = question.asked.window, datetime.fromisoformat(question.now)
     known = watermarks.read(lake, roots.lake, dag_id)
     in_full = window is not None or question.again or is_by_person(question.run)
     used = {} if in_full else watermarks.held(known, folders, now)
-    listed = look_in(source, folders, Scope(window, used))
+    listed = poll_folders(source, folders, Scope(window, used))
     _keep_watermarks(document, known, listed, question.now, lake)
-    return {table: files.look() for table, files in listed.items()}
+    return {table: files.poll() for table, files in listed.items()}
 
 
 def _keep_watermarks(

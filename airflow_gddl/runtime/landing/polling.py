@@ -76,17 +76,17 @@ class Scope:
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)
 
 
-def look(store: Storage, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
-    """`look_from` in full."""
-    return {table: files.look() for table, files in look_from(store, landing, tables, Scope(window)).items()}
+def poll(store: Storage, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
+    """`poll_landing` in full."""
+    return {table: files.poll() for table, files in poll_landing(store, landing, tables, Scope(window)).items()}
 
 
-def look_from(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, ListedFiles]:
-    """`look_in` the folders of tables with one landing root and default names."""
-    return look_in(store, {table: LandingFolder(landing, table) for table in tables}, scope)
+def poll_landing(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, ListedFiles]:
+    """`poll_folders` the folders of tables with one landing root and default names."""
+    return poll_folders(store, {table: LandingFolder(landing, table) for table in tables}, scope)
 
 
-def look_in(store: Storage, folders: Mapping[str, LandingFolder], scope: Scope) -> dict[str, ListedFiles]:
+def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Scope) -> dict[str, ListedFiles]:
     """Poll each of the tables (`schema.name`, or any other name) in its landing folder.
 
     Where it is cheaper, one listing of a schema's folder serves all its tables; if the folder holds far more files, the
@@ -143,7 +143,7 @@ class ListedFiles:
             self.digests[name] = int.from_bytes(hashlib.blake2b(line, digest_size=_BYTES).digest())
             self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
 
-    def look(self) -> Poll:
+    def poll(self) -> Poll:
         if self.refused:
             return _REFUSED
         known = self.known

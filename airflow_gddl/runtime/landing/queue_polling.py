@@ -16,7 +16,7 @@ from airflow_gddl.contract.layout import STATE, LandingFolder, join
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing import pending_tables as news
 from airflow_gddl.runtime.landing.events import NotAnEventError, has_news, objects_of, places_with_news
-from airflow_gddl.runtime.landing.polling import Poll, Scope, look_in
+from airflow_gddl.runtime.landing.polling import Poll, Scope, poll_folders
 from airflow_gddl.runtime.landing.queue import Message, Queue
 from airflow_gddl.stores import Storage, open_store
 
@@ -58,7 +58,7 @@ class Following:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
 
-    def looks(self, roots: Roots, dag_id: str, folders: Mapping[str, LandingFolder]) -> dict[str, Poll]:
+    def poll(self, roots: Roots, dag_id: str, folders: Mapping[str, LandingFolder]) -> dict[str, Poll]:
         """Poll each table, most of them from memory. If the queue can't be read, all tables are listed.
 
         Args:
@@ -85,7 +85,7 @@ class Following:
         stale = {table: folders[table] for table in wanted if table in changed or table not in known.looks}
         looks = {
             **known.looks,
-            **{table: tally.look() for table, tally in look_in(self._store(), stale, Scope()).items()},
+            **{table: tally.poll() for table, tally in poll_folders(self._store(), stale, Scope()).items()},
         }
         kept = {table: looks[table] for table in wanted}
         now_known = replace(known, looked_at=stamp, read=tuple(names), looks=kept)

@@ -49,7 +49,7 @@ class ListingSnapshot:
     """Input of the decision.
 
     Attributes:
-        looks: of the pipeline's tables, and of those of other pipelines that they depend on.
+        polls: of the pipeline's tables, and of those of other pipelines that they depend on.
         hints: of the pipeline.
         others: hints of the pipelines that load those.
         since: table to the first poll that made it wait, ISO 8601 UTC.
@@ -58,7 +58,7 @@ class ListingSnapshot:
     """
 
     looked_at: str
-    looks: Mapping[str, Poll]
+    polls: Mapping[str, Poll]
     hints: Hints
     others: Mapping[str, Hints]
     exists: Callable[[TableSpec], bool]
@@ -132,9 +132,9 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     finished = seen.hints.finished.get("increments") == run
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
     if is_by_person(run) and not asked.is_some:
-        again |= {name for name in document.pipeline.tables if seen.looks[name].files > LISTED_IN_PART}
+        again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
-    marks = {spec.table: mark(spec, seen.looks[spec.table]) for spec in document.specs}
+    marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
     unmet = {name: missing for name, spec in busy.items() if (missing := _unmet(document, spec))}
     held = {
@@ -160,14 +160,14 @@ def _has_work(
     spec: TableSpec, marks: Mapping[str, str], seen: ListingSnapshot, asked: RunRequestForm, forced: Collection[str]
 ) -> bool:
     if asked.is_some:
-        in_window = asked.window is None or seen.looks[spec.table].in_window
+        in_window = asked.window is None or seen.polls[spec.table].in_window
         return spec.table in forced and in_window
     if spec.table in forced:
         return True
     hint = seen.hints.tables.get(spec.table)
     if hint is None:
-        return seen.looks[spec.table].files > 0
-    return hint.mark != marks[spec.table] or seen.looks[spec.table].refused
+        return seen.polls[spec.table].files > 0
+    return hint.mark != marks[spec.table] or seen.polls[spec.table].refused
 
 
 def _unmet(document: PipelineDocument, spec: TableSpec) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
     hint = hints.tables.get(other.table)
     if hint is None or other.spec is None:
         return False
-    return hint.looked_at >= since or hint.mark == mark(other.spec, seen.looks[other.table])
+    return hint.looked_at >= since or hint.mark == mark(other.spec, seen.polls[other.table])
 
 
 def _initial(ready: Mapping[str, TableSpec], asked: RunRequestForm, seen: ListingSnapshot) -> set[str]:

@@ -26,7 +26,7 @@ class BoardRow:
 
     row: TableRow
     record: TableRecord | None
-    look: TablePoll | None
+    poll: TablePoll | None
     state: TableStatus
 
     @cached_property
@@ -41,13 +41,13 @@ def standings(rows: Iterable[TableRow], known: LakeState, now: float) -> list[Bo
         name = row.table
         of_it = Knowledge(
             record=known.records.get(name),
-            look=known.looks.get(name),
+            poll=known.polls.get(name),
             running=known.running.get(name),
             seen=known.seen.get(name),
         )
         # No pipeline loads an invalid row; users who may see its last pipeline may see its state.
         shown = replace(row, dag_id=known.homes.get(name)) if row.problems else row
-        made.append(BoardRow(row=shown, record=of_it.record, look=of_it.look, state=judge(row, of_it, now)))
+        made.append(BoardRow(row=shown, record=of_it.record, poll=of_it.poll, state=judge(row, of_it, now)))
     return made
 
 

@@ -46,10 +46,10 @@ class RunsDocument:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookDocument:
-    """`looked`: seconds since the epoch."""
+class PollDocument:
+    """`polled`: seconds since the epoch."""
 
-    looked: float
+    polled: float
     tables: Mapping[str, TablePoll] = field(default_factory=dict)
 
 
@@ -92,25 +92,25 @@ def _items(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
     return [(str(key), value) for key, value in given.get(name, {}).items()]
 
 
-def encode_look(document: LookDocument) -> bytes:
+def encode_poll(document: PollDocument) -> bytes:
     tables = {
-        name: [look.files, look.waiting, look.since, look.clear, list(look.held_by), look.first]
-        for name, look in sorted(document.tables.items())
+        name: [poll.files, poll.waiting, poll.since, poll.clear, list(poll.held_by), poll.first]
+        for name, poll in sorted(document.tables.items())
     }
-    return _bytes({"format": FORMAT, "looked": document.looked, "tables": tables})
+    return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables})
 
 
-def decode_look(data: bytes) -> LookDocument:
+def decode_poll(data: bytes) -> PollDocument:
     """
     Raises:
         ValueError: damaged, or of another format.
     """
     given = _parsed(data)
     try:
-        looked = float(given["looked"])
+        polled = float(given["looked"])
         tables = {
             str(name): TablePoll(
-                looked=looked,
+                polled=polled,
                 files=files,
                 waiting=waiting,
                 since=since,
@@ -122,7 +122,7 @@ def decode_look(data: bytes) -> LookDocument:
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"damaged: {error!r}") from error
-    return LookDocument(looked=looked, tables=tables)
+    return PollDocument(polled=polled, tables=tables)
 
 
 def update_runs(

@@ -30,7 +30,7 @@ class TablePoll:
     """Poll of a table by a sensor.
 
     Attributes:
-        looked: seconds since the epoch.
+        polled: seconds since the epoch.
         files: data files in the landing folder.
         waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
         since: first poll that found pending files; null when nothing is pending.
@@ -39,7 +39,7 @@ class TablePoll:
         first: when a sensor first saw the table; null where that was not stored.
     """
 
-    looked: float
+    polled: float
     files: int = 0
     waiting: int = 0
     since: float | None = None
@@ -99,16 +99,16 @@ class Knowledge:
     """
 
     record: TableRecord | None = None
-    look: TablePoll | None = None
+    poll: TablePoll | None = None
     running: RunningJob | None = None
     seen: float | None = None
 
 
 def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
-    record, look = known.record or TableRecord(), known.look
-    waiting = _waits(record, look)
-    as_of = latest(record.complete, record.commit, None if look is None else look.clear)
+    record, poll = known.record or TableRecord(), known.poll
+    waiting = _waits(record, poll)
+    as_of = latest(record.complete, record.commit, None if poll is None else poll.clear)
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     late = overdue and not _is_in_grace(row, record, known, now)
@@ -123,7 +123,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
         lag=None if record.commit is None else now - record.commit,
         behind=behind,
         as_of=as_of,
-        waiting=look.waiting if look is not None and waiting else 0,
+        waiting=poll.waiting if poll is not None and waiting else 0,
         attention=_attention(row, record),
     )
 
@@ -138,13 +138,13 @@ def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: floa
         return False
     known_since = known.seen
     if known_since is None:
-        known_since = latest(record.complete, record.started, None if known.look is None else known.look.looked)
+        known_since = latest(record.complete, record.started, None if known.poll is None else known.poll.polled)
     return known_since is None or now - known_since <= (row.grace or 0)
 
 
-def _waits(record: TableRecord, look: TablePoll | None) -> bool:
+def _waits(record: TableRecord, poll: TablePoll | None) -> bool:
     """Whether the last poll found pending files and no run has loaded them since."""
-    return look is not None and look.since is not None and (record.complete or 0) <= look.looked
+    return poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
 
 
 def _attention(row: TableRow, record: TableRecord) -> tuple[str, ...]:

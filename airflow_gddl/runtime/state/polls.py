@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.documents import LookDocument, decode_look, encode_look, place
+from airflow_gddl.runtime.state.documents import PollDocument, decode_poll, encode_poll, place
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.stores import Storage
 
@@ -16,40 +16,40 @@ class PollRecord:
     """One poll of all tables of a pipeline.
 
     Attributes:
-        looked: seconds since the epoch, before the listing.
+        polled: seconds since the epoch, before the listing.
         files: table to the number of its data files.
         waiting: tables with pending files.
         held_by: tables that wait, to their dependencies.
         taken: table to the poll of its last load, seconds since the epoch.
     """
 
-    looked: float
+    polled: float
     files: Mapping[str, int]
     waiting: frozenset[str] = frozenset()
     held_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     taken: Mapping[str, float] = field(default_factory=dict)
 
 
-def after(before: LookDocument | None, seen: PollRecord) -> LookDocument:
+def after(before: PollDocument | None, seen: PollRecord) -> PollDocument:
     """Pure. The number of pending files, and since when, follows from earlier polls."""
     known = before.tables if before is not None else {}
-    return LookDocument(looked=seen.looked, tables={name: _look(name, known.get(name), seen) for name in seen.files})
+    return PollDocument(polled=seen.polled, tables={name: _poll(name, known.get(name), seen) for name in seen.files})
 
 
-def _look(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
+def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
     files, taken = seen.files[name], seen.taken.get(name)
     # For tables polled by an earlier release, which did not store this.
-    first = seen.looked if before is None else before.first or before.looked
+    first = seen.polled if before is None else before.first or before.polled
     if name not in seen.waiting:
-        return TablePoll(looked=seen.looked, files=files, clear=seen.looked, first=first)
+        return TablePoll(polled=seen.polled, files=files, clear=seen.polled, first=first)
     # The files pending at the previous poll were loaded since: this is new work.
     same = before is not None and before.since is not None and (taken is None or taken < before.since)
     loaded = 0 if before is None or taken is None else before.files - (before.waiting if same else 0)
     return TablePoll(
-        looked=seen.looked,
+        polled=seen.polled,
         files=files,
         waiting=max(1, files - loaded),
-        since=before.since if same and before is not None else seen.looked,
+        since=before.since if same and before is not None else seen.polled,
         clear=None if before is None else before.clear,
         held_by=tuple(seen.held_by.get(name, ())),
         first=first,
@@ -64,7 +64,7 @@ def keep(store: Storage, roots: Roots, pipeline: str, seen: PollRecord) -> None:
     """
     path = place(roots.lake, pipeline, "look")
     try:
-        before: LookDocument | None = decode_look(store.read(path))
+        before: PollDocument | None = decode_poll(store.read(path))
     except (FileNotFoundError, ValueError):
         before = None
-    store.write(path, encode_look(after(before, seen)))
+    store.write(path, encode_poll(after(before, seen)))

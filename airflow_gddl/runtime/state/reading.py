@@ -13,9 +13,9 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.runtime.state.documents import (
     BY_HAND,
-    LookDocument,
+    PollDocument,
     RunsDocument,
-    decode_look,
+    decode_poll,
     decode_runs,
     folder,
     place,
@@ -25,7 +25,7 @@ from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
 from airflow_gddl.stores import StoredObject, open_store
 
 _AT_ONCE = 16
-_RUNS, _LOOK = ".runs.json", ".look.json"
+_RUNS, _POLL = ".runs.json", ".look.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class LakeState:
     """
 
     records: Mapping[str, TableRecord] = field(default_factory=dict)
-    looks: Mapping[str, TablePoll] = field(default_factory=dict)
+    polls: Mapping[str, TablePoll] = field(default_factory=dict)
     notified_by: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     running: Mapping[str, RunningJob] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class StateReader:
     clock: Callable[[], float]
     patience: float = 0.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _kept: dict[str, tuple[str, RunsDocument | LookDocument]] = field(default_factory=dict)
+    _kept: dict[str, tuple[str, RunsDocument | PollDocument]] = field(default_factory=dict)
     _last: LakeState | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -111,7 +111,7 @@ class StateReader:
 
     def _fresh(self, now: float) -> LakeState:
         store, root = open_store(self.environ), folder(self.lake)
-        found = [item for item in store.list(root) if item.name.endswith((_RUNS, _LOOK)) and "/" not in item.name]
+        found = [item for item in store.list(root) if item.name.endswith((_RUNS, _POLL)) and "/" not in item.name]
         changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.etag]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             contents = list(pool.map(lambda item: self._content(join(root, item.name)), changed))
@@ -133,12 +133,12 @@ class StateReader:
         if data is None:
             return None
         try:
-            document = decode_runs(data) if item.name.endswith(_RUNS) else decode_look(data)
+            document = decode_runs(data) if item.name.endswith(_RUNS) else decode_poll(data)
         except ValueError as error:
             kept = self._kept.get(item.name)
             since = None if kept is None else _moment(kept[1])
             what = f"{item.name} is damaged ({error}); the pipeline's next load rebuilds it from the runs"
-            pipeline = item.name.removesuffix(_RUNS).removesuffix(_LOOK)
+            pipeline = item.name.removesuffix(_RUNS).removesuffix(_POLL)
             return Trouble(what=what, since=since, pipeline=pipeline)
         self._kept[item.name] = (item.etag, document)
         return None
@@ -152,33 +152,33 @@ def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = 
         ValueError: one is damaged.
     """
     store = open_store(environ)
-    documents: dict[str, RunsDocument | LookDocument] = {}
+    documents: dict[str, RunsDocument | PollDocument] = {}
     for name in names:
         with suppress(FileNotFoundError):
             documents[f"{name}{_RUNS}"] = decode_runs(store.read(place(lake, name, "runs")))
         with suppress(FileNotFoundError):
-            documents[f"{name}{_LOOK}"] = decode_look(store.read(place(lake, name, "look")))
+            documents[f"{name}{_POLL}"] = decode_poll(store.read(place(lake, name, "look")))
     return combined(documents)
 
 
-def combined(documents: Mapping[str, RunsDocument | LookDocument]) -> LakeState:
+def combined(documents: Mapping[str, RunsDocument | PollDocument]) -> LakeState:
     """Merge documents: a table that moved between pipelines, or was run manually, is in several.
 
     Args:
         documents: by the names of their objects.
     """
     records: dict[str, TableRecord] = {}
-    looks: dict[str, TablePoll] = {}
+    polls: dict[str, TablePoll] = {}
     notified_by: dict[str, Mapping[str, tuple[str, ...]]] = {}
     running: dict[str, RunningJob] = {}
     seen: dict[str, float] = {}
     for object_name, document in documents.items():
-        if isinstance(document, LookDocument):
-            for name, look in document.tables.items():
-                if name not in looks or look.looked > looks[name].looked:
-                    looks[name] = look
-                if look.first is not None:
-                    seen[name] = min(look.first, seen.get(name, look.first))
+        if isinstance(document, PollDocument):
+            for name, poll in document.tables.items():
+                if name not in polls or poll.polled > polls[name].polled:
+                    polls[name] = poll
+                if poll.first is not None:
+                    seen[name] = min(poll.first, seen.get(name, poll.first))
             continue
         notified_by[object_name.removesuffix(_RUNS)] = document.notified
         for name, record in document.tables.items():
@@ -188,20 +188,20 @@ def combined(documents: Mapping[str, RunsDocument | LookDocument]) -> LakeState:
         for name, moment in document.seen.items():
             seen[name] = min(moment, seen.get(name, moment))
     return LakeState(
-        records=records, looks=looks, notified_by=notified_by, running=running, seen=seen, homes=_homes(documents)
+        records=records, polls=polls, notified_by=notified_by, running=running, seen=seen, homes=_homes(documents)
     )
 
 
-def _homes(documents: Mapping[str, RunsDocument | LookDocument]) -> dict[str, str]:
+def _homes(documents: Mapping[str, RunsDocument | PollDocument]) -> dict[str, str]:
     newest: dict[str, tuple[float, str]] = {}
     for object_name, document in documents.items():
         pipeline = object_name.removesuffix(_RUNS)
-        if isinstance(document, LookDocument) or pipeline == BY_HAND:
+        if isinstance(document, PollDocument) or pipeline == BY_HAND:
             continue
         for name, record in document.tables.items():
             newest[name] = max(newest.get(name, (0.0, "")), (record.started or 0.0, pipeline))
     return {name: pipeline for name, (_, pipeline) in newest.items()}
 
 
-def _moment(document: RunsDocument | LookDocument) -> float:
-    return document.looked if isinstance(document, LookDocument) else document.written
+def _moment(document: RunsDocument | PollDocument) -> float:
+    return document.polled if isinstance(document, PollDocument) else document.written

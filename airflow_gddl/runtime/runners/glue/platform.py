@@ -34,7 +34,7 @@ _STATES: Mapping[str, State] = {
     "STOPPED": "cancelled",
 }
 _GONE = "EntityNotFoundException"
-_LOOKED_BACK = timedelta(days=7)
+_LOOKBACK = timedelta(days=7)
 """How long a run may take: one that was started earlier has ended."""
 
 
@@ -115,7 +115,7 @@ class GluePlatform:
 
     def _recent(self, job: str) -> Iterator[Mapping[str, Any]]:
         """Runs that may still be active, newest first."""
-        since = datetime.now(UTC) - _LOOKED_BACK
+        since = datetime.now(UTC) - _LOOKBACK
         for page in self.client.get_paginator("get_job_runs").paginate(JobName=job):
             runs = page["JobRuns"]
             yield from runs
