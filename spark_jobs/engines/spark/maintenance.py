@@ -58,7 +58,7 @@ class SparkMaintenance:
         return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
-        hours = max(hours, own_hours(self._properties(path), path))
+        hours = max(hours, own_hours(self.tables.properties(path), path))
         # `hours` includes the table's setting; Delta's check is for callers without a retention.
         spark = self.tables.suited(few_rows=True).spark
         for setting, value in _VACUUMING.items():
@@ -70,12 +70,9 @@ class SparkMaintenance:
         spark.sql(statement)
         return before - self._stored(path)
 
-    def _properties(self, path: str) -> dict[str, str]:
-        return dict(self.tables.handle(path).detail().select("properties").collect()[0][0])
-
     def checkpoint(self, path: str) -> None:
         # Delta has no statement for it; it writes one with each commit whose version is a multiple of the interval.
-        usual = self._properties(path).get(_INTERVAL)
+        usual = self.tables.properties(path).get(_INTERVAL)
         self.tables.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
         back = f"UNSET TBLPROPERTIES ('{_INTERVAL}')"
         if usual is not None and usual != "1":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -86,11 +87,25 @@ class Tables:
         """Highest transaction version that `app` committed to the table; -1 when none."""
         if not self.exists(path):
             return -1
+        found = self._snapshot(path).transactions().get(app_of(app, self.shard))
+        return int(found.get()) if found.isDefined() else -1
+
+    def _snapshot(self, path: str) -> Any:
+        """Delta's own, at the newest version."""
         jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no public way to a table's transactions
         none = jvm.scala.Option.empty()
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
-        found = log.update(False, none, none).transactions().get(app_of(app, self.shard))
-        return int(found.get()) if found.isDefined() else -1
+        return log.update(False, none, none)
+
+    def _metadata(self, path: str) -> dict[str, Any]:
+        """The table's `metaData` action, with the features of its `protocol` as `features`.
+
+        `DESCRIBE DETAIL` answers the same and the table's size, for which Delta computes the state of the version: a
+        second of a small table, more of a large one.
+        """
+        snapshot = self._snapshot(path)
+        protocol = json.loads(snapshot.protocol().json())["protocol"]
+        return {**json.loads(snapshot.metadata().json())["metaData"], "features": protocol.get("writerFeatures", [])}
 
     @contextmanager
     def transaction(self, app: str, version: int) -> Iterator[None]:
@@ -143,7 +158,7 @@ class Tables:
         self._overwriting(rows, path, self._partitions(path)).save(path)
 
     def _partitions(self, path: str) -> tuple[str, ...]:
-        return tuple(self.handle(path).detail().select("partitionColumns").collect()[0][0] or ())
+        return tuple(self._metadata(path)["partitionColumns"])
 
     def _overwriting(self, rows: DataFrame, path: str, partition_by: Sequence[str]) -> DataFrameWriter:
         """With another schema Delta takes the partitions of the writer, too, and makes every column nullable."""
@@ -166,10 +181,10 @@ class Tables:
         return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields if f.name != GDDL)
 
     def properties(self, path: str) -> dict[str, str]:
-        return dict(self.handle(path).detail().select("properties").collect()[0][0])
+        return dict(self._metadata(path)["configuration"])
 
     def description(self, path: str) -> str:
-        return str(self.handle(path).detail().select("description").collect()[0][0] or "")
+        return str(self._metadata(path).get("description") or "")
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
         """Set the properties that differ, in one commit."""
@@ -199,7 +214,7 @@ class Tables:
         """
         if not any(str(part) == "timestamp_ntz" for column in columns for part in parts(column.type)):
             return
-        if "timestampNtz" not in self.handle(path).detail().select("tableFeatures").collect()[0][0]:
+        if "timestampNtz" not in self._metadata(path)["features"]:
             self.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def columns_in_order(self, path: str) -> tuple[plan_columns.Column, ...]:
@@ -209,6 +224,8 @@ class Tables:
 
     def clustering(self, path: str) -> tuple[str, ...]:
         """Columns that the table is clustered by."""
+        if "clustering" not in self._metadata(path)["features"]:
+            return ()
         return tuple(self.handle(path).detail().select("clusteringColumns").collect()[0][0] or ())
 
     def sql(self, path: str, statement: str) -> None:
