@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,13 @@ def commits(table: Path) -> int:
 
 def jobs(site: Site) -> list[psutil.Process]:
     """Processes of the real job, not of its JVM."""
-    found = processes.marked(site.running.mark)
-    return [process for process in found if "spark_jobs.main" in process.cmdline()]
+
+    def is_job(process: psutil.Process) -> bool:
+        with suppress(psutil.NoSuchProcess):  # it ended since, or is a zombie
+            return "spark_jobs.main" in process.cmdline()
+        return False
+
+    return [process for process in processes.marked(site.running.mark) if is_job(process)]
 
 
 def kill_worker(site: Site) -> None:

@@ -16,6 +16,9 @@ from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
 from tests.spark.table_lines import TableLines, by_engine, by_oracle, differences, everything
 
+# All steps are killed when the first test asks for them.
+pytestmark = pytest.mark.timeout(1500)
+
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 UNDISTURBED = spec_of("undisturbed")
 
