@@ -31,7 +31,13 @@ from spark_jobs.table.runtime import LazySpark, Runtime
 DAYS = 40
 FIRST = date(2024, 1, 1)
 FILE_BYTES = 512 * 1024
-_SPARK = LazySpark(SessionSettings(cores=2, memory="4g", brief=True))
+# Outside Databricks Delta takes the size of files from the session alone.
+_SIZES = {
+    "spark.databricks.delta.optimize.maxFileSize": str(FILE_BYTES),
+    "spark.databricks.delta.optimize.minFileSize": str(FILE_BYTES // 2),
+    "spark.sql.files.maxRecordsPerFile": "20000",
+}
+_SPARK = LazySpark(SessionSettings(cores=2, memory="4g", brief=True, extra=_SIZES))
 LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "cluster_by: [day]": {"cluster_by": ("day",)},
@@ -53,10 +59,7 @@ def main() -> None:
 
 
 def _measured(root: Path, fields: Mapping[str, Any], asked: argparse.Namespace) -> tuple[int, int, int, int, int]:
-    properties = {"delta.targetFileSize": str(FILE_BYTES)} if asked.engine == "spark" else {}
-    spec = TableSpec(
-        table="s.orders", keys=("id",), sequence_by=("seq",), size="medium", table_properties=properties, **fields
-    )
+    spec = TableSpec(table="s.orders", keys=("id",), sequence_by=("seq",), size="medium", **fields)
     roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
     layout = Layout.of(roots, spec)
     tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], engine=asked.engine, spread="processes")}
