@@ -21,7 +21,7 @@ def standing(done: JobResult, now: float = NOW, **row: object) -> BoardRow:
     record = TableRecord().after(done, now)
     changed = replace(ROW, **row)  # type: ignore[arg-type]  # fields of a row by name
     return BoardRow(
-        row=changed, record=record, look=None, state=judge(changed, Knowledge(record=record, seen=0.0), now)
+        row=changed, record=record, poll=None, state=judge(changed, Knowledge(record=record, seen=0.0), now)
     )
 
 
