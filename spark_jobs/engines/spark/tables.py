@@ -103,6 +103,9 @@ class Tables:
         `DESCRIBE DETAIL` answers the same and the table's size, for which Delta computes the state of the version: a
         second of a small table, more of a large one.
         """
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # its Delta has no such classes
+            found = self.handle(path).detail().collect()[0].asDict()
+            return {**found, "configuration": found["properties"], "features": found["tableFeatures"]}
         snapshot = self._snapshot(path)
         protocol = json.loads(snapshot.protocol().json())["protocol"]
         return {**json.loads(snapshot.metadata().json())["metaData"], "features": protocol.get("writerFeatures", [])}
@@ -158,7 +161,7 @@ class Tables:
         self._overwriting(rows, path, self._partitions(path)).save(path)
 
     def _partitions(self, path: str) -> tuple[str, ...]:
-        return tuple(self._metadata(path)["partitionColumns"])
+        return tuple(self._metadata(path)["partitionColumns"] or ())
 
     def _overwriting(self, rows: DataFrame, path: str, partition_by: Sequence[str]) -> DataFrameWriter:
         """With another schema Delta takes the partitions of the writer, too, and makes every column nullable."""

@@ -1,0 +1,48 @@
+"""Metadata of a table from Delta's snapshot is what `DESCRIBE DETAIL` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.sql_types import parse_type
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.plan.columns import Column
+from tests.conftest import SPARK
+
+COLUMNS = (
+    Column("id", parse_type("int")),
+    Column("day", parse_type("date")),
+    Column("at", parse_type("timestamp_ntz")),
+)
+
+
+@pytest.mark.parametrize("layout", [{"partition_by": ("day",)}, {"cluster_by": ("id",)}, {}], ids=str)
+def test_snapshot_and_detail_agree(
+    layout: dict[str, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t")
+    tables = Tables(SPARK.for_table(), DeltaCommits(Storage()))
+    tables.create(TableDefinition(path=path, columns=COLUMNS, properties={"user.team": "shop"}, **layout))
+    tables.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('comment' = 'Orders')")
+
+    def metadata() -> dict[str, object]:
+        return {
+            "properties": tables.properties(path),
+            "description": tables.description(path),
+            "clustering": tables.clustering(path),
+            "features": sorted(tables._metadata(path)["features"]),
+            "partitions": tuple(tables._metadata(path)["partitionColumns"]),
+        }
+
+    by_snapshot = metadata()
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    assert metadata() == by_snapshot
+    assert by_snapshot["description"] == "Orders"
+    assert (by_snapshot["partitions"], by_snapshot["clustering"]) == (
+        layout.get("partition_by", ()), layout.get("cluster_by", ())
+    )  # fmt: skip
