@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from airflow_gddl.metadata.loading import load
 from tests.unit.metadata_folder import write
 
 MANY = 10_000
-# Processor time. Measured: 0.7 to 1.1 s; the rest is for slow and busy machines.
-SECONDS = 5.0
+# Each takes a second or a few; work that grows faster than the rows would take minutes.
+pytestmark = pytest.mark.timeout(120)
 
 
 def rows(extra: dict[str, object]) -> list[dict[str, object]]:
@@ -52,11 +51,8 @@ def json_text(many: list[dict[str, object]]) -> str:
 def test_ten_thousand_rows(tmp_path: Path, ending: str) -> None:
     text = {"yaml": yaml_text, "json": json_text, "csv": csv_text}[ending](rows({}))
     folder = write(tmp_path, {f"tables/a.{ending}": text})
-    start = time.process_time()
     catalog = load(folder, {})
-    seconds = time.process_time() - start
     assert (len(catalog.tables), catalog.problems) == (MANY, ())
-    assert seconds < SECONDS
 
 
 @pytest.mark.parametrize("extra", [{"delete": "sotf", "histry": True}, {"schedule": "61 * * * *", "size": "huge"}])
@@ -65,9 +61,6 @@ def test_ten_thousand_wrong_rows(tmp_path: Path, extra: dict[str, object]) -> No
         tmp_path,
         {"tables/a.yaml": yaml_text(rows(extra)), "tables/b.json": '{"tables": [{"table": "a.b", "keys": []}]}'},
     )
-    start = time.process_time()
     catalog = load(folder, {})
-    seconds = time.process_time() - start
     assert (len(catalog.problems), [spec.table for spec in catalog.tables]) == (2 * MANY, ["a.b"])
     assert [problem.line for problem in catalog.problems[:4]] == [3, 3, 4, 4]
-    assert seconds < SECONDS

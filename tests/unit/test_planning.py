@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
@@ -304,13 +303,11 @@ def test_times_come_from_records_where_there_are_enough() -> None:
     assert [(tier.table_seconds, tier.basis) for tier in given.tiers][1] == (0.5, "given")
 
 
+@pytest.mark.timeout(120)  # half a second; work that grows faster than the tables would take minutes
 def test_ten_thousand_tables_are_planned_at_once() -> None:
     small = (table(n, source=f"s{n % 5}", freshness="2h") for n in range(9000))
     single = (table(9000 + n, size="medium", schedule="*/15 * * * *" if n % 2 else "@hourly") for n in range(1000))
     rows = [*small, *single]
-    start = time.process_time()
     plan = planned(rows, mwaa_limits("mw1.large"), day=None, runner="databricks", settings={"wheel": "/Volumes/a.whl"})
-    seconds = time.process_time() - start
     assert (plan.tables, sum(plan.runs_per_minute)) == (10_000, plan.runs)
     assert "POOL_OVERLOADED" in codes(plan)
-    assert seconds < 3, "measured: half a second"
