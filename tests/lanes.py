@@ -170,11 +170,11 @@ def is_deep(item: pytest.Item) -> bool:
         return True
     if name == "test_scenarios_on_s3":
         return not str(_params(item).get("scenario")).startswith(ON_S3)
-    long = name in _LONG_MODULES_ON_SPARK or _function(item) in _LONG_ON_SPARK.get(name, ()) or _is_shared(item)
+    long = name in _LONG_MODULES_ON_SPARK or _function(item) in _LONG_ON_SPARK.get(name, ()) or _is_unlisted(item)
     return _engine(item) == "spark" and long
 
 
-def _is_shared(item: pytest.Item) -> bool:
+def _is_unlisted(item: pytest.Item) -> bool:
     scenario = str(_params(item).get("scenario"))
     if item.path.stem == "test_debezium_scenarios":
         return "scenario" in _params(item) and scenario not in _OF_DEBEZIUM_ON_SPARK

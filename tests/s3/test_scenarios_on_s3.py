@@ -30,7 +30,7 @@ class Stage:
 
     def seen(self, engine: EngineName, scenario: Scenario) -> list[Seen]:
         if (engine, scenario.name) not in self._played:
-            ground = BucketGround(self._server.place(), self._folders.mktemp("desk"))
+            ground = BucketGround(self._server.place(), self._folders.mktemp("ground"))
             selected = [s for s in SCENARIOS if (engine, s.name) in self._selected]
             start = selected.index(scenario) // _TOGETHER[engine] * _TOGETHER[engine]
             wanted = selected[start : start + _TOGETHER[engine]]

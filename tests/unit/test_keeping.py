@@ -39,7 +39,7 @@ class Log:
 
 
 @dataclass
-class Desk:
+class KeepingContext:
     roots: Roots
     keeping: ContinuousJobMonitor
     log: Log
@@ -51,9 +51,9 @@ class Desk:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Desk:
+def context(tmp_path: Path) -> KeepingContext:
     roots, log = Roots(landing=str(tmp_path), lake=str(tmp_path / "lake")), Log()
-    made: list[Desk] = []
+    made: list[KeepingContext] = []
 
     def now() -> float:
         return made[0].now if made else 0.0
@@ -67,7 +67,7 @@ def context(tmp_path: Path) -> Desk:
         task="continuous_load",
         now=now,
     )
-    made.append(Desk(roots, keeping, log))
+    made.append(KeepingContext(roots, keeping, log))
     return made[0]
 
 
@@ -79,11 +79,11 @@ def told(status: Status, second: int, rows: int = 0) -> JobResult:
     )
 
 
-def hint_of(context: Desk) -> hints.TableHint | None:
+def hint_of(context: KeepingContext) -> hints.TableHint | None:
     return hints.read(open_store(), context.roots.lake, PIPELINE).tables.get("s.a")
 
 
-def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: Desk) -> None:
+def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: KeepingContext) -> None:
     context.keeping.on_result(told("succeeded", 1, 5))
     context.keeping.on_result(told("skipped", 9))
     context.later()
@@ -96,7 +96,7 @@ def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: Des
     assert len(record.facts) == 1
 
 
-def test_a_table_that_fails_is_failing_until_it_goes_well(context: Desk) -> None:
+def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContext) -> None:
     context.keeping.on_result(told("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.later()
@@ -106,7 +106,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: Desk) -> None
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]
 
 
-def test_a_removed_table_no_longer_fails_the_job(context: Desk) -> None:
+def test_a_removed_table_no_longer_fails_the_job(context: KeepingContext) -> None:
     rows = {name: TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab"}
     context.keeping.standing.put(DesiredState(tables=tuple(rows.values())))
     context.keeping.on_result(told("failed", 1))
@@ -115,7 +115,7 @@ def test_a_removed_table_no_longer_fails_the_job(context: Desk) -> None:
     assert context.keeping.failing == []
 
 
-def test_nothing_is_written_more_often_than_needed(context: Desk) -> None:
+def test_nothing_is_written_more_often_than_needed(context: KeepingContext) -> None:
     context.later()
     context.keeping.on_result(told("succeeded", 1, 5))
     context.later(1)
@@ -124,7 +124,7 @@ def test_nothing_is_written_more_often_than_needed(context: Desk) -> None:
     assert hint_of(context) is not None
 
 
-def test_failed_writes_are_retried_later(context: Desk) -> None:
+def test_failed_writes_are_retried_later(context: KeepingContext) -> None:
     blocked = Path(context.roots.lake, "_gddl", "airflow")
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder belongs")

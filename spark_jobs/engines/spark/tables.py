@@ -94,8 +94,11 @@ class Tables:
         """Delta's own, at the newest version."""
         jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no public way to a table's transactions
         none = jvm.scala.Option.empty()
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
-        return log.update(False, none, none)
+        return self._delta_log(path).update(False, none, none)
+
+    def _delta_log(self, path: str) -> Any:
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - as above
+        return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
 
     def _metadata(self, path: str) -> dict[str, Any]:
         """The table's `metaData` action, with the features of its `protocol` as `features`.
@@ -203,9 +206,7 @@ class Tables:
             self.spark.sql(f"ANALYZE TABLE {_quoted(path)} COMPUTE DELTA STATISTICS")
             return
         jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no statement for it outside Databricks
-        delta = jvm.org.apache.spark.sql.delta
-        log = delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
-        collection = delta.stats.StatisticsCollection
+        log, collection = self._delta_log(path), jvm.org.apache.spark.sql.delta.stats.StatisticsCollection
         every = getattr(collection, "recompute$default$5")()
         nothing = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
         collection.recompute(self.spark._jsparkSession, log, jvm.scala.Option.empty(), nothing, every)  # noqa: SLF001 - as above
