@@ -45,11 +45,13 @@ _LONG_ON_SPARK = {
     ),
     "test_simulated": ("test_replica_equals_the_simulated_source",),
     "test_log_restarts": (
+        "test_new_mysql_log_is_refused_until_configured",
         "test_full_refresh_reorders_changes_after_a_log_reset",
         "test_restored_postgresql_is_detected",
         "test_late_file_is_no_new_log",
     ),
     "test_foreign": (
+        "test_foreign_commit_is_reported_until_a_full_refresh[spark-restored-RESTORE]",
         "test_foreign_commit_without_data_change_is_ignored",
         "test_missing_table_folder_is_reported_and_restored_by_a_refresh",
         "test_foreign_rows_stop_the_table_until_removed",
@@ -59,32 +61,27 @@ _LONG_ON_SPARK = {
         "test_existing_table_changes_its_engine",
     ),
     "test_erase": (
+        "test_with_deletion_vectors",
         "test_reused_key_is_loaded_after_erasure",
         "test_log_drops_the_key_after_retention",
     ),
     "test_forgotten_commits": ("test_resume_after_log_cut",),
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_bounded_batches": ("test_kill_between_batches_resumes",),
-    "test_tiers": ("test_idle_run_starts_no_spark",),
+    "test_tiers": ("test_idle_run_starts_no_spark", "test_tier_does_not_change_rows[spark-small]"),
     "test_jobs": (  # of a cluster
         "test_two_tasks_never_work_on_one_table",
         "test_stopped_job_and_killed_driver_resume",
         "test_small_cluster_is_awaited_and_reported",
     ),
     "test_layout_histories": ("test_tables_and_change_feeds_match_the_oracle",),
-    "test_views": (
-        "test_delete_marks_are_never_null",
-        "test_refresh_enables_soft_deletes",
-        "test_partial_updates_and_moved_keys_have_marks",
-        "test_published_names_the_columns",
-    ),
     "test_iceberg": (
         "test_soft_deletes_are_read_with_their_mark",
         "test_erased_key_is_absent_and_vacuum_keeps_current_files",
         "test_iceberg_is_enabled_and_disabled_for_a_loaded_table",
         "test_tier_with_deletion_vectors_writes_none_for_iceberg",
     ),
-    "test_filtered_reads": ("test_after_maintenance",),
+    "test_filtered_reads": ("test_after_maintenance", "test_after_a_full_refresh"),
     "test_partitioned": ("test_every_reader_reads_every_partition",),
     "test_years": ("test_rows_with_such_a_time_in_any_column",),
     "test_streamed": (
@@ -93,8 +90,22 @@ _LONG_ON_SPARK = {
         "test_full_listing_is_daily",
         "test_reload_opens_a_generation",
     ),
+    "test_maintenance": ("test_with_deletion_vectors",),
+    "test_constraints": ("test_not_null_is_not_lost_when_the_table_is_replaced",),
+    "test_decode_in_tasks": ("test_replay_loads_valid_records_and_keeps_invalid_utf8",),
+    "test_working_folder": ("test_modules_in_the_working_directory_are_not_imported[delta_rs]",),
 }
-_LONG_MODULES_ON_SPARK = ("test_interrupted_refresh", "test_debezium_scenarios", "test_lost_ledger")
+"""Functions of tests, or single cases of them, by module."""
+_LONG_MODULES_ON_SPARK = (
+    "test_barred_folder",
+    "test_debezium_scenarios",
+    "test_interrupted_refresh",
+    "test_lost_ledger",
+    "test_refused_refresh",
+    "test_replay_of_codes",
+    "test_rewritten_files",
+    "test_views",
+)
 
 ON_SPARK = (
     "dms_csv_gzip",
@@ -170,7 +181,8 @@ def is_deep(item: pytest.Item) -> bool:
         return True
     if name == "test_scenarios_on_s3":
         return not str(_params(item).get("scenario")).startswith(ON_S3)
-    long = name in _LONG_MODULES_ON_SPARK or _function(item) in _LONG_ON_SPARK.get(name, ()) or _is_unlisted(item)
+    named = {_function(item), item.name} & set(_LONG_ON_SPARK.get(name, ()))
+    long = bool(named) or name in _LONG_MODULES_ON_SPARK or _is_unlisted(item)
     return _engine(item) == "spark" and long
 
 

@@ -13,12 +13,12 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.spark import jars, log_store
+from spark_jobs.spark import class_archive, jars, log_store
 from spark_jobs.spark.cluster_check import check_versions
 from spark_jobs.spark.session_cluster import DELTA, open_on_cluster, shipped
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
-__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "open_session", "scratch_of"]
+__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "class_path_of", "open_session", "scratch_of"]
 
 SCRATCH = "gddl-spark-"
 """How the folder of an embedded Spark's temporary files begins."""
@@ -156,6 +156,8 @@ def _java_options(settings: SessionSettings, scratch: Path) -> str:
 
 def _static_settings(settings: SessionSettings) -> dict[str, str]:
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    class_path = class_path_of(settings, scratch)
+    java = f"{_java_options(settings, scratch)} {class_archive.java_options(class_path, os.environ)}"
     return {
         "spark.gddl.scratch": str(scratch),
         "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores},{_TRIES}]"),
@@ -163,7 +165,7 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.memory,
-        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
+        "spark.driver.extraJavaOptions": java.strip(),
         "spark.driver.host": "localhost",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
@@ -175,8 +177,17 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.codegen.maxFields": "300",
         **settings.extra,
         **(log_store.SETTINGS if settings.s3 else {}),
-        "spark.driver.extraClassPath": os.pathsep.join([*_jars(settings, scratch), *_log_store(settings)]),
+        "spark.driver.extraClassPath": class_path,
     }
+
+
+def class_path_of(settings: SessionSettings, scratch: Path) -> str:
+    """What an embedded Spark has before its own JARs, as `PATH` is written; JARs that are not in the cache are fetched.
+
+    Raises:
+        FatalError: `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`, `DELTA_MISSING`, `S3A_MISSING`.
+    """
+    return os.pathsep.join([*_jars(settings, scratch), *_log_store(settings)])
 
 
 def _jars(settings: SessionSettings, scratch: Path) -> list[str]:

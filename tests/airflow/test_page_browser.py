@@ -27,6 +27,7 @@ from tests.airflow.stage import Stage
 
 pytest.importorskip("playwright")
 browser = importlib.import_module("tests.airflow.browser")
+expect = browser.expect
 pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (apt-get install chromium)")
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
@@ -142,7 +143,7 @@ def test_nothing_is_clipped(pages: Any, width: int, scheme: str) -> None:
     browser.picture(page, f"tables_{width}_{scheme}")
     rows = page.locator("table.matrix tbody tr")
     message = rows.filter(has_text=REFUSED)
-    assert message.is_visible()
+    expect(message).to_be_visible()
     for label in ("Lag", "Up to date", "Rows", "Waiting", "Quarantined"):
         cell = page.locator("tr", has_text="shop.orders").first.locator(f'[data-label="{label}"]')
         box = cell.bounding_box()
@@ -160,7 +161,7 @@ def test_nothing_is_clipped(pages: Any, width: int, scheme: str) -> None:
     assert link is not None
     assert link["height"] < 30
     for text in (REFUSED, f"shop/orders/{LONG}.parquet", f"shop/orders/{HOSTILE}.parquet", "and 5 more"):
-        assert page.get_by_text(text).last.is_visible(), text
+        expect(page.get_by_text(text).last).to_be_visible()
     assert page.evaluate("window.hacked") is None
     assert said == [], "the content security policy or a script complained"
 
@@ -177,14 +178,16 @@ def test_rows_in_quarantine_show_their_values_and_no_masked_ones(pages: Any) -> 
         "record masked",
     ]
     assert MASKED not in page.content()
-    assert held.locator("td, th").filter(has_text="2023-11-14\u00a022:00:00").count() == 3, "in the zone of the browser"
+    in_the_browsers_zone = held.locator("td, th").filter(has_text="2023-11-14\u00a022:00:00")
+    expect(in_the_browsers_zone).to_have_count(3)
     held.get_by_role("button", name="CAST_FAILED 1").click()
     held.get_by_text("1 row", exact=True).wait_for()
-    assert held.locator("tr.message").count() == 1
-    assert held.get_by_text(f"the value does not fit int {HOSTILE}").is_visible()
-    assert held.get_by_role("button", name="KEY_NULL 1").is_visible(), "the other codes can still be chosen"
+    expect(held.locator("tr.message")).to_have_count(1)
+    expect(held.get_by_text(f"the value does not fit int {HOSTILE}")).to_be_visible()
+    expect(held.get_by_role("button", name="KEY_NULL 1")).to_be_visible()  # the other codes can still be chosen
     page.get_by_role("button", name="Replay quarantine").click()
-    assert "Processes the quarantined rows with code CAST_FAILED again." in page.locator("#confirm").inner_text()
+    question = "Processes the quarantined rows with code CAST_FAILED again."
+    expect(page.locator("#confirm")).to_contain_text(question)
     with page.expect_request("**/dagRuns") as asked:
         page.locator("#confirm").get_by_role("button", name="Replay quarantine").click()
     conf = asked.value.post_data_json["conf"]
@@ -198,12 +201,12 @@ def test_the_command_that_explains_a_key_is_filled_in(pages: Any) -> None:
     page.get_by_label("Value of order_id").fill("it's; rm -rf $HOME")
     page.get_by_label("Value of line_no").fill("@1")
     expected = "gddl explain --table shop.orders --key 'order_id=it'\\''s; rm -rf $HOME' --key line_no=@1"
-    assert command.inner_text() == expected
+    expect(command).to_have_text(expected)
     page.goto("/gddl/#/table/shop.late")
     page.get_by_label("Value of id").fill("42")
-    assert command.inner_text() == "gddl explain --table shop.late --key 42"
+    expect(command).to_have_text("gddl explain --table shop.late --key 42")
     page.get_by_label("Value of id").fill("@me")
-    assert command.inner_text() == "gddl explain --table shop.late --key id=@me", "no file is named"
+    expect(command).to_have_text("gddl explain --table shop.late --key id=@me")  # no file is named
 
 
 def test_a_broken_row_is_counted_found_and_explained(pages: Any) -> None:
@@ -213,15 +216,15 @@ def test_a_broken_row_is_counted_found_and_explained(pages: Any) -> None:
     page.get_by_role("button", name="Show them").click()
     page.get_by_text("2 of 9 tables").wait_for()
     assert "state=broken_row" in page.url
-    assert page.get_by_text("[FIELD_UNKNOWN] shop.odd").is_visible()
+    expect(page.get_by_text("[FIELD_UNKNOWN] shop.odd")).to_be_visible()
     page.get_by_text("1 more problem in the metadata").click()
-    assert page.get_by_text("[TABLE_NAME_INVALID]").is_visible()
+    expect(page.get_by_text("[TABLE_NAME_INVALID]")).to_be_visible()
     page.get_by_role("link", name="shop.broken").click()
     page.get_by_text("The row of this table is invalid").wait_for()
-    assert page.get_by_text("[DURATION_INVALID] shop.broken freshness").is_visible()
-    assert page.get_by_text("last state: fresh").is_visible()
-    assert page.get_by_role("button", name="Rerun").is_disabled()
-    assert page.locator("table.grid.wide tbody tr").count() > 14, "its runs are there"
+    expect(page.get_by_text("[DURATION_INVALID] shop.broken freshness")).to_be_visible()
+    expect(page.get_by_text("last state: fresh")).to_be_visible()
+    expect(page.get_by_role("button", name="Rerun")).to_be_disabled()
+    expect(page.locator("table.grid.wide tbody tr").nth(14)).to_be_visible()  # its runs are there
     assert page.evaluate(browser.CLIPPED) == []
     browser.picture(page, "table_broken_900")
 
@@ -230,14 +233,12 @@ def test_numbers_are_right_aligned_and_zero_differs_from_unknown(pages: Any) -> 
     page = pages(**size(1400))
     page.goto("/gddl/")
     never = page.locator("tr", has_text="shop.new").first
-    unknown = {
-        never.locator(f'[data-label="{label}"]').inner_text() for label in ("Rows", "Lag", "Waiting", "Quarantined")
-    }
-    assert unknown == {"\u2013"}
+    for label in ("Rows", "Lag", "Waiting", "Quarantined"):
+        expect(never.locator(f'[data-label="{label}"]')).to_have_text("\u2013")
     page.goto("/gddl/#/table/shop.late")
     first = page.locator("table.wide tbody tr").nth(0)
     first.wait_for()
-    assert first.locator('[data-label="Quarantined"]').inner_text() == "0"
+    expect(first.locator('[data-label="Quarantined"]')).to_have_text("0")
     read = page.locator('[data-label="Read"]')
     style = "all => all.map((one) => getComputedStyle(one)).map((one) => `${one.textAlign} ${one.fontVariantNumeric}`)"
     assert set(read.evaluate_all(style)) == {"right tabular-nums"}
@@ -261,17 +262,17 @@ def test_a_plot_has_an_axis_and_shows_the_value_under_the_pointer(pages: Any) ->
         assert inner["x"] >= box["x"] - 1
         assert inner["x"] + inner["width"] <= box["x"] + box["width"] + 1
     published = page.locator("figure").nth(1).locator(".value")
-    assert published.inner_text().startswith("Newest 154,173,000, at least 98,000,000")
+    expect(published).to_contain_text("Newest 154,173,000, at least 98,000,000")
     drawn.hover(position={"x": box["width"] - 15, "y": 60})
-    assert published.inner_text() == "2023-11-14\u00a022:13:20: 154,173,000"
+    expect(published).to_have_text("2023-11-14\u00a022:13:20: 154,173,000")
     lag = page.locator("figure").nth(0)
-    assert "freshness 5m\u00a000s" in str(lag.inner_text())
+    expect(lag).to_contain_text("freshness 5m\u00a000s")
 
 
 def test_moments_are_in_the_zone_that_airflow_s_ui_was_set_to(pages: Any) -> None:
     page = pages(timezone_id="America/New_York", **size(1400))
     page.goto("/gddl/")
-    assert page.locator("#as-of").inner_text() == "2023-11-14\u00a017:13:20 (America/New_York)"
+    expect(page.locator("#as-of")).to_have_text("2023-11-14\u00a017:13:20 (America/New_York)")
     page.evaluate("window.localStorage.setItem('timezone', '\"Asia/Tokyo\"')")
     page.reload()
     page.get_by_text("2023-11-15\u00a007:13:20 (Asia/Tokyo)").wait_for()
@@ -290,5 +291,5 @@ def test_a_table_s_page_follows_what_happens(pages: Any, shop: Site) -> None:
     shop.ran("shop.runs", done)
     write_record(open_store(), shop.roots, JobResult(table="shop.runs", **done))
     page.locator(".facts .state.fresh").wait_for()
-    assert page.locator("table.wide tbody tr").count() == 1
-    assert page.get_by_label("Value of id").input_value() == "42", "what was typed stays"
+    expect(page.locator("table.wide tbody tr")).to_have_count(1)
+    expect(page.get_by_label("Value of id")).to_have_value("42")  # what was typed stays

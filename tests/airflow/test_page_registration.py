@@ -111,7 +111,7 @@ def test_it_is_seen_at_each_width(site: Site, users: dict[str, dict[str, str]], 
         )
         page.goto("/gddl/#/table/shop.good")
         page.get_by_text("Last synced 2023-11-14\u00a023:00:00, at Delta version 7.").wait_for()
-        assert page.get_by_text(f"[CATALOG_UNREACHABLE] Glue: {HOSTILE}").is_visible()
+        browser.expect(page.get_by_text(f"[CATALOG_UNREACHABLE] Glue: {HOSTILE}")).to_be_visible()
         page.get_by_text("Athena", exact=True).click()
         shown = page.locator("details[open]")
         shown.get_by_role("button", name="Copy").click()

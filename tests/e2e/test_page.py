@@ -76,7 +76,7 @@ def test_the_matrix(site: Site, page: Page, pictures: Path) -> None:
     expect(page.get_by_text("10 of")).to_be_visible()
     rows = page.locator("table.matrix tbody tr:not(.message)")
     expect(page.locator("table.matrix tr.message").first).to_contain_text("[SCHEMA_REFUSED]")
-    assert rows.first.locator(".run.failed").count() == 1
+    expect(rows.first.locator(".run.failed")).to_have_count(1)
     assert "104 rows read" in str(rows.nth(1).locator(".run").nth(4).get_attribute("title"))
     picture(page, pictures, "page_matrix")
     dark(page, True)
@@ -101,7 +101,7 @@ def test_a_table(site: Site, page: Page, pictures: Path) -> None:
     page.get_by_role("link", name="looked.t02").press("Enter")
     expect(page.get_by_role("heading", name="looked.t02")).to_be_visible()
     expect(page.get_by_role("heading", name="Files")).to_be_visible()
-    assert page.locator("svg.plot").count() == 2
+    expect(page.locator("svg.plot")).to_have_count(2)
     expect(page.get_by_text(HOSTILE).first).to_be_visible()
     assert page.evaluate("window.hacked") is None
     assert said == []

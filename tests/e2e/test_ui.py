@@ -64,6 +64,7 @@ def test_a_broken_row_is_one_readable_import_error(site: Site, page: Page, pictu
     shown = page.get_by_role("dialog")
     message = shown.get_by_text("1 problem in the metadata; every other row is scheduled")
     title = shown.get_by_role("button", name=re.compile("gddl_metadata_problems"))
+    expect(title).to_be_visible()
     if not message.is_visible():
         title.click()
     expect(message).to_be_visible()
