@@ -19,16 +19,29 @@ _SIGN = np.int64(2**63 - 1)
 _NULLS_BY_KEY = int(pa.__version__.partition(".")[0]) >= 25
 
 
+def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column with equal values in one form: to pyarrow, -0.0 is not 0.0, and a NaN may differ from another."""
+    column = flat(values)
+    return _ordered_floats(column) if pt.is_floating(column.type) else column
+
+
+def in_one_form(values: pa.Array) -> pa.Array:
+    """Floating-point numbers with 0.0 for -0.0 and one NaN for all, so that equal keys are the same bits."""
+    if not pt.is_floating(values.type):
+        return values
+    numbers = np.array(pc.fill_null(values.cast(pa.float64()), 0.0)) + 0.0  # -0.0 + 0.0 is 0.0
+    numbers[np.isnan(numbers)] = np.nan
+    return pa.array(numbers, mask=np.asarray(values.is_null())).cast(values.type)
+
+
 def codes(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Equal values have equal codes, from 0 on."""
     column = flat(values)
     if pt.is_struct(column.type):
         return row_codes([column.is_valid(), *column.flatten()], len(column))
-    if pt.is_floating(column.type):
-        column = _ordered_floats(column)
-    elif pt.is_nested(column.type):
+    if pt.is_nested(column.type):
         column = pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
-    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    encoded = pc.dictionary_encode(comparable(column), null_encoding="encode")
     return np.asarray(encoded.indices).astype(np.int64)
 
 
@@ -63,7 +76,7 @@ def sortable(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     column = flat(values)
     if pt.is_struct(column.type):
         return [part for field in column.flatten() for part in sortable(field)]
-    return [_ordered_floats(column) if pt.is_floating(column.type) else column]
+    return [comparable(column)]
 
 
 def sorted_rows(columns: Sequence[pa.Array]) -> np.ndarray:
@@ -122,7 +135,5 @@ def changes(values: np.ndarray) -> np.ndarray:
 
 def _ordered_floats(values: pa.Array) -> pa.Array:
     """Whole numbers that compare as the floating point numbers do."""
-    numbers = np.array(pc.fill_null(values.cast(pa.float64()), 0.0)) + 0.0  # -0.0 + 0.0 is 0.0
-    numbers[np.isnan(numbers)] = np.nan
-    bits = numbers.view(np.int64)
+    bits = np.array(pc.fill_null(in_one_form(values.cast(pa.float64())), 0.0)).view(np.int64)
     return pa.array(np.where(bits < 0, bits ^ _SIGN, bits), mask=np.asarray(values.is_null()))

@@ -17,6 +17,7 @@ from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import recast
 from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.codes import in_one_form
 from spark_jobs.rules.convert import Fitted, Mask, but, either, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.partition_values import unfit_texts
@@ -94,9 +95,12 @@ class _Decoder:
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
         rescued = [self._columns.rescued_json(planned.rescued)] if self.table_schema.rescues else []
         columns = [*planned.values, *rescued, *before.values, self._struct(op, sequence)]
+        names = [*self.table_schema.change_columns, GDDL]
+        keys = {*self.table_schema.keys, *self.table_schema.before_of_key.values()}
+        columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
         return DecodedGroup(
             kind=self.how.kind,
-            rows=pa.Table.from_arrays(columns, names=[*self.table_schema.change_columns, GDDL]),
+            rows=pa.Table.from_arrays(columns, names=names),
             bad=bad,
             problems=found,
             records=records(self._columns, bad),

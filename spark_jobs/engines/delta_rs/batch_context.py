@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,7 @@ from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, 
 from spark_jobs.engines.transactions import version_of
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.codes import comparable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,22 +87,26 @@ def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[s
 
 def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> pa.Array:
     """Indexes of the rows whose key columns each have a value of `keys`."""
-    hit: pa.ChunkedArray | None = None
+    hit: pa.Array | None = None
     for name in names:
         wanted = keys.column(name)
         if pt.is_nested(wanted.type):
             continue
-        mine = pc.is_in(rows.column(name), value_set=wanted.combine_chunks())
+        mine = pc.is_in(comparable(rows.column(name)), value_set=comparable(wanted))
         hit = mine if hit is None else pc.and_(hit, mine)
     if hit is None:
         return pa.array(range(rows.num_rows), pa.int64())
     return pc.indices_nonzero(hit).cast(pa.int64())
 
 
+def _is_wanted(value: Any, wanted: pa.ChunkedArray) -> bool:
+    one = pa.array([value], wanted.type)
+    return bool(pc.is_in(comparable(one), value_set=comparable(wanted))[0].as_py())
+
+
 def _may_hold(file: DataFile, keys: pa.Table, names: tuple[str, ...]) -> bool:
     """Checks partition values, and statistics of the first key column where they are comparable."""
-    if any(not pc.is_in(pa.scalar(value, keys.schema.field(name).type), value_set=keys.column(name)).as_py()
-           for name, value in file.values.items() if name in names):  # fmt: skip
+    if not all(_is_wanted(value, keys.column(name)) for name, value in file.values.items() if name in names):
         return False
     low, high = file.low.get(names[0]), file.high.get(names[0])
     kind = keys.schema.field(names[0]).type
