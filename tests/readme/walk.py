@@ -58,12 +58,15 @@ class Walk:
     Attributes:
         folder: where they run; empty at first.
         path: folder of the programs `gddl` and `python`.
+        kept: variables of the program that commands have; by default that files are whole once they are written
+            (conftest). `make newcomer` has none and waits as users do.
         output: of the last block that ran, both streams.
     """
 
     folder: Path
     path: Path
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    kept: tuple[str, ...] = ("GDDL_SETTLE",)
     steps: list[Step] = field(default_factory=list)
     output: str = ""
 
@@ -86,8 +89,7 @@ class Walk:
                 yield self._run(command, block.language)
 
     def _run(self, command: str, language: str) -> Step:
-        # `pytest` says that files are whole once they are written (conftest); `make newcomer` waits as users do.
-        kept = {n: value for n, value in self.environ.items() if n == "GDDL_SETTLE" or not n.startswith("GDDL_")}
+        kept = {n: value for n, value in self.environ.items() if n in self.kept or not n.startswith("GDDL_")}
         environ = {**kept, "PATH": os.pathsep.join([str(self.path), kept["PATH"]])}
         programs = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [str(self.path / "python"), "-c"]}
         began = time.monotonic()
