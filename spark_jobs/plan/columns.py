@@ -164,4 +164,5 @@ def _collision(first: str, second: str, landed: str, where: str) -> FatalError:
         )
         return FatalError("COLUMN_NAME_RESERVED", what, where=where, remedy=_REMEDY)
     what = f"columns {first!r} and {second!r} differ only by case or by characters that Delta refuses ({landed!r})"
-    return FatalError("COLUMN_NAMES_COLLIDE", what, where=where, remedy=_REMEDY)
+    remedy = "rename one of them at the source, or have it left out there: exclude_columns would leave out both"
+    return FatalError("COLUMN_NAMES_COLLIDE", what, where=where, remedy=remedy)

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.plan.columns import IncomingSchema, Schema, land, landed_name
+from spark_jobs.plan.selection import SelectionRules, select_columns
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,16 @@ def test_equal_names_collide_too() -> None:
     with pytest.raises(FatalError) as caught:
         land(IncomingSchema(1, "f.csv", twice))
     assert caught.value.code == "COLUMN_NAMES_COLLIDE"
+
+
+def test_the_remedy_of_a_collision_names_no_setting_that_leaves_out_both() -> None:
+    with pytest.raises(FatalError) as caught:
+        land(IncomingSchema(1, "f.csv", Schema.of({"id": "int", "v": "int", "V": "int"}).columns))
+    assert caught.value.remedy == (
+        "rename one of them at the source, or have it left out there: exclude_columns would leave out both"
+    )
+    rules = SelectionRules(keys=("id",), exclude_columns=("V",))
+    assert select_columns(["id", "v", "V"], rules).kept == ("id",)
 
 
 def test_nested_names_are_cleaned_and_sources_kept() -> None:
