@@ -14,17 +14,23 @@ from pathlib import Path
 
 import pyspark
 
-WRITE = "GDDL_WRITE_CLASSES"
-"""Variable with the file that Java is to write its archive to when it ends."""
+WRITE = "spark.gddl.writeClasses"
+"""Setting of a session with the file that Java is to write its archive to when it ends."""
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 """A job's log does not mention an archive that Java does not take."""
 
 
-def java_options(class_path: str, environ: Mapping[str, str]) -> str:
-    """Java's options to map the archive of a class path, or to write one; empty: there is none."""
-    if WRITE in environ:
-        return f"-XX:ArchiveClassesAtExit={environ[WRITE]} {_QUIET}"
+def java_options(class_path: str, settings: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Java's options to map the archive of a class path, or with `WRITE` to write one; empty: there is none.
+
+    Args:
+        class_path: as for `archive_of`.
+        settings: Spark's.
+        environ: as for `archive_of`.
+    """
+    if WRITE in settings:
+        return f"-XX:ArchiveClassesAtExit={settings[WRITE]} {_QUIET}"
     archive = archive_of(class_path, environ)
     return f"-XX:SharedArchiveFile={archive} {_QUIET}" if archive.exists() else ""
 

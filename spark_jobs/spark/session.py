@@ -157,7 +157,7 @@ def _java_options(settings: SessionSettings, scratch: Path) -> str:
 def _static_settings(settings: SessionSettings) -> dict[str, str]:
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
     class_path = class_path_of(settings, scratch)
-    java = f"{_java_options(settings, scratch)} {class_archive.java_options(class_path, os.environ)}"
+    java = f"{_java_options(settings, scratch)} {class_archive.java_options(class_path, settings.extra, os.environ)}"
     return {
         "spark.gddl.scratch": str(scratch),
         "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores},{_TRIES}]"),

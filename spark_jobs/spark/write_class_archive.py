@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,7 @@ def main() -> None:
 
 def _write(archive: Path, settings: SessionSettings, work: Path) -> None:
     staged = work / "classes.jsa"
-    os.environ[WRITE] = str(staged)
-    session = open_session(settings)
+    session = open_session(replace(settings, extra={WRITE: str(staged)}))
     _work_on_a_table(session, str(work / "table"))
     _end(session)
     if not staged.exists():

@@ -29,7 +29,7 @@ def test_another_java_or_other_jars_have_another_archive(tmp_path: Path) -> None
     assert (
         len({ours, archive_of("/other.jar", os.environ), archive_of("/delta.jar", {"JAVA_HOME": str(tmp_path)})}) == 3
     )
-    assert java_options("/no/such.jar", os.environ) == ""
+    assert java_options("/no/such.jar", {}, os.environ) == ""
 
 
 def started(*, prefix: str, **environment: str) -> str:
