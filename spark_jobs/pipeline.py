@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.discovery.listing import keep
 from spark_jobs.engines.base import TableContext
@@ -34,13 +35,13 @@ from spark_jobs.table.decisions import (
     require_sound,
     schema_changes,
 )
-from spark_jobs.table.next_batch import next_plan
+from spark_jobs.table.next_batch import next_plan, withdraw
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.pending_work import PendingWork, report_left, waits_for_files
 from spark_jobs.table.result_columns import columns_of
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
-from spark_jobs.table.shards import Turns, has_tables
+from spark_jobs.table.shards import Turns, has_tables, left_in_quarantine
 from spark_jobs.table.sweep import NOT_SWEPT, Swept, sweep, sweep_alone
 
 
@@ -66,6 +67,7 @@ def bring_up_to_date(run: TableRun, outcome: RunTotals) -> None:
     if turns.pending:
         with run.claim() as claim:
             turns.take(lambda one, seen: _process_pending(one, claim, seen, outcome))
+    outcome.warn(left_in_quarantine(run))
     turns.require_all()
 
 
@@ -101,15 +103,15 @@ def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Ru
     keep(run.place, ledger)
     if ledger.plan() is None or ledger.state.batch:
         there = has_tables(run, context, ledger.state)
-        notices.require_tables(run.spec.table, ledger.state, there, context.layout.state)
+        notices.require_tables(run.spec, ledger.state, there, context.layout.state)
     strange = foreign.require_own_tables(context, ledger.state)
-    outcome.warn(foreign.warnings_of(strange))
+    outcome.warn(foreign.warnings_of(run.spec, strange))
     found = seen.found
     if ledger.state != seen.state or waits_for_files(run, found):
         found = run.discover(ledger, wait="idle")
     if ledger.plan() is None:
         notices.require_known_generations(found.inference, run.spec.table)
-    outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
+    outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
     limit = run.job.options.max_batches
     replayed = False
     while limit is None or outcome.batches < limit:
@@ -172,9 +174,13 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
     outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
-    order = decoded_batch.schema.table_schema
-    require_same_order(run.spec.table, run.shard, (order.sequence, order.sequence_type), run.others)
     batch.claim.check()
+    order = decoded_batch.schema.table_schema
+    try:
+        require_same_order(run.spec.table, run.shard, (order.sequence, order.sequence_type), run.others)
+    except FatalError:
+        withdraw(context, plan, batch.ledger)
+        raise
     if decoded_batch.schema.schemas != state.schemas:
         batch.ledger.write_plan(replace(plan, schemas=decoded_batch.schema.schemas))
     if batch.coming.resumed or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):

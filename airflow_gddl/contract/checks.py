@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from airflow_gddl.contract import durations, targets
-from airflow_gddl.contract.debezium import fault_of_log_began
-from airflow_gddl.contract.path_format import PathFormat
+from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.shard_checks import shard_problems
 from airflow_gddl.contract.spec import TableSpec
@@ -140,25 +139,6 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
         yield spec_problem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
 
 
-def _log_began(spec: TableSpec) -> Iterator[SpecProblem]:
-    began = spec.options.get("log_began")
-    fault = fault_of_log_began(began) if spec.dialect == "debezium" else None
-    if fault is not None:
-        remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
-        yield spec_problem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), fault, remedy)
-
-
-def _path_format(spec: TableSpec) -> Iterator[SpecProblem]:
-    text = spec.options.get("path_format")
-    if spec.dialect != "debezium" or not isinstance(text, str):
-        return
-    try:
-        PathFormat.parsed(text)
-    except ValueError as error:
-        remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
-        yield spec_problem("PATH_FORMAT_INVALID", ("options", "path_format"), text, str(error), remedy)
-
-
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
     for key, value in spec.table_properties.items():
         path = ("table_properties", key)
@@ -281,8 +261,7 @@ _VALUE_CHECKS = (
     _retention,
     _connection,
     check_types,
-    _path_format,
-    _log_began,
+    check_options,
     _properties,
     _prefix,
     _sweep_limit,

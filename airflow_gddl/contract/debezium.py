@@ -28,9 +28,9 @@ class DebeziumOptions:
     log_began: tuple[str, ...] = ()
     """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
     lookback: str = "7d"
-    """How far behind the newest change file each run lists for late files, with `path_format`; else all are listed."""
-    missing_folder: Literal["report", "empty"] = "report"
-    """Meaning of a missing folder: a warning, or an empty table."""
+    """How far behind the newest folder each run lists for late files; needs `path_format`, else all are listed."""
+    missing_folder: Literal["report", "empty", "ignore"] = "report"
+    """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
 

@@ -34,7 +34,7 @@ class DialectOptions(Protocol):
         ...
 
     @property
-    def missing_folder(self) -> Literal["report", "empty"]:
+    def missing_folder(self) -> Literal["report", "empty", "ignore"]:
         """Meaning of a missing folder."""
         ...
 

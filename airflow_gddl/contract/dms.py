@@ -43,7 +43,14 @@ class DmsOptions:
     """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
     lookback: str = "7d"
     """How far behind the newest change file a run over many files lists for late files; once a day all are listed."""
-    missing_folder: Literal["report", "empty"] = "report"
-    """Meaning of a missing folder: a warning, or an empty table."""
+    missing_folder: Literal["report", "empty", "ignore"] = "report"
+    """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+
+
+def fault_of_delimiter(delimiter: str) -> str | None:
+    """Why a text can't separate the fields of a CSV line; null when it can."""
+    if len(delimiter) != 1 or not delimiter.isascii():
+        return "must be one ASCII character"
+    return "a character that quotes or ends lines" if delimiter in '"\r\n' else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Protocol
@@ -9,6 +12,8 @@ from typing import Protocol
 from airflow_gddl.contract.errors import MetadataError
 
 _SHOWN = 5
+# Limits of the search for a similar name, among many tables and for many unknown names.
+_SEARCHED, _COMPARED, _NEAR_LENGTH = 500, 300, 3
 
 
 class NamedTable(Protocol):
@@ -53,10 +58,19 @@ class TableNames:
         return next(iter(found.values()), None)
 
     def near(self, name: str) -> str | None:
-        """A name that differs only in case; null: none."""
+        """The known name that is most similar; one that differs only in case comes first; null: none."""
         folded = name.lower()
+        if (same := self._folded.get(folded)) is not None:
+            return same
+        alike = (one for one in self._folded if one[:1] == folded[:1] and abs(len(one) - len(folded)) <= _NEAR_LENGTH)
+        found = difflib.get_close_matches(folded[:_COMPARED], itertools.islice(alike, _SEARCHED), n=1, cutoff=0.85)
+        return self._folded[found[0]] if found else None
+
+    @functools.cached_property
+    def _folded(self) -> dict[str, str]:
+        """Known names by their lower case."""
         known = (*sorted(self._targets), *sorted(self._qualified), *sorted(self._short))
-        return next((one for one in known if one.lower() == folded), None)
+        return {name.lower(): name for name in reversed(known)}
 
     def candidates(self, name: str) -> dict[str, str]:
         """Targets by the longer names that distinguish them; one or none when the name is clear."""

@@ -67,7 +67,7 @@ class TableSpec:
     trigger: str | None = None
     """Loads the table in a continuous job, with this time between two polls, e.g. `30s`."""
     freshness: str | None = None
-    """Longest allowed lag from source commit to replica, e.g. `30m`."""
+    """Longest time since the replica was last known to be up to date (not the lag), e.g. `30m`."""
     delete: DeleteMode = "hard"
     """`soft` keeps the row and sets `_gddl.deleted`."""
     history: bool = False

@@ -18,10 +18,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
-from stat import S_ISDIR, S_ISLNK, S_ISREG
+from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO, NamedTuple
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores.links import has_link, leaves
 from airflow_gddl.stores.objects import StoredObject
 from airflow_gddl.stores.readers import buffered
 
@@ -51,9 +52,22 @@ def list(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:
     In the order of an object store: `a.b` before `a/b` before `a0`. Files that vanish during the walk are skipped.
     Links are followed, but never upwards. Entries before `after` are neither stat'ed nor descended. A folder that leads
     out of `within` is returned as one refused object.
+
+    Raises:
+        NotADirectoryError: with `within`: a file is in place of the folder, which would else look like an empty one, or
+            a loop of links.
     """
+    try:
+        yield from _listed(folder, after, within)
+    except OSError as error:
+        if within is None or error.errno != errno.ELOOP:
+            raise
+        raise NotADirectoryError(errno.ENOTDIR, "no folder, but a loop of links", folder) from error
+
+
+def _listed(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:
     root, bounds = bare(folder), None if within is None else bare(within)
-    if bounds is not None and _has_link(root, bounds) and _leaves(root, bounds):
+    if bounds is not None and has_link(root, bounds) and leaves(root, bounds):
         if (status := _status(Path(root))) is not None:
             yield _stored(folder, "", status, _LINK_OUT)
         return
@@ -71,7 +85,7 @@ def stat(path: str, within: str | None) -> StoredObject:
     if status is None or not S_ISREG(status.st_mode):
         raise FileNotFoundError(errno.ENOENT, "no such file", path)
     folder, _, name = path.rpartition("/")
-    refused = _LINK_OUT if within is not None and _leaves(file, bare(within)) else ""
+    refused = _LINK_OUT if within is not None and leaves(file, bare(within)) else ""
     return _stored(folder, name, status, refused)
 
 
@@ -84,26 +98,10 @@ def _etag(status: os.stat_result) -> str:
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
 
 
-def _has_link(path: str, bounds: str) -> bool:
-    """Whether the path below `bounds` contains a link; far cheaper than `_leaves`."""
-    if not path.startswith(f"{bounds.rstrip('/')}/") or "/.." in path:
-        return True
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        while len(path) > len(bounds):
-            if S_ISLNK(os.lstat(path).st_mode):
-                return True
-            path = path.rpartition("/")[0]
-    return False
-
-
-def _leaves(path: str, bounds: str) -> bool:
-    return not f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(bounds).rstrip('/')}/")
-
-
 def _refusal(entry: os.DirEntry[str], bounds: str | None) -> str:
     if not is_utf8(entry.name):
         return "its name is not UTF-8"
-    return _LINK_OUT if bounds is not None and entry.is_symlink() and _leaves(entry.path, bounds) else ""
+    return _LINK_OUT if bounds is not None and entry.is_symlink() and leaves(entry.path, bounds) else ""
 
 
 def is_utf8(name: str) -> bool:
@@ -125,7 +123,8 @@ class _Listing(NamedTuple):
 
 def _walk(listing: _Listing, prefix: str, after: str) -> Iterator[StoredObject]:
     """Below the folder `prefix` of the listing, which ends with a slash unless it is empty."""
-    for as_named, entry in _sorted_entries(f"{listing.root}/{prefix}", after):
+    is_landing = listing.bounds is not None and not prefix
+    for as_named, entry in _sorted_entries(f"{listing.root}/{prefix}", after, is_landing=is_landing):
         name, refused = prefix + as_named, ""
         if entry.is_symlink() or not as_named.isascii():
             refused = _refusal(entry, listing.bounds)
@@ -140,8 +139,12 @@ def _walk(listing: _Listing, prefix: str, after: str) -> Iterator[StoredObject]:
             yield _stored(listing.folder, name, status)
 
 
-def _sorted_entries(folder: str, after: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
-    """Entries by name in the order of an object store, names of folders with `/` at their end."""
+def _sorted_entries(folder: str, after: str, *, is_landing: bool = False) -> Sequence[tuple[str, os.DirEntry[str]]]:
+    """Entries by name in the order of an object store, names of folders with `/` at their end.
+
+    Args:
+        is_landing: a file in place of the folder is an error.
+    """
     entries = []
     try:
         with os.scandir(folder) as scan:
@@ -154,8 +157,11 @@ def _sorted_entries(folder: str, after: str) -> Sequence[tuple[str, os.DirEntry[
                     entries.append((as_folder, entry))
                 elif name > after:
                     entries.append((name, entry))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         pass
+    except NotADirectoryError:
+        if is_landing:
+            raise
     return sorted(entries, key=itemgetter(0))
 
 

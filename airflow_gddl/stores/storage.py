@@ -57,6 +57,9 @@ class Storage:
             after: only objects whose name, relative to the folder, is greater; it need not exist.
             within: a folder that local links must not leave. Such links, and names that aren't UTF-8, are returned as
                 `refused`. Null: links may lead anywhere, and such names are skipped.
+
+        Raises:
+            FatalError: `STORAGE_UNUSABLE`, with `within`: a local file is in place of the folder.
         """
         with translated(folder):
             yield from self._of(folder).list(folder.rstrip("/"), after, within)

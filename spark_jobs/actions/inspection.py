@@ -8,12 +8,15 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.actions.refresh_plan import refresh_batches
 from spark_jobs.engines.base import TableContext
 from spark_jobs.maintenance.cut_mark import CutMark
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.shards import LOAD_AGAIN
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.figures import BUCKETS, Verdict, together
 from spark_jobs.table import notices
@@ -23,12 +26,15 @@ from spark_jobs.table.run import TableRun
 from spark_jobs.verification.source_database import opened, url_of
 from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, plain_verdict, verify_source
 
+_UNFINISHED = "BATCH_UNFINISHED"
+
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
-    """The batches that a run would make, without making them; never starts Spark."""
+    """The batches that a run, or a full refresh, would make, without making them; never starts Spark."""
     started = run.runtime.clock()
-    run.ledger()  # which refuses a table that was loaded otherwise
-    planned = [_planned(one) for one in run.shard_runs() or (run,)]
+    pending = run.ledger().plan()  # which refuses a table that was loaded otherwise
+    is_refresh = run.job.options.full_refresh or (pending is not None and pending.mode == "refresh")
+    planned = [_refresh(run, totals)] if is_refresh else _each(run)
     batches = [batch for one, _ in planned for batch in one]
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     details = {
@@ -37,6 +43,15 @@ def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
         "folder_missing": any(found.folder_missing for _, found in planned),
     }
     return replace(result, status="succeeded" if batches else "skipped", details=details)
+
+
+def _each(run: TableRun) -> list[tuple[list[dict[str, Any]], Discovery]]:
+    return [_planned(one) for one in run.shard_runs() or (run,)]
+
+
+def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:
+    batches, found = refresh_batches(run, totals)
+    return [_described(plan, resumed=resumed) for plan, resumed in batches], found
 
 
 def _planned(run: TableRun) -> tuple[list[dict[str, Any]], Discovery]:
@@ -69,19 +84,19 @@ def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:
 
 
 def verify(run: TableRun, totals: RunTotals) -> JobResult:
-    """Compare the replica with the fold of its change table, and with its source where a connection is named.
+    """Compare the replica with the state that its change table gives, and with its source where a connection is named.
 
-    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ.
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `BATCH_UNFINISHED` when
+    some sources of a table could not be compared.
 
     Raises:
-        FatalError: as `url_of`, also for a table that is not loaded yet.
+        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`.
     """
     started = run.runtime.clock()
     run.ledger()  # which refuses a table that was loaded otherwise
     if not run.spec.shards and (connection := _connection(run)):
         url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
-    judged = [_judged(one, totals, started) for one in run.shard_runs() or (run,)]
-    found = [one for one in judged if one is not None]
+    found, unfinished = _judged_by_shard(run, totals, started)
     if not found:
         return totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
@@ -94,7 +109,29 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     details["changes_cut_before"] = None if cut is None else cut.before
     details["source"] = None if source is None else plain_verdict(source)
     result = replace(result, status="succeeded", details=details)
-    return result if equal else replace(result, status="failed", error=_difference(run.spec.table, verdict, source))
+    error = unfinished if equal else _difference(run.spec, verdict, source)
+    return result if error is None else replace(result, status="failed", error=_info(error))
+
+
+def _judged_by_shard(
+    run: TableRun, totals: RunTotals, started: datetime
+) -> tuple[list[tuple[Verdict, SourceVerdict | None]], FatalError | None]:
+    """The verdicts on a table, or on its sources, and the error of the first of these with an unfinished batch."""
+    found, unfinished = [], None
+    for one in run.shard_runs() or (run,):
+        try:
+            judged = _judged(one, totals, started)
+        except FatalError as error:
+            if error.code != _UNFINISHED or not one.shard:
+                raise
+            unfinished = unfinished or error
+            continue
+        found += [] if judged is None else [judged]
+    if unfinished is not None and not found:
+        raise unfinished
+    former = {one.shard: one.own_state().rows for one in run.former_shards}
+    totals.warn(notices.of_former_shards(former, "were not compared"))
+    return found, unfinished
 
 
 def _judged(run: TableRun, totals: RunTotals, started: datetime) -> tuple[Verdict, SourceVerdict | None] | None:
@@ -105,8 +142,8 @@ def _judged(run: TableRun, totals: RunTotals, started: datetime) -> tuple[Verdic
         return None
     if ledger.plan() is not None:
         raise FatalError(
-            "BATCH_UNFINISHED",
-            f"{run.spec.table} has a batch that is not finished",
+            _UNFINISHED,
+            f"{run.title} has a batch that is not finished",
             where=run.layout.state,
             remedy="run the table first, then verify",
         )
@@ -114,7 +151,7 @@ def _judged(run: TableRun, totals: RunTotals, started: datetime) -> tuple[Verdic
     context = run.context()
     table_schema = context.stored_schema(ledger.state)
     require_replica(context, ledger.state)
-    totals.warn(warnings_of(foreign_commits(context.storage, context.layout, ledger.state)))
+    totals.warn(warnings_of(run.spec, foreign_commits(run.spec, context.storage, context.layout, ledger.state)))
     verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
@@ -154,23 +191,25 @@ def _unsettled(source: SourceVerdict) -> RunWarning:
     return RunWarning(code="SOURCE_UNSETTLED", message=message, count=source.unsettled, sample=sample)
 
 
-def _difference(table: str, verdict: Verdict, source: SourceVerdict | None) -> ErrorInfo:
+def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None) -> FatalError:
     """The comparison that failed, and the command that repairs it."""
     if not verdict.equal:
         what = (
             f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
             f"{verdict.rows} rows, {verdict.expected_rows} expected"
         )
-        remedy = f"see details.keys; `gddl resync --table {table}` rebuilds the replica"
-        error = FatalError("VERIFY_DIFFERENT", what, remedy=remedy)
-    else:
-        count = 0 if source is None else source.different
-        what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
-        remedy = (
-            "see details.source.keys; the replica holds what its files say, so let the CDC service reload the "
-            f"table, then `gddl run --table {table}`"
-        )
-        error = FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
+        again = LOAD_AGAIN if spec.shards else f"`gddl resync --table {spec.table}` rebuilds the replica"
+        return FatalError("VERIFY_DIFFERENT", what, remedy=f"see details.keys; {again}")
+    count = 0 if source is None else source.different
+    what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
+    remedy = (
+        "see details.source.keys; the replica holds what its files say, so let the CDC service reload the "
+        f"table, then `gddl run --table {spec.table}`"
+    )
+    return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
+
+
+def _info(error: FatalError) -> ErrorInfo:
     return ErrorInfo(code=error.code, message=str(error))
 
 

@@ -15,9 +15,9 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.actions import refresh_generations
+from spark_jobs.actions.refresh_plan import is_sealed, new_plan, nothing_to_refresh, shadow_of
 from spark_jobs.actions.resync import ResyncCheck, check
 from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
-from spark_jobs.engines.transactions import version_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import commit, count, ingest
@@ -39,7 +39,6 @@ from spark_jobs.table.foreign import versions_of
 from spark_jobs.table.next_batch import NextBatch, files_changed, moment
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import iso
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +58,7 @@ class _Refresh:
 
     @property
     def shadow(self) -> TableRun:
-        root = join(self.live.layout.state, "refresh", f"{self.plan.batch_id}-{version_of(self.plan)}")
-        layout = replace(
-            self.live.layout, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
-            replica=join(root, "replica"), history=join(root, "history"),
-        )  # fmt: skip
-        spec = replace(self.run.spec, history=False)
-        return replace(self.run, layout_override=layout, spec=spec)
+        return shadow_of(self.run, self.plan)
 
 
 def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
@@ -84,10 +77,7 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
             ledger.drop_plan()
             plan = None
         if plan is None:
-            state = ledger.state
-            plan = BatchPlan(number=state.batch + 1, mode="refresh", planned_at=iso(moment(run, ledger)),
-                             generation=max(state.generation, 1), files=())  # fmt: skip
-            plan = _with_check(plan, run)
+            plan = _with_check(new_plan(run, ledger), run)
             claim.check()
             ledger.write_plan(plan)
         elif run.job.options.resync and not plan.swapping:
@@ -137,11 +127,7 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
     """Build and check the shadow table; the live table is unchanged."""
     table_schema, fresh = _ingest_all(work, outcome)
     if table_schema is None:
-        raise FatalError(
-            "NOTHING_TO_REFRESH",
-            f"{work.run.spec.table}: no file below {work.live.layout.landing} can be read",
-            remedy="restore the files; the tables are unchanged",
-        )
+        raise nothing_to_refresh(work.run.spec.table, work.live.layout.landing)
     work.run.report("read", work.plan.number, outcome.rows_read)
     files, again = fresh.all_entries(), is_resequenced(table_schema, work.ledger.state, fresh.state)
     order = RebuildRequest(
@@ -193,7 +179,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
     ledger = run.ledger()
     if ledger.state.batch == 0:
         ledger.commit(_empty_commit(work, refresh_generations.seed(work.ledger.state, work.recorded)))
-    if not _is_sealed(ledger):
+    if not is_sealed(ledger):
         found = _with_generations(work, run.discover(ledger, wait="idle"), outcome)
         outcome.warn(notices.of_unsettled(found))
         _require_unchanged(work, ledger, found)
@@ -220,11 +206,6 @@ def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | N
             plan = replace(plan, sweep=False)
             ledger.write_plan(plan)
     return plan
-
-
-def _is_sealed(ledger: Ledger) -> bool:
-    last = ledger.last_commit()
-    return last is not None and last.number > 1 and not last.plan.files
 
 
 def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None:

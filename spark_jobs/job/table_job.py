@@ -140,7 +140,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     action = run.job.options.action
     require_supported(run)
     if action in LOADS or action == "plan":
-        TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=action in LOADS)
+        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=action in LOADS)
+        totals.warn(notices.of_former_target(before, run.spec.table))
     return _ACTIONS.get(action, _run)(run, totals)
 
 

@@ -79,7 +79,12 @@ class Ledger:
     @property
     def has_shards(self) -> bool:
         """Whether the table was loaded from several sources, each with a ledger of its own below this one."""
-        return any(name.startswith(f"{SHARDS}/") for name in self._names)
+        return bool(self.shards)
+
+    @property
+    def shards(self) -> frozenset[str]:
+        """Sources with a ledger of their own below this one."""
+        return frozenset(name.split("/")[1] for name in self._names if name.startswith(f"{SHARDS}/"))
 
     @property
     def state(self) -> TableState:

@@ -3,8 +3,10 @@
     _gddl/targets/<schema>/<name>.json             the source of this table
     _gddl/sources/<source>/<schema>/<name>.json    the target of a source's table
     _gddl/folders/<digest>.json                    the target of a landing folder, under any source name
+    _gddl/sharded/<source>/<schema>/<name>.json    the target of a row with `shards`
 
-Kept for tables of declared sources and for those that have a target; written by their first run.
+Kept for tables of declared sources and for those that have a target; written by their first run. A row with `shards`
+has a record of its own, since its source may load the same table alone, too. Another target loads its table again.
 """
 
 from __future__ import annotations
@@ -50,31 +52,38 @@ class TargetRecords:
         source = self.spec.source if declared else _UNDECLARED
         return TargetRecord(target=self.spec.table, source=source, table=self.spec.name_in_source)
 
-    def require_same(self, *, keep: bool) -> None:
+    def require_same(self, *, keep: bool) -> str:
         """Require that the table's target is unchanged; record it the first time.
 
         Args:
             keep: false records nothing.
 
+        Returns:
+            The target into which a row with `shards` was loaded before; empty: it has had no other.
+
         Raises:
             FatalError: `TARGET_CHANGED`, `TARGET_TAKEN`, `LEDGER_DAMAGED`.
         """
+        before = ""
         if not self.is_kept:
-            return
-        for path in (self._of_source, self._of_folder):
+            return before
+        for path in self._placements:
             found = self._read(path)
             if found is not None and found.target == self.spec.table:
-                return
-            if found is not None and self._has_ledger(found.target):
-                raise self._changed(found.target)
+                return before
+            if found is not None and self._is_loaded(found.target):
+                if not self.spec.shards:
+                    raise self._changed(found.target)
+                before = found.target
         self._require_new()
         if keep:
             self.note()
+        return before
 
     def note(self) -> None:
         """Overwrite the records."""
         data = codec.to_json(self._own).encode()
-        for path in (self._of_target(self.spec.table), self._of_folder, self._of_source):
+        for path in (self._of_target(self.spec.table), *reversed(self._placements)):
             self.storage.write(path, data)
 
     def forget(self, target: str) -> None:
@@ -93,13 +102,19 @@ class TargetRecords:
                 raise _taken(target, f"{owner.source}:{owner.table}" if owner.source else owner.table)
             if (folder := self._other_folder(target)) is not None:
                 raise _taken(target, f"files of {folder}")
-        if name != target and self._has_ledger(name) and self._other_folder(name) is None:
+        if self.spec.shards:
+            return
+        if name != target and self._is_loaded(name) and self._other_folder(name) is None:
             raise self._changed(name)
 
     def _is_same(self, owner: TargetRecord) -> bool:
-        """Either name may be empty: the source was undeclared before, or is now."""
+        """Either name may be empty: the source was undeclared before, or is now. Rows with shards may change it."""
         own = self._own
-        return owner.table == own.table and (owner.source == own.source or _UNDECLARED in (owner.source, own.source))
+        if owner.table != own.table:
+            return False
+        if owner.source == own.source or _UNDECLARED in (owner.source, own.source):
+            return True
+        return not self._ledger(owner.target).shards.isdisjoint(self.spec.shards)
 
     def _other_folder(self, target: str) -> str | None:
         """Where a lake's table was loaded from, if no file of it is in this table's folder; null: it may be its own."""
@@ -108,6 +123,11 @@ class TargetRecords:
         if not paths or any(path.startswith(f"{folder}/") for path in paths):
             return None
         return paths[0].rpartition("/")[0]
+
+    def _is_loaded(self, target: str) -> bool:
+        """Whether a lake's table was loaded as this one is: from one source, or from several."""
+        ledger = self._ledger(target)
+        return ledger.has_shards if self.spec.shards else ledger.state.batch > 0
 
     def _has_ledger(self, target: str) -> bool:
         ledger = self._ledger(target)
@@ -124,12 +144,18 @@ class TargetRecords:
             return Ledger(self.storage, state, set())
 
     @property
-    def _of_source(self) -> str:
-        return join(self.roots.lake, STATE, "sources", self._own.source or "_", *_parts(self._own.table))
+    def _placements(self) -> tuple[str, ...]:
+        """Paths of the records of the table's target."""
+        if self.spec.shards:
+            return (self._of_source("sharded"),)
+        return self._of_source("sources"), self._of_folder
+
+    def _of_source(self, kind: str) -> str:
+        return join(self.roots.lake, STATE, kind, self._own.source or "_", *_parts(self._own.table))
 
     @property
     def _of_folder(self) -> str:
-        folder = "\n".join(folder.path for folder in LandingFolder.all_of(self.roots, self.spec))
+        folder = LandingFolder.of(self.roots, self.spec).path
         digest = hashlib.blake2b(folder.encode(), digest_size=16).hexdigest()
         return join(self.roots.lake, STATE, "folders", f"{digest}.json")
 

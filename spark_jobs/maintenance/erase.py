@@ -75,7 +75,7 @@ def _require_idle(run: TableRun, ledger: Ledger) -> None:
     if ledger.plan() is not None:
         raise FatalError(
             "BATCH_UNFINISHED",
-            f"{run.spec.table} has a batch that is not finished",
+            f"{run.title} has a batch that is not finished",
             where=run.layout.state,
             remedy="run the table first, then erase",
         )
@@ -105,10 +105,14 @@ class _Erasing:
 
     @property
     def book(self) -> ErasureRegister:
+        """Register of erased keys."""
         return self.context.erasures
 
     def carry_out(self) -> tuple[Erasure, _Found]:
-        """The record, and its warnings; it keeps its times where nothing was left to remove."""
+        """Search, record and remove the key; return its record and warnings.
+
+        A repeated erasure that removes nothing keeps the times of the record.
+        """
         run, hours, asked_at = self.run, vacuum_hours(self.run.spec), iso(self.run.runtime.clock())
         delivered = {
             name: text for name, text in self.wanted.source.items() if not (run.shard and name == SHARD_COLUMN)
@@ -155,7 +159,7 @@ class _Erasing:
         rows = max(0, self.ledger.state.rows - removed)
         if removed:
             self.ledger.note_rows(rows)
-        self.totals.main = MainCounts(deleted=removed, rows=rows)
+        self.totals.main = MainCounts(deleted=removed, rows=rows + sum(other.rows for other in self.run.others))
 
     def _tables(self) -> Iterator[tuple[str, int]]:
         """Each table with its number of removed rows, as soon as they are removed."""

@@ -107,7 +107,7 @@ class _Maintenance:
             self.claim.check()
 
     def run_steps(self, now: datetime) -> MaintenanceResult:
-        kept, runs = MaintenanceResult(), (self.run, *self.run.shard_runs())
+        kept, runs = MaintenanceResult(), (self.run, *self.run.shard_runs(), *self.run.former_shards)
         ledgers = [run.ledger() for run in runs]
         if (ledger := next((one for one in ledgers if one.state.keys is not None), None)) is not None:
             context = self.run.context()

@@ -56,6 +56,10 @@ def infer(files: Iterable[TimedFile], said: Generations = "auto") -> Inference:
 
     A change file that is older than a load file by up to a minute was written during the load. One that is older than
     every load file by a day or more belongs to the load that was there before. Anything else could be either.
+
+    Args:
+        said: `generations` of the row. `auto`: as above; `one`: all files belong to one generation; `by_time`: each
+            load that comes after change files opens one.
     """
     listed = list(files)
     loads = sorted((f for f in listed if f.kind == "load"), key=lambda f: f.modified)

@@ -8,6 +8,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.selection import SelectionRules, select_columns
+from spark_jobs.plan.shards import refreshed
 
 
 def require_same_identity(spec: TableSpec, state: TableState) -> None:
@@ -18,13 +19,13 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     """
     _require_same_selection(spec, state)
     if state.keys is not None and _folded(spec.keys) != _folded(state.keys):
-        raise _refused("KEYS_CHANGED", "keys", spec.table, state.keys, spec.keys)
+        raise _refused("KEYS_CHANGED", "keys", spec, state.keys, spec.keys)
     ordered = tuple(c.lower() for c in spec.sequence_by)
     if state.sequence_by and ordered and ordered != tuple(c.lower() for c in state.sequence_by):
-        raise _refused("SEQUENCE_CHANGED", "sequence_by", spec.table, state.sequence_by, spec.sequence_by)
+        raise _refused("SEQUENCE_CHANGED", "sequence_by", spec, state.sequence_by, spec.sequence_by)
     partitions = state.applied.partition_by if state.applied is not None else spec.partition_by
     if [c.lower() for c in spec.partition_by] != [c.lower() for c in partitions]:
-        raise _refused("PARTITION_CHANGED", "partition_by", spec.table, partitions, spec.partition_by)
+        raise _refused("PARTITION_CHANGED", "partition_by", spec, partitions, spec.partition_by)
 
 
 def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
@@ -48,10 +49,9 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
 
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     table = spec.table
-    remedy = (
-        f"rebuild the tables with `gddl run --table {table} --full-refresh`, or restore the row; old files go with "
-        "`gddl maintain` after vacuum_retention"
-    )
+    rebuild = f"rebuild the tables with `gddl run --table {table} --full-refresh`"
+    old = "remove the old tables" if spec.shards else "old files go with `gddl maintain` after vacuum_retention"
+    remedy = f"restore the row, or {refreshed(spec, rebuild)}; {old}"
     for column, what in reselected_columns(spec, state).items():
         if what == "mask":
             message = f"{table}: column {column!r} is stored under another mask, or none, than the metadata now says"
@@ -73,9 +73,10 @@ def _folded(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(n.lower() for n in names)
 
 
-def _refused(code: str, field: str, table: str, was: tuple[str, ...], now: tuple[str, ...]) -> FatalError:
+def _refused(code: str, field: str, spec: TableSpec, was: tuple[str, ...], now: tuple[str, ...]) -> FatalError:
+    rebuild = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
     return FatalError(
         code,
-        f"{table}: the tables were built with {field} [{', '.join(was)}], the metadata says [{', '.join(now)}]",
-        remedy=f"restore {field}, or rebuild the table with `gddl run --table {table} --full-refresh`",
+        f"{spec.table}: the tables were built with {field} [{', '.join(was)}], the metadata says [{', '.join(now)}]",
+        remedy=f"restore {field}, or {refreshed(spec, rebuild)}",
     )

@@ -9,6 +9,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import TableState
 
+LOAD_AGAIN = "load the table again: give the row a new target (docs/sources.md, section Load a sharded table again)"
+"""What takes the place of a full refresh."""
+
+
+def refreshed(spec: TableSpec, otherwise: str) -> str:
+    """The part of a remedy that names a full refresh, or what takes its place for a table of several sources."""
+    return LOAD_AGAIN if spec.shards else otherwise
+
 
 def beside_others(state: TableState, others: Sequence[TableState]) -> TableState:
     """The state of a shard with what is known of the shared tables.
@@ -53,11 +61,14 @@ def require_same_order(
     known = _ordered(others)
     if known is None or known.sequence_type == kind:
         return
-    was = f"{', '.join(known.sequence_by or ())} ({known.sequence_type})"
+    stored, was = known.sequence_type, ", ".join(known.sequence_by or ())
+    types = f"options: {{types: {{{was}: {stored}}}}}" if len(columns) == 1 else "the types of the others"
     raise FatalError(
         "SHARD_ORDER_DIFFERS",
-        f"{table}: changes of {shard} are ordered by {', '.join(columns)} ({kind}), those of other sources by {was}",
-        remedy="name columns of one type in sequence_by, or declare it in options.types; nothing was written",
+        f"{table}: changes of {shard} are ordered by {', '.join(columns)} ({kind}), those of other sources by {was} "
+        f"({stored}); nothing of {shard} was written",
+        remedy=f"declare what is stored: {types}; or declare another type, or name other columns in sequence_by, and "
+        f"{LOAD_AGAIN}",
     )
 
 
@@ -75,5 +86,8 @@ def require_same_kind(spec: TableSpec, state: TableState, *, has_shards: bool) -
         what = f"{spec.table} was loaded from one source, and the metadata names shards: {', '.join(spec.shards)}"
     else:
         return
-    remedy = "give the row a new target; or restore it, or remove the table with its folder in _gddl/ledger"
+    remedy = (
+        "give the row a new target, into which it is loaded; or restore it, or remove the table with its folders in "
+        "_gddl/ledger and _gddl/tombstones"
+    )
     raise FatalError("SHARDS_CHANGED", what, where=spec.table, remedy=remedy)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after, log_place, require_one_width, widths_of
+from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Figures, Overlap
@@ -40,10 +42,10 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
     _require_ordered_text(dialect, decoded_batch, state)
     table_schema = decoded_batch.schema.table_schema
     if dialect.log_positions and table_schema.sequence[:1] == dialect.total_order[:1]:
-        require_one_log(spec.table, figures, state)
+        require_one_log(spec, figures, state)
 
 
-def require_one_log(table: str, figures: Figures, state: TableState) -> None:
+def require_one_log(spec: TableSpec, figures: Figures, state: TableState) -> None:
     """Refuse files whose changes were committed after all known ones, but precede them in the source's log.
 
     A file that came late was committed earlier too. Positions of one log file are not compared: MySQL's events have the
@@ -54,15 +56,16 @@ def require_one_log(table: str, figures: Figures, state: TableState) -> None:
     """
     timed = [f for f in figures.files.values() if f.max_sequence is not None and f.min_commit_ts and f.max_commit_ts]
     known, newest = log_place(state.max_sequence), state.max_commit_ts
+    again = refreshed(spec, "run a full refresh")
     for file in sorted(timed, key=lambda f: f.min_commit_ts or ""):
         place, since = log_place(file.max_sequence), file.min_commit_ts or ""
         if known and newest and place and place < known and _is_later(since, newest, known):
             raise FatalError(
                 "SOURCE_LOG_RESTARTED",
-                f"{table}: changes committed from {since} on are at {place} in the source's log, before {known}, which "
-                f"was committed by {newest}: the log was reset; nothing was written",
+                f"{spec.table}: changes committed from {since} on are at {place} in the source's log, before {known}, "
+                f"which was committed by {newest}: the log was reset; nothing was written",
                 remedy=f"set options.log_began to the time of the reset, {since} at the latest, e.g. "
-                f'["{since}"], and run again; a full refresh puts changes in order that were ingested meanwhile',
+                f'["{since}"], and run again; where changes were ingested meanwhile, {again} to put them in order',
             )
         known, newest = max(known or "", place or ""), max(newest or "", file.max_commit_ts or "")
 
@@ -76,12 +79,13 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     table_schema, figures = decoded_batch.schema.table_schema, decoded_batch.figures
     ends = [end for f in figures.files.values() for end in (f.min_sequence, f.max_sequence)]
     examples = [end for end in (*ends, state.max_sequence) if end is not None]
+    again = refreshed(dialect.spec, "run a full refresh")
     remedy = (
         "take files of another connector out of the landing folder; where the source itself has changed, set "
-        "sequence_by to columns that both have (a time first) and run a full refresh"
+        f"sequence_by to columns that both have (a time first) and {again}"
         if dialect.of_one_length and table_schema.sequence[:1] == dialect.total_order[:1]
         else "deliver them with a fixed width or as numbers, or declare `options.types` (e.g. decimal(38,0)) for the "
-        "column, and run a full refresh"
+        f"column, and {again}"
     )
     # Behind a time, positions of another kind of source are compared only where that is equal.
     behind = table_schema.sequence[1:] if dialect.of_one_length else ()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import Engine, TableContext
 from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.plan.batch import ForeignCommit, TableState
+from spark_jobs.plan.shards import refreshed
 
 _KEPT = 20
 _SAMPLE = 5
@@ -21,7 +23,7 @@ def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
     return {name: version for name, version in found.items() if version is not None}
 
 
-def foreign_commits(storage: Storage, layout: Layout, state: TableState) -> tuple[ForeignCommit, ...]:
+def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, state: TableState) -> tuple[ForeignCommit, ...]:
     """Commits of others that changed data: those that the ledger knows, and new ones.
 
     Raises:
@@ -33,7 +35,7 @@ def foreign_commits(storage: Storage, layout: Layout, state: TableState) -> tupl
         commits = log.since(path, version)
         if commits is None:
             if not log.exists(path):
-                raise _missing(name, path)
+                raise _missing(spec, name, path)
             now = log.version(path)
             found += [] if now is None else [ForeignCommit(table=name, version=now, operation="REPLACED")]
             continue
@@ -52,7 +54,7 @@ def require_replica(context: TableContext, state: TableState) -> None:
         FatalError: `TABLES_MISSING`.
     """
     if state.keys is not None and not context.engine.exists(context.layout.replica):
-        raise _missing("replica", context.layout.replica)
+        raise _missing(context.spec, "replica", context.layout.replica)
 
 
 def require_own_tables(context: TableContext, state: TableState) -> tuple[ForeignCommit, ...]:
@@ -63,36 +65,37 @@ def require_own_tables(context: TableContext, state: TableState) -> tuple[Foreig
             compared with changes.
     """
     require_replica(context, state)
-    commits = foreign_commits(context.storage, context.layout, state)
+    commits = foreign_commits(context.spec, context.storage, context.layout, state)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
         path = getattr(context.layout, name)
         count = context.engine.foreign_rows(path)
         if count:
+            rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
             raise FatalError(
                 "FOREIGN_ROWS",
                 f"{count} rows of the {name} have no _gddl: another writer inserted them",
                 where=path,
-                remedy="delete them (DELETE ... WHERE _gddl IS NULL), or rebuild the table with --full-refresh",
+                remedy=f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}",
             )
     return commits
 
 
-def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
+def warnings_of(spec: TableSpec, commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
     """Reported by each run until a full refresh."""
     if not commits:
         return ()
     message = (
-        "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them, "
-        "a full refresh rebuilds the table"
+        "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them; "
+        f"where they differ, {refreshed(spec, 'a full refresh rebuilds the table')}"
     )
     sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
     return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)
 
 
-def _missing(name: str, path: str) -> FatalError:
+def _missing(spec: TableSpec, name: str, path: str) -> FatalError:
     return FatalError(
         "TABLES_MISSING",
         f"the {name} that the ledger knows no longer exists",
         where=path,
-        remedy="restore the table, or rebuild all with --full-refresh",
+        remedy=f"restore the table, or {refreshed(spec, 'rebuild all with --full-refresh')}",
     )

@@ -103,6 +103,12 @@ def _drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     ledger.drop_plan()
 
 
+def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
+    """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
+    if context.engine.last_transaction(context.layout.changes, APPEND) < version_of(plan):
+        _drop(context, plan, ledger)
+
+
 def _replay(ledger: Ledger, now: datetime, codes: tuple[str, ...]) -> BatchPlan | None:
     state = ledger.state
     if state.keys is None:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.spec import SubMicrosecondPolicy
+from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
+from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.generations import Inference
+from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.sweeping import SweepState
 
 SAMPLE = 5
 
 
-def of_discovery(found: Discovery, landing: str, writer: str) -> tuple[RunWarning, ...]:
-    """Warnings about a missing folder, ignored or rewritten files, and times of full loads."""
+def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
+    """Warnings about a missing folder, ignored or rewritten files, and times of full loads.
+
+    A missing folder is none where the row says what it means.
+    """
     warnings: list[RunWarning] = []
-    if found.folder_missing:
+    if found.folder_missing and dialect.options.missing_folder == "report":
         warnings.append(RunWarning(code="FOLDER_MISSING", message=_missing(landing, found.folders_there)))
     if found.ignored:
-        message = f"files with names that {writer} doesn't give were left alone"
+        message = f"files with names that {dialect.title} doesn't give were left alone"
         warnings.append(
             RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)
         )
@@ -97,6 +102,31 @@ def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
     older = found.older_loads or found.unreadable_loads or found.unsettled
     return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
+
+
+def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
+    """Warning of the first run into another target of a row with `shards`.
+
+    Args:
+        before: the target until now; empty: the row has had no other.
+    """
+    message = (
+        f"the row's target was {before} and is {target}, into which the table is loaded again; {before} stays as it is "
+        "and is no longer written: remove it once readers use the new one"
+    )
+    return (RunWarning(code="TARGET_REPLACED", message=message),) if before else ()
+
+
+def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ...]:
+    """Warning about rows of sources that the row no longer names; none where there are no rows.
+
+    Args:
+        rows: number of rows by source.
+        what: was not done with them, and the remedy.
+    """
+    named = ", ".join(f"{count} of {shard}" for shard, count in rows.items() if count)
+    message = f"rows of sources that are not in `shards` any more {what}: {named}"
+    return (RunWarning(code="SHARD_REMOVED", message=message),) if named else ()
 
 
 def of_fallback(engine: str, reason: str) -> RunWarning:
@@ -176,7 +206,7 @@ def require_first_load(table: str, ledger: Ledger) -> None:
         )
 
 
-def require_tables(table: str, state: TableState, changes_exist: bool, state_path: str) -> None:
+def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, state_path: str) -> None:
     """Refuse to run where ledger and tables don't belong together: the one would make the other skip or repeat.
 
     Raises:
@@ -185,14 +215,14 @@ def require_tables(table: str, state: TableState, changes_exist: bool, state_pat
     if changes_exist and state.batch == 0 and state.schemas == ():
         raise FatalError(
             "LEDGER_MISSING",
-            f"{table}: its Delta tables exist, but its ledger has no commit",
+            f"{spec.table}: its Delta tables exist, but its ledger has no commit",
             where=state_path,
-            remedy="restore the ledger, or rebuild both with --full-refresh",
+            remedy=f"restore the ledger, or {refreshed(spec, 'rebuild both with --full-refresh')}",
         )
     if not changes_exist and state.keys is not None:
         raise FatalError(
             "TABLES_MISSING",
-            f"{table}: the ledger knows {state.batch} batches, but the change table is missing",
+            f"{spec.table}: the ledger knows {state.batch} batches, but the change table is missing",
             where=state_path,
-            remedy="restore the tables, or rebuild them with --full-refresh",
+            remedy=f"restore the tables, or {refreshed(spec, 'rebuild them with --full-refresh')}",
         )

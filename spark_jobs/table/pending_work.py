@@ -29,7 +29,7 @@ class PendingWork:
 
     @property
     def cost(self) -> int:
-        """Bytes that wait and bytes, roughly, of the table they go into."""
+        """Estimated bytes to process: waiting files plus replica."""
         return sum(f.size for f in self.found.waiting) + self.state.rows * _BYTES_A_ROW
 
 
@@ -52,10 +52,11 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
     replaying = run.job.options.action == "errors_replay"
     if not (found.waiting or pending or due or replaying or waits_for_files(run, found)):
-        outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect.title))
+        outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
         report_left(run, ledger, found, outcome)
         if run.job.options.full_listing:  # requested by a user
-            outcome.warn(foreign.warnings_of(foreign.foreign_commits(run.runtime.storage, run.layout, ledger.state)))
+            commits = foreign.foreign_commits(run.spec, run.runtime.storage, run.layout, ledger.state)
+            outcome.warn(foreign.warnings_of(run.spec, commits))
         notices.require_first_load(run.spec.table, ledger)
         return None
     return PendingWork(state=ledger.state, found=found)

@@ -48,6 +48,11 @@ class TableRun:
     shard: str = ""
     others: tuple[TableState, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """In messages: the table, or one of its sources."""
+        return f"source {self.shard} of {self.spec.table}" if self.shard else self.spec.table
+
     @cached_property
     def dialect(self) -> Dialect:
         """
@@ -93,9 +98,17 @@ class TableRun:
         states = self.shard_states()
         return tuple(run.beside(states) for run in self._each_shard())
 
+    @cached_property
+    def former_shards(self) -> tuple[TableRun, ...]:
+        """Runs of sources that the row no longer names: they load nothing, and their rows stay in the table."""
+        if self.shard or not self.spec.shards:
+            return ()
+        known = Ledger.open(self.runtime.storage, self.layout.state).shards
+        return tuple(self._of_shard(shard) for shard in sorted(known - set(self.spec.shards)))
+
     def shard_states(self) -> dict[str, TableState]:
-        """By source, what its ledger holds; empty where the table has one source."""
-        return {run.shard: run.own_state() for run in self._each_shard()}
+        """By source, also former ones, what its ledger holds; empty where the table has one source."""
+        return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
 
     def own_state(self) -> TableState:
         """The state of this shard alone, as its ledger holds it now."""
@@ -106,18 +119,11 @@ class TableRun:
         return replace(self, others=tuple(state for shard, state in states.items() if shard != self.shard))
 
     def _each_shard(self) -> tuple[TableRun, ...]:
-        if self.shard:
-            return ()
-        roots, layout = self.job.roots, self.layout
-        return tuple(
-            replace(
-                self,
-                shard=shard,
-                spec=self.spec.of_shard(shard),
-                layout_override=layout.of_shard(roots, self.spec, shard),
-            )
-            for shard in self.spec.shards
-        )
+        return () if self.shard else tuple(self._of_shard(shard) for shard in self.spec.shards)
+
+    def _of_shard(self, shard: str) -> TableRun:
+        layout = self.layout.of_shard(self.job.roots, self.spec, shard)
+        return replace(self, shard=shard, spec=self.spec.of_shard(shard), layout_override=layout)
 
     @property
     def place(self) -> LandingLocation:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.plan.batch import TableState
+from spark_jobs.table import notices
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.pending_work import PendingWork, find_pending
 from spark_jobs.table.run import TableRun
 
+_COUNTED = 20_000
+"""Rows in quarantine that are counted by source, oldest first."""
 _PASSED_ON = (DeclinedError, MemoryError)
 """They concern the table as a whole: another engine takes it."""
 
@@ -47,7 +52,7 @@ class Turns:
         for run, seen in self.pending:
             self._guarded(run.shard, partial(work, run.beside(states), seen))
             states[run.shard] = run.own_state()
-        self._sum_up(list(states.values()))
+        self._sum_up(states)
 
     def find_pending(self) -> None:
         """Find what is pending.
@@ -80,11 +85,10 @@ class Turns:
         if not isinstance(first, GddlError):
             what = f"source {shard}: {type(first).__name__}: {first}"
             raise RuntimeError(what) from first  # noqa: TRY004 - a fault of any kind
-        others = "".join(f"; {name}: {_short(fault)}" for name, fault in list(self.faults.items())[1:])
         passing = all(isinstance(fault, RetriableError) for fault in self.faults.values())
         family = RetriableError if passing else FatalError
-        what = f"source {shard} of {self.run.spec.table}: {first.what}{others}"
-        raise family(first.code, what, where=first.where, remedy=first.remedy) from first
+        what, where, remedy = _together(self.run.spec.table, first, self.faults)
+        raise family(first.code, what, where=where, remedy=remedy) from first
 
     def _find_pending(self, run: TableRun) -> None:
         seen = find_pending(run, self.outcome)
@@ -99,11 +103,11 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - a failure of one source does not stop the next
             self.faults[shard] = error
 
-    def _sum_up(self, states: Sequence[TableState]) -> None:
-        """Rows of the replica and the newest commit time, of all sources."""
+    def _sum_up(self, states: Mapping[str, TableState]) -> None:
+        """Rows of the replica, also of former sources, and the newest commit time of those that the row names."""
         if self.outcome.main.rows is not None:
-            self.outcome.main = replace(self.outcome.main, rows=sum(state.rows for state in states))
-        times = filter(None, (state.max_commit_ts for state in states))
+            self.outcome.main = replace(self.outcome.main, rows=sum(state.rows for state in states.values()))
+        times = filter(None, (states[shard].max_commit_ts for shard in self.run.spec.shards))
         self.outcome.max_commit_ts = max(times, default=None)
 
 
@@ -133,7 +137,7 @@ def require_supported(run: TableRun) -> None:
 
 
 def of_key(run: TableRun, code: str) -> TableRun:
-    """The run of the source that the job's key names; of a table with one source the run itself.
+    """The run of the source, or former source, that the job's key names; of a table with one source the run itself.
 
     Args:
         code: of the error.
@@ -148,9 +152,39 @@ def of_key(run: TableRun, code: str) -> TableRun:
     for one in run.shard_runs():
         if one.shard == shard:
             return one
-    keys = " ".join(f"--key {name}=…" for name in run.spec.keys)
-    what = f"the key of {run.spec.table} begins with {SHARD_COLUMN}, one of {', '.join(run.spec.shards)}"
-    raise FatalError(code, what, where=run.spec.table, remedy=f"name the whole key: {keys}")
+    states = run.shard_states()
+    for one in run.former_shards:
+        if one.shard == shard:
+            return _landed(one.beside(states))
+    known, keys = ", ".join(states), " ".join(f"--key {name}=…" for name in run.spec.keys)
+    if shard is None:
+        what = f"the key of {run.spec.table} names no {SHARD_COLUMN}, one of {known}"
+    else:
+        what = f"{SHARD_COLUMN} {shard!r} is not one of {known}, the sources of {run.spec.table} (case counts)"
+    raise FatalError(code, what, remedy=f"name the whole key: {keys}")
+
+
+def _landed(run: TableRun) -> TableRun:
+    """The run of a former source with the landing folder of its files, which only its ledger knows."""
+    ledger, folder = run.ledger(), "/".join(run.spec.name_in_source.split(".", 1))
+    root = next((path.rpartition(f"/{folder}/")[0] for path in ledger.entries() or ledger.all_entries()), "")
+    if not root:
+        return run
+    spec = replace(run.spec, landing=root, shard_landings={run.shard: root})
+    return replace(run, spec=spec, layout_override=replace(run.layout, landing=f"{root}/{folder}"))
+
+
+def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
+    """Warning of a replay about rows in quarantine that no source of the row has: a replay takes them by source."""
+    if run.job.options.action != "errors_replay" or not run.former_shards:
+        return ()
+    context, names = run.context(), {one.shard for one in run.former_shards}
+    if not context.engine.exists(context.layout.errors):
+        return ()
+    count, rows = context.engine.unresolved(context.layout.errors, _COUNTED)
+    left = Counter(shard for row in rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
+    oldest = "" if count == len(rows) else f" (among the {_COUNTED} oldest)"
+    return notices.of_former_shards(left, f"stay in quarantine, until their source is named again{oldest}")
 
 
 def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:
@@ -163,5 +197,22 @@ def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:
     return any(file.path.startswith(f"{context.layout.landing}/") for file in files)
 
 
-def _short(fault: Exception) -> str:
-    return str(fault) if isinstance(fault, GddlError) else f"{type(fault).__name__}: {fault}"
+def _together(table: str, first: GddlError, faults: Mapping[str, Exception]) -> tuple[str, str, str]:
+    """What is wrong, where, and the remedies of the faults of sources; equal ones are named once."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    remedies: dict[str, list[str]] = {}
+    for shard, fault in faults.items():
+        code, what, where = "", f"{type(fault).__name__}: {fault}", ""
+        if isinstance(fault, GddlError):
+            code, what, where = fault.code, fault.what.removeprefix(f"{table}: "), fault.where
+            if fault.remedy:
+                remedies.setdefault(fault.remedy, []).append(shard)
+        groups.setdefault((code, what, where), []).append(shard)
+    said: list[str] = []
+    for (code, what, where), shards in groups.items():
+        title = f"source{'s' if len(shards) > 1 else ''} {', '.join(shards)}{'' if said else f' of {table}'}"
+        place = f" ({where})" if where and len(groups) > 1 else ""
+        said.append(f"{title}: {f'[{code}] ' if code not in ('', first.code) else ''}{what}{place}")
+    where = first.where if len(groups) == 1 else ""
+    by_shard = [f"{', '.join(shards)}: {text}" for text, shards in remedies.items()]
+    return "; ".join(said), where, next(iter(remedies), "") if len(remedies) == 1 else "; ".join(by_shard)

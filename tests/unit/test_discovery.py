@@ -9,7 +9,9 @@ import pytest
 from obstore.store import MemoryStore
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery.neighbours import folders_like
 from spark_jobs.plan.discover import Discovery, NotListed
 from spark_jobs.table.notices import of_discovery
@@ -61,13 +63,20 @@ def test_similar_folder_names_are_suggested(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("airflow_gddl.stores.s3.client", lambda *_, **__: memory)
     assert folders_like(storage, "s3://b/landing/shop/orders") == ("shop/order",)
     assert storage.folders("s3://b/landing/shop") == ("lines", "order")
+    dialect = dialect_of(TableSpec(table="shop.orders", keys=("id",)))
     missing = Discovery(folder_missing=True, folders_there=("shop/order",))
-    (warning,) = of_discovery(missing, "/landing/shop/orders", "DMS")
+    (warning,) = of_discovery(missing, "/landing/shop/orders", dialect)
     assert warning.message == (
         "there is no landing folder /landing/shop/orders; nothing was changed; folders there: shop/order"
     )
-    (nothing,) = of_discovery(Discovery(folder_missing=True), "/landing/shop/orders", "DMS")
+    (nothing,) = of_discovery(Discovery(folder_missing=True), "/landing/shop/orders", dialect)
     assert nothing.message == "there are no landing folders below /landing yet; nothing was changed"
+
+
+@pytest.mark.parametrize("meaning", ["empty", "ignore"])
+def test_missing_folder_with_a_meaning_is_no_warning(meaning: str) -> None:
+    spec = TableSpec(table="shop.orders", keys=("id",), options={"missing_folder": meaning})
+    assert of_discovery(Discovery(folder_missing=True), "/landing/shop/orders", dialect_of(spec)) == ()
 
 
 def test_removed_folder_is_reported_with_its_files(table: Table) -> None:

@@ -1,0 +1,86 @@
+"""The batches of a full refresh: where they are built, and which a new or interrupted refresh would make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from spark_jobs.actions import refresh_generations
+from spark_jobs.engines.transactions import version_of
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.batching import next_batch
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.table import notices
+from spark_jobs.table.next_batch import moment
+from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import iso
+
+
+def new_plan(run: TableRun, ledger: Ledger) -> BatchPlan:
+    """Plan of a refresh that starts now, as the table's next batch."""
+    state = ledger.state
+    generation = max(state.generation, 1)
+    planned_at = iso(moment(run, ledger))
+    return BatchPlan(number=state.batch + 1, mode="refresh", planned_at=planned_at, generation=generation, files=())
+
+
+def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
+    """The run of the shadow table: its tables and its ledger lie below the state folder of the live table."""
+    live = run.layout
+    root = join(live.state, "refresh", f"{plan.batch_id}-{version_of(plan)}")
+    layout = replace(
+        live, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
+        replica=join(root, "replica"), history=join(root, "history"),
+    )  # fmt: skip
+    return replace(run, layout_override=layout, spec=replace(run.spec, history=False))
+
+
+def is_sealed(fresh: Ledger) -> bool:
+    """Whether the shadow table has all files: only the swap is left."""
+    last = fresh.last_commit()
+    return last is not None and last.number > 1 and not last.plan.files
+
+
+def nothing_to_refresh(table: str, landing: str) -> FatalError:
+    what = f"{table}: no file below {landing} can be read"
+    return FatalError("NOTHING_TO_REFRESH", what, remedy="restore the files; the tables are unchanged")
+
+
+def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
+    """Remaining batches of a refresh, each with whether it is resumed, and what was found; writes nothing.
+
+    Of a refresh that has only its swap left, the batch is the refresh itself, without files. Where the ledger is
+    lost, generations are inferred from the times of the files; the refresh takes them from the change table.
+
+    Raises:
+        FatalError: `NOTHING_TO_REFRESH`; as `notices.require_known_generations`.
+    """
+    ledger = run.ledger()
+    begun = ledger.plan()
+    begun = begun if begun is not None and begun.mode == "refresh" else None
+    shadow = shadow_of(run, begun or new_plan(run, ledger))
+    fresh = shadow.ledger()
+    found = shadow.discover(fresh)
+    if begun is not None and is_sealed(fresh):
+        return [(begun, True)], found
+    waiting = run.discover(ledger)
+    notices.require_known_generations(waiting.inference, run.spec.table)
+    totals.warn(notices.of_generations(waiting.inference))
+    found = refresh_generations.with_generations(found, refresh_generations.of_ledger(ledger, waiting))
+    if not found.waiting and fresh.state.batch <= 1:
+        raise nothing_to_refresh(run.spec.table, run.layout.landing)
+    return list(_batches(shadow, ledger, fresh, found)), found
+
+
+def _batches(shadow: TableRun, live: Ledger, fresh: Ledger, found: Discovery) -> Iterator[tuple[BatchPlan, bool]]:
+    state = fresh.state if fresh.state.batch else refresh_generations.seed(live.state, None)
+    pending, now = fresh.plan(), shadow.runtime.clock()
+    while (plan := pending or next_batch(found.waiting, limits=shadow.limits, state=state, now=now)) is not None:
+        # The first commit of the shadow ledger has no files.
+        yield replace(plan, number=plan.number - 1, mode="refresh", sweep=False), pending is not None
+        pending, found = None, found.without(plan)
+        state = replace(state, batch=plan.number, generation=plan.generation)
