@@ -24,6 +24,7 @@ conf = _first("conf", "airflow.sdk.configuration", "airflow.configuration")
 AirflowException = _first("AirflowException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowFailException = _first("AirflowFailException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowSkipException = _first("AirflowSkipException", "airflow.sdk.exceptions", "airflow.exceptions")
+AirflowTaskTimeout = _first("AirflowTaskTimeout", "airflow.sdk.exceptions", "airflow.exceptions")
 DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exceptions", "airflow.exceptions")
 
 STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
@@ -41,6 +42,17 @@ async def is_still_deferred(instance: Any) -> bool:
         dag_id=instance.dag_id, run_ids=[run], task_ids=[task], map_index=instance.map_index
     )
     return str(states.get(run, {}).get(task)) == "deferred"
+
+
+def is_paused(instance: Any, dag_id: str) -> bool:
+    """Whether a DAG is paused, asked by a running task; false where this Airflow (before 3.2) does not tell tasks."""
+    get_dag = getattr(instance, "get_dag", None)
+    if get_dag is None:
+        return False
+    try:
+        return bool(get_dag(dag_id).is_paused)
+    except Exception:  # noqa: BLE001 - a DAG that is not known is reported by whoever triggers it
+        return False
 
 
 def connection(name: str) -> Any:

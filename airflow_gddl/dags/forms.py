@@ -8,7 +8,9 @@ from airflow.sdk import Param
 
 from airflow_gddl.metadata.topology import Pipeline
 
-_TABLE = r"^[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}\.[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}$"
+_PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
+_TABLE = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}}:)?{_PART}\.{_PART}$"
+"""A target, `schema.name` in the source, or `source:schema.name`: see `TableNames`."""
 # `format` is not validated where no RFC 3339 validator is installed; the form's date picker uses it.
 _MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$"
 
@@ -33,7 +35,8 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
             items={"type": "string", "pattern": _TABLE},
             maxItems=1000,
             title="Tables",
-            description="schema.name, one a line; empty: all of this DAG. Named tables run even without new files.",
+            description="schema.name or source:schema.name, one a line; empty: all of this DAG. Named tables run even "
+            "without new files.",
         ),
         "action": Param(
             "run",

@@ -21,6 +21,7 @@ class MetadataState:
         unbuilt: a line for each pipeline that can't be made a DAG, as of the last parse.
         carried: tables kept because a file that may hold them can't be read.
         cache: why the cache folder can't be used, and another one is; empty otherwise.
+        taken: a line for each other metadata folder with DAGs of the same ids.
     """
 
     pipelines: int
@@ -30,10 +31,11 @@ class MetadataState:
     carried: tuple[str, ...]
     unbuilt: tuple[str, ...]
     cache: str = ""
+    taken: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
-        return not self.problems and not self.unbuilt and not self.cache and self.stale_since is None
+        return not (self.problems or self.unbuilt or self.cache or self.taken) and self.stale_since is None
 
     def __str__(self) -> str:
         lines = []
@@ -42,6 +44,7 @@ class MetadataState:
             lines += [f"The metadata can't be read since {self.stale_since}; {serves}:", f"  {self.why}"]
         if self.cache:
             lines += ["The compiled metadata is in a temporary folder:", f"  {self.cache}"]
+        lines += self.taken
         if self.problems:
             lines += [f"{_count(len(self.problems), 'problem')} in the metadata; every other row is scheduled:"]
             lines += [f"  {problem}" for problem in self.problems]
@@ -78,6 +81,7 @@ def metadata_state(metadata_dir: str | Path | None = None, *, beside: str | Path
         carried=state.carried,
         unbuilt=snapshot.unbuilt(),
         cache=snapshot.cache_trouble,
+        taken=snapshot.taken(),
     )
 
 

@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.job_ids import job_id
-from airflow_gddl.operators.outcomes import is_last_try, outcomes, round_of
+from airflow_gddl.operators.outcomes import is_last_try, out_of_time, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
@@ -33,7 +33,7 @@ from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
 from airflow_gddl.triggers.tables import utc_now
-from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException
+from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.jobs import JobOperator
@@ -205,7 +205,10 @@ class Load(Task):
         reporter = self.reporter()
         loading = Loading(self._order(begun), book, reporter, task=operator.task_id, environ=self.environ)
         runner = self.runner(tick=lambda: _each(reporter.tick, loading.tick))
-        tables = self._load(loading, runner)
+        try:
+            tables = self._load(loading, runner)
+        except AirflowTaskTimeout as error:
+            raise self._timed_out(loading, runner) from error
         operator.job_log = loading.log
         if loading.waiting is not None:
             self.wait(tables, runner, loading.waiting)
@@ -216,6 +219,18 @@ class Load(Task):
         if loading.stopped:
             raise AirflowException("the job was stopped; the next try resumes where it stopped")
         return loading
+
+    def _timed_out(self, loading: Loading, runner: Runner) -> BaseException:
+        """Record the tables that the task's time limit has stopped; returns what the task ends with."""
+        operator = self.operator
+        why = out_of_time(self.document.pipeline.tier, operator.execution_timeout)
+        if not isinstance(runner, RemoteRunner):
+            loading.interrupt(why)
+        operator.job_log = loading.log
+        operator.loaded = tuple(result.table for result in loading.results)
+        notify(self.context, self.document, operator.log, self.environ)
+        ended: BaseException = AirflowTaskTimeout(why.message)
+        return ended
 
     def _load(self, loading: Loading, runner: Runner) -> TryState:
         """Load the tables with work; return the state to keep if the task must be deferred."""

@@ -26,6 +26,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import LandingFolder, Layout
 from airflow_gddl.contract.result import JobResult, ResultColumn
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.reporting.loaded import LoadedTables
 from airflow_gddl.reporting.results import Logger
 
@@ -45,8 +46,11 @@ _STATES = lifecycle_state_change_dataset.LifecycleStateChange
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetName:
+    """`is_table`: of a table in a source database; else a folder."""
+
     namespace: str
     name: str
+    is_table: bool = False
 
 
 def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any, Any]:
@@ -61,14 +65,9 @@ def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any,
     tables, described, bare = sorted(loaded.sums), 0, []
     for table in tables[:MOST_TABLES]:
         spec, result = loaded.specs[table], loaded.sums[table]
-        layout, *others = (
-            replace(Layout.of(loaded.roots, spec), landing=folder.path)
-            for folder in LandingFolder.all_of(loaded.roots, spec)
-        )
-        source = source_table(spec, loaded) if not spec.shards else None
-        found = _outputs(spec, result, layout, source or location(layout.landing), MOST_COLUMNS - described)
-        lineage.inputs.append(_input(result, layout, source))
-        lineage.inputs += [_input(JobResult(table=table, status=result.status), other, None) for other in others]
+        sources = _sources(spec, loaded)
+        found = _outputs(spec, result, Layout.of(loaded.roots, spec), sources, MOST_COLUMNS - described)
+        lineage.inputs += _inputs(result, sources)
         lineage.outputs += found.datasets
         described += found.columns
         bare += [] if found.columns or not result.columns else [table]
@@ -106,19 +105,27 @@ def source_table(spec: TableSpec, loaded: LoadedTables) -> DatasetName | None:
     scheme, port = known
     namespace = f"{scheme}://{url.host}:{url.port or port}"
     if scheme == "mysql":  # whose databases are schemas
-        return DatasetName(namespace=namespace, name=spec.name_in_source)
+        return DatasetName(namespace=namespace, name=spec.name_in_source, is_table=True)
     database = url.database or url.query.get("service_name")
-    return DatasetName(namespace=namespace, name=f"{database}.{spec.name_in_source}") if database else None
+    name = f"{database}.{spec.name_in_source}"
+    return DatasetName(namespace=namespace, name=name, is_table=True) if database else None
 
 
-def _input(result: JobResult, layout: Layout, source: DatasetName | None) -> Dataset:
-    if source is not None:
-        return InputDataset(namespace=source.namespace, name=source.name)
-    landing = location(layout.landing)
+def _sources(spec: TableSpec, loaded: LoadedTables) -> list[DatasetName]:
+    """What a table is made of: its landing folder, or the source table; of a table with shards all landing folders."""
+    table = None if spec.shards else source_table(spec, loaded)
+    return [table] if table else [location(folder.path) for folder in LandingFolder.all_of(loaded.roots, spec)]
+
+
+def _inputs(result: JobResult, sources: Sequence[DatasetName]) -> list[Dataset]:
+    """With counts where they belong to one folder: a result doesn't count by source."""
+    if len(sources) > 1 or sources[0].is_table:
+        return [InputDataset(namespace=source.namespace, name=source.name) for source in sources]
+    (landing,) = sources
     read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
         rowCount=result.rows_read, size=result.bytes_read, fileCount=result.files
     )
-    return InputDataset(namespace=landing.namespace, name=landing.name, inputFacets={"inputStatistics": read})
+    return [InputDataset(namespace=landing.namespace, name=landing.name, inputFacets={"inputStatistics": read})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,21 +136,28 @@ class _Outputs:
     columns: int
 
 
-def _outputs(spec: TableSpec, result: JobResult, layout: Layout, source: DatasetName, room: int) -> _Outputs:
+def _outputs(spec: TableSpec, result: JobResult, layout: Layout, sources: Sequence[DatasetName], room: int) -> _Outputs:
     """Replica, and the change table and history where they are written.
 
     Args:
-        room: columns that the facets may describe.
+        room: columns that the facets may describe, counted for each source.
     """
     paths: dict[str, int | None] = {layout.replica: result.main.inserted + result.main.updated}
     paths |= {layout.changes: result.changes_written} if result.changes_written else {}
     paths |= {layout.history: None} if spec.history and spec.keys else {}
-    columns = result.columns if len(result.columns) * len(paths) <= room else ()
+    described = len(result.columns) * len(paths) * len(sources)
+    columns = [_without_source(spec, column) for column in result.columns] if described <= room else []
     facets = {layout.replica: _replica_facets(result, columns)}
     datasets = [
-        _output(path, rows, {**_column_facets(columns, source), **facets.get(path, {})}) for path, rows in paths.items()
+        _output(path, rows, {**_column_facets(columns, sources), **facets.get(path, {})})
+        for path, rows in paths.items()
     ]
-    return _Outputs(datasets=datasets, columns=len(columns) * len(paths))
+    return _Outputs(datasets=datasets, columns=described if columns else 0)
+
+
+def _without_source(spec: TableSpec, column: ResultColumn) -> ResultColumn:
+    """No file has the column that names a row's source in a table with shards."""
+    return replace(column, sources=()) if spec.shards and column.name == SHARD_COLUMN else column
 
 
 def _output(path: str, rows: int | None, facets: dict[str, DatasetFacet]) -> OutputDataset:
@@ -170,13 +184,13 @@ def _replica_facets(result: JobResult, columns: Sequence[ResultColumn]) -> dict[
     return facets
 
 
-def _column_facets(columns: Sequence[ResultColumn], source: DatasetName) -> dict[str, DatasetFacet]:
-    """`columnLineage` of the columns that come from the source; none where no columns are known."""
-    fields = {column.name: _field(column, source) for column in columns if column.sources}
+def _column_facets(columns: Sequence[ResultColumn], sources: Sequence[DatasetName]) -> dict[str, DatasetFacet]:
+    """`columnLineage` of the columns that come from the sources; none where no columns are known."""
+    fields = {column.name: _field(column, sources) for column in columns if column.sources}
     return {"columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=fields)} if fields else {}
 
 
-def _field(column: ResultColumn, source: DatasetName) -> column_lineage_dataset.Fields:
+def _field(column: ResultColumn, sources: Sequence[DatasetName]) -> column_lineage_dataset.Fields:
     how = column_lineage_dataset.Transformation(
         type="DIRECT", subtype="TRANSFORMATION" if column.masked else "IDENTITY", masking=column.masked
     )
@@ -184,6 +198,7 @@ def _field(column: ResultColumn, source: DatasetName) -> column_lineage_dataset.
         column_lineage_dataset.InputField(
             namespace=source.namespace, name=source.name, field=name, transformations=[how]
         )
+        for source in sources
         for name in column.sources
     ]
     return column_lineage_dataset.Fields(inputFields=fields)

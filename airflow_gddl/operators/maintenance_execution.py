@@ -16,12 +16,12 @@ from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.execution import TryState, begun_of
 from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.reporting.results import Reporter, explained, summary
+from airflow_gddl.runtime.landing.rerun import loaded_by
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
@@ -70,20 +70,12 @@ def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
     """The tables that the run's params name; empty: all.
 
     Raises:
-        MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: another field, or a table that the metadata does not have.
+        MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: another field, or a table that no DAG loads (`loaded_by`).
     """
     refuse_unknown(params, ("tables",))
     asked = set(params.get("tables") or ())
     directory = configuration.snapshot(operator.metadata).directory() if asked else None
-    if directory is None:
-        return asked
-    names = TableNames(directory.rows)
-    found = {name: names.find(name) for name in asked}
-    unknown = sorted(name for name, target in found.items() if target is None)
-    if unknown:
-        what, remedy = f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names"
-        raise MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
-    return {target for target in found.values() if target is not None}
+    return asked if directory is None else set(loaded_by(asked, directory))
 
 
 def _documents(operator: GddlUpkeepOperator) -> Iterator[PipelineDocument]:

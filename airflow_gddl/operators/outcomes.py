@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
 
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.reporting.results import reason
 from airflow_gddl.runtime.landing.loading import Loading
 
@@ -66,6 +67,16 @@ def round_of(context: Context, operator: BaseOperator) -> Round:
 def is_last_try(context: Context) -> bool:
     """Whether no retry follows when this try fails."""
     return bool(context["ti"].try_number > context["ti"].max_tries)
+
+
+def out_of_time(tier: str, limit: timedelta | None) -> ErrorInfo:
+    """Of a table that was not done when its task reached its time limit."""
+    message = (
+        f"[RUN_TIMEOUT] the task reached run_timeout of the tier {tier}, {limit}, before this table was done; nothing "
+        "is lost, the next try resumes where it stopped. Remedy: raise run_timeout of the tier, or give the table "
+        "another size"
+    )
+    return ErrorInfo(code="RUN_TIMEOUT", message=message)
 
 
 def outcomes(before: Iterable[Mapping[str, Any]], loading: Loading, of_round: Round) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ class HiddenColumns:
     def of(cls, spec: TableSpec | None) -> HiddenColumns:
         """
         Args:
-            spec: null: the row is broken or disabled, so that its masks are not known.
+            spec: null: the row is invalid or disabled, so that its masks are not known.
         """
         if spec is None:
             return cls(all=True)

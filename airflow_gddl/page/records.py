@@ -26,7 +26,8 @@ class RecordCache:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, board: Board, roots: Roots, one: BoardRow, *, fresh: bool) -> Records:
-        """
+        """Records of one table, from the cache if younger than 30 s.
+
         Args:
             fresh: read them now.
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
@@ -75,12 +77,25 @@ def create_missing_pools() -> list[str]:
     wanted = pools(pipeline for folder in _folders() for pipeline in configuration.snapshot(folder).pipelines())
     with create_session() as session:
         existing = {pool.pool for pool in Pool.get_pools(session=session)}
-        missing = sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME})
-        for name in missing:
-            Pool.create_or_update_pool(name=name, session=session, **wanted[name])
-    if missing:
-        _LOG.info("created pools: %s", ", ".join(missing))
-    return missing
+    missing = sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME})
+    created = [name for name in missing if _created(name, wanted[name])]
+    if created:
+        _LOG.info("created pools: %s", ", ".join(created))
+    return created
+
+
+def _created(name: str, values: Mapping[str, Any]) -> bool:
+    """Create a pool; false when another of Airflow's processes, which start together, has created it meanwhile."""
+    from airflow.models.pool import Pool  # noqa: PLC0415 - see `create_missing_pools`
+    from airflow.utils.session import create_session  # noqa: PLC0415 - as above
+    from sqlalchemy.exc import IntegrityError  # noqa: PLC0415 - as above
+
+    try:
+        with create_session() as session:
+            Pool.create_or_update_pool(name=name, session=session, **values)
+    except IntegrityError:
+        return False
+    return True
 
 
 def keep_placements() -> None:

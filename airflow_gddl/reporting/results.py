@@ -90,16 +90,17 @@ class Reporter:
         gauge("gddl.warnings", float(sum(warning.count for warning in result.warnings)), tags)
 
     def _measure(self, result: JobResult) -> None:
-        lag = result.freshness.lag_seconds
-        if lag is None:
+        """A table that was loaded is up to date as of its run's start; its lag grows while its source is quiet."""
+        lag, spec = result.freshness.lag_seconds, self._specs.get(result.table)
+        if lag is not None:
+            gauge("gddl.lag_seconds", lag, {"table": result.table})
+        if spec is None or spec.freshness is None or result.status == "skipped":
             return
-        gauge("gddl.lag_seconds", lag, {"table": result.table})
-        spec = self._specs.get(result.table)
-        if spec is not None and spec.freshness is not None and lag > durations.seconds(spec.freshness):
-            self._log.warning("%s is %.0f s behind its source; its freshness is %s", result.table, lag, spec.freshness)
-            gauge("gddl.late", 1, {"table": result.table})
-        elif spec is not None and spec.freshness is not None:
-            gauge("gddl.late", 0, {"table": result.table})
+        late = result.seconds > durations.seconds(spec.freshness)
+        gauge("gddl.late", int(late), {"table": result.table})
+        if late:
+            what = "%s is late: its run took %.0f s, longer than its freshness, %s"
+            self._log.warning(what, result.table, result.seconds, spec.freshness)
 
 
 def explained(failed: Sequence[JobResult], total: int) -> str:

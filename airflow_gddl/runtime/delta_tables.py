@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,22 @@ def replica_schema(path: str, environ: Mapping[str, str]) -> ReplicaSchema | Non
     """
     with opened(path, environ) as table:
         return None if table is None else ReplicaSchema.of_json(table.schema().to_json())
+
+
+def quarantined_codes(path: str, environ: Mapping[str, str]) -> dict[str, int] | None:
+    """How many unresolved rows of an errors table have each code, sorted by code; null when there is no table.
+
+    Raises:
+        FatalError: `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    with opened(path, environ) as table:
+        if table is None:
+            return None
+        codes: Counter[str] = Counter()
+        for batch in table.scan(columns=["code", "resolved_at"], predicate="resolved_at IS NULL"):
+            codes.update(map(str, batch.column("code").to_pylist()))
+        return dict(sorted(codes.items()))
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] 
         raise (AirflowException if event["passing"] else AirflowFailException)(event["error"])
     work = poll_here(sensor, context) if event == POLL_ON_WORKER else decode(PipelineWork, event)
     if not work.is_some:
-        raise AirflowSkipException("no table has work")
+        raise AirflowSkipException(work.why_none)
     _tell(sensor, work)
     if work.pending:
         announce(context, sensor.metadata, sensor.pipeline)

@@ -99,7 +99,7 @@ class GddlTablesTrigger(BaseTrigger):
                 return TriggerEvent(plain(work))
             waits_for_others = bool(work.held) and time.monotonic() < patience
             if not self.forever and not waits_for_others:
-                self.log.info("nothing to do; held back: %s", dict(work.held) or "nothing")
+                self.log.info("nothing to do: %s", work.why_none)
                 return TaskSkippedEvent()
             first = dict.fromkeys(work.held, work.looked_at)
             await asyncio.sleep(self.poll_seconds)

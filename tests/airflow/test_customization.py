@@ -16,6 +16,7 @@ from airflow.utils.session import create_session
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
+from airflow_gddl.dags.problems import MetadataProblems, raise_problems
 from airflow_gddl.plugins.pools import create_missing_pools
 from airflow_gddl.plugins.timetables import GddlCronTimetable
 from tests.airflow.bag import kept, serialised
@@ -148,6 +149,8 @@ def second(stage: Stage) -> Path:
 
 def test_dags_of_two_folders_have_ids_and_pools_of_their_own(second: Path) -> None:
     one, two = build_dags(), build_dags(second)
+    raise_problems()
+    raise_problems(second)
     assert (sorted(one), sorted(two)) == ([PACK], [f"two_{PACK}"])
     assert one[PACK].get_task("initial_load").pool == "gddl_small"
     assert two[f"two_{PACK}"].get_task("initial_load").pool == "two_gddl_small"
@@ -155,6 +158,27 @@ def test_dags_of_two_folders_have_ids_and_pools_of_their_own(second: Path) -> No
     assert set(build_upkeep_dags()) == named
     assert set(build_upkeep_dags(second)) == {f"two_{name}" for name in named}
     assert "/dags/two_gddl_rerun/dagRuns" in str(build_upkeep_dags(second)["two_gddl_rerun"].doc_md)
+
+
+def test_a_forgotten_prefix_is_an_import_error(second: Path) -> None:
+    """Airflow would show the DAGs of the file that was parsed last."""
+    (second / "gddl.yaml").write_text(ROOTS.replace("../lake", "../other"))
+    build_dags()
+    build_dags(second)
+    for folder, other in ((None, second), (second, second.parent / "metadata")):
+        with pytest.raises(
+            MetadataProblems, match=rf"DAG_IDS_TAKEN.*{other} has 1 DAGs of the same ids, e\.g\. {PACK}"
+        ):
+            raise_problems(folder)
+
+
+def test_two_versions_of_a_dag_bundle_do_not_hide_each_other(second: Path) -> None:
+    """Each has a folder of its own, and both are parsed when one is deployed; landing root and lake are the same."""
+    (second / "gddl.yaml").write_text(ROOTS)
+    build_dags()
+    build_dags(second)
+    raise_problems()
+    raise_problems(second)
 
 
 def test_a_worker_builds_only_the_dag_it_runs_of_two_folders(second: Path, monkeypatch: pytest.MonkeyPatch) -> None:

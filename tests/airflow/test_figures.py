@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.result import Freshness, JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
@@ -34,6 +34,23 @@ def test_figures_are_tagged_by_table_and_tier_and_bounded(monkeypatch: pytest.Mo
     ]  # fmt: skip
     assert len({tags["table"] for _, _, tags in sent}) == 500
     assert len(sent) == 6 * 501, "a table that has a name of its own keeps it"
+
+
+def test_lag_is_not_held_against_freshness(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It grows while the source is quiet; a table that was just loaded is late if its run took too long."""
+    sent: dict[str, float] = {}
+    monkeypatch.setattr(reporting, "gauge", lambda name, value, tags: sent.update({f"{name} {tags['table']}": value}))
+    specs = {f"s.{name}": TableSpec(table=f"s.{name}", keys=("id",), freshness="1m") for name in ("a", "b", "c")}
+    reporter = Reporter(logging.getLogger("figures"), specs)
+    quiet = Freshness(commit_ts="2024-01-01T00:00:00Z", lag_seconds=962.0)
+    reporter.on_result(JobResult(table="s.a", status="succeeded", freshness=quiet, seconds=3))
+    reporter.on_result(JobResult(table="s.b", status="succeeded", freshness=quiet, seconds=61))
+    reporter.on_result(JobResult(table="s.c", status="skipped", freshness=quiet))
+    assert (sent["gddl.lag_seconds s.a"], sent["gddl.late s.a"], sent["gddl.late s.b"]) == (962.0, 0, 1)
+    assert "gddl.late s.c" not in sent, "nothing is known of it here; gddl_watch sends it"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "s.b is late: its run took 61 s, longer than its freshness, 1m"
+    ]
 
 
 def test_a_long_job_is_logged_every_thirty_seconds(caplog: pytest.LogCaptureFixture) -> None:

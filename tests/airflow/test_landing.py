@@ -52,6 +52,9 @@ class Shelf:
                 self.returned += 1
                 yield StoredObject(folder, below, len(name), "t", 0.0)
 
+    def exists(self, folder: str) -> bool:
+        return any(name.startswith(f"{folder}/") for name in self.names)
+
     def read(self, path: str) -> bytes:
         raise FileNotFoundError(path)
 
@@ -93,7 +96,7 @@ def test_both_ways_of_listing_see_the_same(page: int, monkeypatch: pytest.Monkey
 def test_unfinished_and_hidden_files_don_t_count() -> None:
     noise = ("x.parquet.tmp", ".x.parquet", "_tmp/x.parquet", "x.crc", "_SUCCESS", "x.parquet~", "a/.b/c.csv")
     result_store = Shelf([f"/l/s/a/{name}" for name in noise])
-    assert poll(result_store, "/l", ["s.a"]) == {"s.a": Poll()}
+    assert poll(result_store, "/l", ["s.a"]) == {"s.a": Poll()}, "not missing, though it has no data"
     result_store.names += ["/l/s/a/LOAD00000001.csv.gz", "/l/s/a/2024/01/31/20240131-000000000.PARQUET"]
     assert poll(result_store, "/l", ["s.a"])["s.a"].files == 2
 
@@ -106,9 +109,10 @@ def test_files_of_every_dialect_count() -> None:
 
 def test_local_files_that_change_change_the_digest(tmp_path: Path) -> None:
     store, path = open_store(), tmp_path / "s" / "a" / "LOAD1.parquet"
-    assert poll(store, str(tmp_path), ["s.a"]) == {"s.a": Poll()}
+    assert poll(store, str(tmp_path), ["s.a"]) == {"s.a": Poll(missing=True)}
     seen = set()
     path.parent.mkdir(parents=True)
+    assert poll(store, str(tmp_path), ["s.a"]) == {"s.a": Poll()}
     for content in ("x", "y", "longer"):
         path.with_suffix(".tmp").write_text(content)
         path.with_suffix(".tmp").replace(path)
@@ -124,6 +128,23 @@ def test_a_link_upwards_does_not_make_a_listing_endless(tmp_path: Path) -> None:
     (tmp_path / "s" / "a" / "up").symlink_to(tmp_path / "s")
     (tmp_path / "s" / "a" / "LOAD1.parquet").write_text("x")
     assert poll(open_store(), str(tmp_path), ["s.a"])["s.a"].files == 1
+
+
+def test_a_folder_that_cant_be_listed_stops_its_table_alone(tmp_path: Path) -> None:
+    (tmp_path / "s" / "a").mkdir(parents=True)
+    (tmp_path / "s" / "a" / "LOAD1.parquet").write_text("x")
+    (tmp_path / "s" / "loop").symlink_to("loop")
+    (tmp_path / "s" / "file").write_text("x")
+    broken = ["s.loop", "s.file", f"s.{'n' * 300}"]
+    polls = poll(open_store(), str(tmp_path), ["s.a", "s.none", *broken])
+    assert {name: found.refused for name, found in polls.items()} == {
+        "s.a": False,
+        "s.none": False,
+        **dict.fromkeys(broken, True),
+    }
+    for table in broken:
+        with pytest.raises(FatalError, match="STORAGE_UNUSABLE"):
+            poll(open_store(), str(tmp_path), [table])
 
 
 def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> None:

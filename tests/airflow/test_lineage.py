@@ -114,6 +114,29 @@ def test_masked_columns_are_marked_wherever_they_are_written(stage: Stage, log: 
         assert how["E_Mail"] == [{"type": "DIRECT", "subtype": "TRANSFORMATION", "masking": True}]
 
 
+def test_a_table_with_shards_is_made_of_all_its_sources(stage: Stage, log: Path) -> None:
+    stage.write(
+        "gddl.yaml",
+        "landing: ../landing\nlake: ../lake\nsources:\n" + "".join(f"  {n}: {{landing: ../{n}}}\n" for n in "xy"),
+    )
+    stage.rows("{table: public.orders, target: shop.a, source: x, shards: [x, y], keys: [id]}")
+    for name in "xy":
+        path = stage.root / name / "public" / "orders" / "20240101-000000000.parquet"
+        path.parent.mkdir(parents=True)
+        path.write_text("x")
+    own = {"name": "_source", "type": "string", "sources": ["_source"]}
+    stage.order(columns={"shop.a": [own, *COLUMNS]})
+    (dag_id,) = (dag_id for dag_id in build_dags() if dag_id.startswith("gddl"))
+    build_dags()[dag_id].test(logical_date=next(DATES))
+    (event,) = events(log, f"{dag_id}.initial_load")
+    folders = [("file", f"{stage.root}/{name}/public/orders") for name in "xy"]
+    assert _names(event["inputs"]) == folders
+    assert [one.get("inputFacets", {}) for one in event["inputs"]] == [{}, {}], "no counts by source are known"
+    fields = _by_name(event["outputs"])[f"{stage.lake}/shop/a"]["facets"]["columnLineage"]["fields"]
+    assert fields.keys() == {"id", "E_Mail"}
+    assert [(one["namespace"], one["name"]) for one in fields["id"]["inputFields"]] == folders
+
+
 def test_a_table_that_fails_has_no_output_and_the_others_of_its_task_do(stage: Stage, log: Path) -> None:
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     stage.land("shop.a")

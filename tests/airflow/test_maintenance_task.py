@@ -90,6 +90,7 @@ def test_named_tables_alone(shop: Stage) -> None:
     ("params", "said"),
     [
         ({"tables": ["shop.typo"]}, r"no table of the metadata: shop\.typo"),
+        ({"tables": ["shop.a", "shop.off"]}, r"no DAG loads shop\.off: its row is disabled"),
         ({"table": ["shop.a"]}, r"table \(did you mean tables\?\)"),
     ],
 )

@@ -124,6 +124,22 @@ def test_a08_missing_pools_are_created_and_existing_ones_kept(stage: Stage) -> N
 
 
 @pytest.mark.usefixtures("database")
+def test_a_pool_that_another_process_creates_meanwhile_is_there(stage: Stage) -> None:
+    """Scheduler, triggerer and DAG processor start together."""
+    stage.rows("{table: shop.a, keys: [id]}")
+    create_missing_pools()
+    stage.monkeypatch.setattr(Pool, "get_pools", lambda **_: [])
+    stage.monkeypatch.setattr(Pool, "get_pool", lambda *_, **__: None)
+
+    def insert(name: str, session: Any, **values: Any) -> None:
+        session.add(Pool(pool=name, **values))
+        session.commit()
+
+    stage.monkeypatch.setattr(Pool, "create_or_update_pool", insert)
+    assert create_missing_pools() == []
+
+
+@pytest.mark.usefixtures("database")
 def test_the_triggerer_creates_the_pool_of_a_tier_that_is_added_later(stage: Stage) -> None:
     stage.monkeypatch.setattr(pools, "EVERY_SECONDS", 0.05)
     stage.rows("{table: shop.a, keys: [id]}")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
+from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.version_compat import AirflowFailException
 from tests.airflow.stage import Stage
 from tests.airflow.stored import store
@@ -58,6 +63,48 @@ def test_each_dag_gets_a_request_for_its_tables(shop: Stage) -> None:
 def test_invalid_requests_are_refused(shop: Stage, params: dict[str, Any], said: str) -> None:
     with pytest.raises(AirflowFailException, match=rf"REQUEST_INVALID.*{said}"):
         find(**params)
+
+
+def test_keys_that_airflow_adds_are_no_request(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the OpenLineage provider on, `TriggerDagRunOperator` names its task in the conf of the run."""
+    adding = pytest.importorskip("airflow.providers.standard.utils.openlineage")
+    monkeypatch.setattr(adding, "_is_openlineage_provider_accessible", lambda: True)
+    monkeypatch.setattr(adding, "_get_openlineage_parent_info", lambda **_: {"parentRunId": "r", "rootJobName": "j"})
+    added = adding.safe_inject_openlineage_properties_into_dagrun_conf
+    (request,) = find(**added({"tables": ["shop.a"]}, SimpleNamespace()))
+    assert request["conf"] == {"tables": ["shop.a"]}
+    conf = added(request["conf"], SimpleNamespace())
+    assert "openlineage" in conf
+    assert from_params(conf).tables == ("shop.a",)
+
+
+def test_the_form_takes_a_name_with_its_source(shop: Stage) -> None:
+    """`TABLE_AMBIGUOUS` tells to write it."""
+    for params in (build_dags()[PACK].params, build_upkeep_dags()["gddl_rerun"].params):
+        assert params.get_param("tables").resolve(["shop:shop.a", "shop.b"])
+        with pytest.raises(ValueError, match="does not match"):
+            params.get_param("tables").resolve(["no table:"])
+    assert find(tables=["shop:shop.a"])[0]["conf"] == {"tables": ["shop.a"]}
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.skipif(not hasattr(RuntimeTaskInstance, "get_dag"), reason="needs Airflow 3.2 or newer")
+def test_a_paused_dag_fails_the_request(stage: Stage) -> None:
+    """Its run would stay queued, and the rerun be green."""
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.paused, keys: [id], size: large}")
+    with create_session() as session:
+        session.merge(DagBundleModel(name="dags-folder"))
+        session.flush()
+        session.merge(DagModel(dag_id="gddl.shop.paused", bundle_name="dags-folder", is_stale=False, is_paused=True))
+    dag = build_upkeep_dags()["gddl_rerun"]
+    done = dag.test(logical_date=datetime(2027, 1, 3, tzinfo=UTC), run_conf={"tables": ["shop.a", "shop.paused"]})
+    states = {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
+    assert states == {"find": "failed", "rerun": "upstream_failed"}
+
+    instance = SimpleNamespace(get_dag=lambda dag_id: SimpleNamespace(is_paused=dag_id == "gddl.shop.paused"))
+    context: Any = {"params": {"tables": ["shop.a", "shop.paused"]}, "ti": instance}
+    with pytest.raises(AirflowFailException, match=r"DAG_PAUSED.*gddl\.shop\.paused.*unpause it"):
+        dag.get_task("find").execute(context)
 
 
 @pytest.mark.usefixtures("database")

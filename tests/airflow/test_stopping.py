@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.stage import Stage
 from tests.airflow.workers import command
 
@@ -77,6 +80,28 @@ def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_resumes(
     assert done.stdout.splitlines()[-1] == "ended []"
     assert stage.loaded[1:] in ([["shop.a", "shop.b"]], [["shop.b"]])
     assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b"]
+
+
+@pytest.mark.usefixtures("database")
+def test_a_load_that_reaches_its_time_limit_is_recorded(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
+    stage.land("shop.a")
+    stage.land("shop.b")
+    stage.order(sleep={"shop.b": 300})
+    dag = build_dags(default_args={"retries": 0})[PACK]
+    load = dag.get_task("initial_load")
+    load.execution_timeout = timedelta(seconds=4)
+    done = dag.test(logical_date=datetime(2027, 1, 1, tzinfo=UTC))
+    assert {ti.task_id: str(ti.state) for ti in done.get_task_instances()}["initial_load"] == "failed"
+    records = read_pipeline(str(stage.lake), (PACK,), os.environ).records
+    assert (records["shop.a"].failed, records["shop.b"].failed) == (False, True)
+    newest = records["shop.b"].newest
+    assert newest is not None
+    assert (newest.error, newest.airflow[1]) == ("RUN_TIMEOUT", "initial_load")
+    assert "raise run_timeout of the tier" in (records["shop.b"].error or "")
+    (record,) = (stage.lake / "_gddl" / "runs" / "shop" / "b").glob("*.json")
+    assert '"RUN_TIMEOUT"' in record.read_text()
+    assert (stage.lake / "_gddl" / "logs" / PACK / f"{newest.run_id}.log").exists()
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

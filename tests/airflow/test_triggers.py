@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import json
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,12 +19,14 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.runtime.landing.observing import Question
+from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.state.records import write_record
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.files import GddlFilesTrigger
-from airflow_gddl.triggers.tables import POLL_ON_WORKER, GddlTablesTrigger
+from airflow_gddl.triggers.tables import POLL_ON_WORKER, GddlTablesTrigger, poll_once, utc_now
 from airflow_gddl.version_compat import (
     STARTS_FROM_TRIGGER,
     AirflowException,
@@ -83,10 +87,17 @@ def test_a06_a_continuous_pipeline_waits_and_lets_others_work(stage: Stage) -> N
     assert ticks >= 10
 
 
-def test_an_unreachable_store_is_raised_by_the_task(stage: Stage) -> None:
+def test_an_unreachable_store_is_raised_by_the_task(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
-    stage.landing.mkdir()
-    (stage.landing / "shop").symlink_to(stage.landing / "shop")  # a loop: no listing ends well
+    stage.land("shop.a")
+    scandir = os.scandir
+
+    def failing(path: str) -> object:
+        if str(path).startswith(str(stage.landing)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
     event = fired(trigger(stage))
     assert event.payload["passing"] is True
     assert "STORAGE_BUSY" in event.payload["error"]
@@ -98,6 +109,20 @@ def test_a02_invalid_requests_are_not_retried(stage: Stage) -> None:
         event = fired(trigger(stage, asked=asked))
         assert event.payload["passing"] is False
         assert "REQUEST_INVALID" in event.payload["error"]
+
+
+def test_a_window_without_files_is_named(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    stage.land("shop.a")
+    asked = {"tables": ["shop.a"], "full_refresh": True, "from": "2999-01-01"}
+    assert isinstance(fired(trigger(stage, asked=json.dumps(asked))), TaskSkippedEvent)
+    work = poll_once(str(stage.metadata), PACK, Question(run="manual__1", now=utc_now(), asked=from_params(asked)))
+    assert work is not None
+    assert work.why_none == (
+        "no landing file of shop.a was last modified from 2999-01-01; change from and to, or leave them out"
+    )
+    waiting = PipelineWork(looked_at=utc_now(), held={"s.a": ("s.b",)})
+    assert waiting.why_none == "no table has work; s.a waits for s.b"
 
 
 def test_a_triggerer_without_metadata_leaves_the_poll_to_the_worker(stage: Stage) -> None:

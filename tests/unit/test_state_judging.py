@@ -167,6 +167,25 @@ def test_a_source_without_changes_is_fresh_as_long_as_it_is_polled() -> None:
     assert judge(replace(ROW, freshness=None), Knowledge(record=record, poll=seen), 9999).state == "fresh"
 
 
+def test_a_folder_that_vanished_is_no_proof_that_nothing_is_new() -> None:
+    def poll(before: PollDocument | None, polled: float, *missing: str) -> PollDocument:
+        seen = polls.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
+        return decode_poll(encode_poll(polls.after(before, seen)))
+
+    record = TableRecord().after(result("succeeded", 1000, 990), 1001)
+    there = poll(None, 1010)
+    lost = poll(poll(there, 1020, "shop.a"), 1030, "shop.a")
+    state = judge(ROW, Knowledge(record=record, poll=lost.tables["shop.a"]), 1031)
+    assert (state.state, state.attention, state.as_of) == ("attention", ("FOLDER_MISSING",), 1010)
+    idle = replace(result("skipped", 1032), warnings=(RunWarning(code="FOLDER_MISSING", message="x"),))
+    assert record.after(idle, 1033).complete == 1000
+    assert judge(ROW, Knowledge(record=record.after(idle, 1033), poll=lost.tables["shop.a"]), 1041).state == "late"
+    back = poll(lost, 1050)
+    assert judge(ROW, Knowledge(record=record, poll=back.tables["shop.a"]), 1051).state == "fresh"
+    new = judge(ROW, Knowledge(poll=lost.tables["shop.a"], seen=1010), 1031)
+    assert (new.state, new.attention, new.as_of) == ("new", (), 1030), "its source has not delivered yet"
+
+
 def test_what_is_most_urgent_is_shown() -> None:
     failed = TableRecord().after(result("failed", 1000), 1001)
     state = judge(ROW, Knowledge(record=failed, seen=1000), 2000)

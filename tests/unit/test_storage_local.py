@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import local as storage_local
 from tests.landing_folder import counted_stats
@@ -150,3 +150,5 @@ def test_a_link_to_itself_hides_no_file(tmp_path: Path) -> None:
     assert [item.name for item in Storage().list(str(tmp_path))] == files
     with pytest.raises(RetriableError, match="STORAGE_BUSY"):
         list(Storage().list(f"{tmp_path}/loop-f00"))
+    with pytest.raises(FatalError, match=r"STORAGE_UNUSABLE.*a loop of links"):
+        list(Storage().list(f"{tmp_path}/loop-f00", within=str(tmp_path)))

@@ -141,7 +141,7 @@ function messages(row) {
   return [
     ...row.problems.map((text) => line("error", text)),
     row.error ? line("error", errorText(row.error)) : null,
-    row.attention.length ? line("warn", `See the newest run: ${row.attention.join(", ")}`) : null,
+    row.attention.length ? line("warn", `Needs attention: ${row.attention.join(", ")}`) : null,
     row.held_by.length ? line("small", `Waits for ${row.held_by.join(", ")}`) : null,
   ].filter(Boolean);
 }

@@ -78,7 +78,7 @@ function facts({ table, totals, now }) {
     table.running === null ? null : fact("Running", `since ${moment(table.running)}, ${ago(table.running, now)}`),
     table.last_state === "new" && table.grace !== null ? fact("New", `late only if no load ends within ${duration(table.grace)} after the first poll`) : null,
     table.error ? fact("Error", el("span", { class: "error" }, errorText(table.error))) : null,
-    table.attention.length ? fact("Attention", `${table.attention.join(", ")}: see the newest run`) : null,
+    table.attention.length ? fact("Attention", table.attention.join(", ")) : null,
     totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: the stored rows are newer`) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),

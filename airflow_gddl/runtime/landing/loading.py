@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeGuard
 
+from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
 from airflow_gddl.metadata.topology.selection import in_order
@@ -90,6 +92,7 @@ class Loading:
     waiting: WaitPolicy | None = None
     _marks: dict[str, str] = field(default_factory=dict)
     _kept: list[JobResult] = field(default_factory=list)
+    _job_started: tuple[JobSpec, float] | None = None
     _state: StateRecorder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -139,6 +142,24 @@ class Loading:
     def tick(self) -> None:
         """Called while a job runs on this machine."""
         self._state.renew()
+
+    def interrupt(self, why: ErrorInfo) -> None:
+        """Fail the tables without a result of a job on this machine that was ended with its task.
+
+        `load` was left by an exception; a job that was not started has no tables here.
+        """
+        if self._job_started is None:
+            return
+        job, start = self._job_started
+        self._job_started = None
+        self.log = join(log_folder(job.roots.lake, job.log_group), f"{job.run_id}.log")
+        done, seconds = {result.table for result in self.results}, time.monotonic() - start
+        for spec in job.tables:
+            if spec.table not in done:
+                failed = JobResult(table=spec.table, status="failed", run_id=job.run_id, seconds=seconds, error=why)
+                self.on_result(replace(failed, origin=job.options.origin))
+        self.book.flush()
+        self._note_end()
 
     def _note_end(self) -> None:
         if self.waiting is None:
@@ -201,7 +222,9 @@ class Loading:
         )
         self._kept = []
         self._state.begin(spec.table for spec in specs)
+        self._job_started = (job, time.monotonic())
         outcome = runner.run(job, self)
+        self._job_started = None
         self.log = outcome.log
         if is_page(outcome.log):
             # The URL of the job is known only now.

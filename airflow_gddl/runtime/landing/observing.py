@@ -113,11 +113,17 @@ def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work
         waiting=frozenset({*work.initial, *work.increments, *work.held}),
         held_by=work.held,
         taken={name: moment for name, moment in taken.items() if moment is not None},
+        missing=frozenset(spec.table for spec in document.specs if _is_lost(spec, seen.polls[spec.table])),
     )
     try:
         polls.keep(lake, document.roots, document.pipeline.dag_id, record)
     except RetriableError as error:
         _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
+
+
+def _is_lost(spec: TableSpec, poll: Poll) -> bool:
+    """Whether the landing folder is missing, and the row does not say what this means."""
+    return poll.missing and spec.options.get("missing_folder", "report") == "report"
 
 
 def folders_of(document: PipelineDocument) -> dict[str, LandingFolder]:

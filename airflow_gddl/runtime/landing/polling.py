@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.errors import FatalError
@@ -38,16 +37,20 @@ class Poll:
         files: data files; hidden and unfinished ones don't count.
         digest: changes when a file is added, removed or changed; empty without files.
         in_window: whether one of them was last modified within the window that was asked for.
-        refused: access was denied: counts as work, so that the job reports it for this table while the others are
-            loaded.
+        refused: the folder can't be listed (access denied, a loop of links): counts as work, so that the job reports
+            it for this table while the others are loaded.
+        missing: there is no such folder; of a table with several, one of them.
     """
 
     files: int = 0
     digest: str = ""
     in_window: bool = False
     refused: bool = False
+    missing: bool = False
 
 
+_OF_ONE_TABLE = ("STORAGE_DENIED", "STORAGE_UNUSABLE")
+"""Codes of a folder that can't be listed, while others may be."""
 _REFUSED = Poll(files=1, digest="refused", in_window=True, refused=True)
 
 
@@ -60,6 +63,7 @@ def joined(polls: Sequence[Poll]) -> Poll:
         digest="-".join(poll.digest for poll in polls) if any(poll.digest for poll in polls) else "",
         in_window=any(poll.in_window for poll in polls),
         refused=any(poll.refused for poll in polls),
+        missing=any(poll.missing for poll in polls),
     )
 
 
@@ -93,7 +97,8 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
     remaining tables are listed one by one.
 
     Raises:
-        RetriableError, FatalError: as `Storage`; `STORAGE_DENIED` when none of the folders may be listed.
+        RetriableError, FatalError: as `Storage`; `STORAGE_DENIED` or `STORAGE_UNUSABLE` when none of the folders can be
+            listed.
     """
     by_root: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for table, folder in folders.items():
@@ -103,7 +108,10 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
         marks = {name: mark for name, of in tables.items() if (mark := scope.watermarks.get(of[0])) is not None}
         found = _root(store, root, tables, Scope(scope.window, marks))
         listed |= {table: files for name, files in found.items() for table in tables[name]}
-    if listed and all(files.refused for files in listed.values()):
+    faults = [files.refused for files in listed.values() if files.refused is not None]
+    if listed and len(faults) == len(listed):
+        if other := next((fault for fault in faults if fault.code != "STORAGE_DENIED"), None):
+            raise other
         remedy, where = "grant the role the right to list and read it", ", ".join(sorted(by_root))
         raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=where, remedy=remedy)
     return listed
@@ -129,28 +137,34 @@ class ListedFiles:
     Attributes:
         known: covers the files that were not listed; null: all were listed.
         digests: of the files that were listed, by name. Their sum doesn't depend on how much was listed.
+        refused: why the folder can't be listed; null: it can.
+        empty: nothing was listed, not even a file that is no data.
+        missing: there is no such folder.
     """
 
     window: PollWindow | None
     known: Watermark | None = None
     digests: dict[str, int] = field(default_factory=dict)
     in_window: bool = False
-    refused: bool = False
+    refused: FatalError | None = None
+    empty: bool = True
+    missing: bool = False
 
     def take(self, found: StoredObject, name: str) -> None:
+        self.empty = False
         if _is_data(name):
             line = f"{name}\0{found.size}\0{found.etag}".encode(errors="surrogateescape")
             self.digests[name] = int.from_bytes(hashlib.blake2b(line, digest_size=_BYTES).digest())
             self.in_window = self.in_window or (self.window is not None and self.window.holds(found.modified))
 
     def poll(self) -> Poll:
-        if self.refused:
+        if self.refused is not None:
             return _REFUSED
-        known = self.known
+        known = None if self.missing else self.known
         files = len(self.digests) + (known.files if known is not None else 0)
         total = sum(self.digests.values()) + (known.total if known is not None else 0)
         digest = (total % 2 ** (8 * _BYTES)).to_bytes(_BYTES).hex() if files else ""
-        return Poll(files, digest, self.in_window)
+        return Poll(files, digest, self.in_window, missing=self.missing)
 
 
 def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: Scope) -> dict[str, ListedFiles]:
@@ -159,27 +173,33 @@ def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: 
     rest = list(listed)
     whole = {name: files for name, files in listed.items() if files.known is None}
     if store.listing_spans_folders(folder) and len(whole) > 1:
-        with _refusal_borne():  # list permission may be granted folder by folder
+        try:
             left = _span(store, folder, whole)
             rest = [name for name in listed if name in left or name not in whole]
+        except FatalError as error:
+            if error.code != "STORAGE_DENIED":  # list permission may be granted folder by folder
+                raise
     for name in rest:
         known = scope.watermarks.get(name)
-        listed[name] = ListedFiles(scope.window, known, refused=True)
-        with _refusal_borne():
+        listed[name] = ListedFiles(scope.window, known)
+        try:
             after = known.after if known is not None else ""
             for found in store.list(join(folder, name), after, within=landing):
                 listed[name].take(found, found.name)
-            listed[name].refused = False
+        except FatalError as error:
+            if error.code not in _OF_ONE_TABLE:
+                raise
+            listed[name].refused = error
+    for name, files in listed.items():
+        if files.empty and files.refused is None:
+            files.missing = _is_missing(store, join(folder, name), files)
     return listed
 
 
-@contextlib.contextmanager
-def _refusal_borne() -> Iterator[None]:
-    try:
-        yield
-    except FatalError as error:
-        if error.code != "STORAGE_DENIED":
-            raise
+def _is_missing(store: Storage, folder: str, files: ListedFiles) -> bool:
+    """Whether a folder with nothing to list isn't there; in an object store, folders are their objects."""
+    everything = files.known is None
+    return (everything and store.listing_spans_folders(folder)) or not store.exists(folder)
 
 
 def _span(store: Storage, folder: str, listed: dict[str, ListedFiles]) -> list[str]:

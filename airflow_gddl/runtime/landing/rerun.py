@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_names import TableNames
-from airflow_gddl.runtime.landing.run_request import from_params
+from airflow_gddl.runtime.landing.run_request import FIELDS, from_params
 from airflow_gddl.runtime.snapshot import Directory
 
 
@@ -25,23 +25,39 @@ def requests_of(params: Mapping[str, Any], directory: Directory | None) -> dict[
     asked = from_params(params)
     if not asked.tables:
         raise _wrong("no table is named", "name tables, e.g. shop.orders")
-    homes = {row.table: row.dag_id for row in directory.rows} if directory is not None else {}
-    broken = {row.table for row in directory.rows if row.problems} if directory is not None else set()
-    names = TableNames(directory.rows if directory is not None else ())
-    found = {table: names.find(table) for table in asked.tables}
+    by_dag: defaultdict[str, list[str]] = defaultdict(list)
+    for table, dag_id in loaded_by(asked.tables, directory).items():
+        by_dag[dag_id].append(table)
+    # Without the keys that Airflow added for its own purposes: it adds them again, for the runs that are triggered.
+    given = {name: params[name] for name in FIELDS if params.get(name) not in (None, False, [], "")}
+    return {dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}
+
+
+def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, str]:
+    """Target to the DAG that loads it, sorted; of all of the named tables.
+
+    Args:
+        directory: see `requests_of`.
+
+    Raises:
+        MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: a table that the metadata does not have, or that no DAG
+            loads, since its row is disabled or broken.
+    """
+    rows = {row.table: row for row in directory.rows} if directory is not None else {}
+    names = TableNames(rows.values())
+    found = {table: names.find(table) for table in tables}
     unknown = sorted(table for table, target in found.items() if target is None)
     if unknown:
         raise _wrong(f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names")
-    by_dag: defaultdict[str, list[str]] = defaultdict(list)
+    homes = {}
     for table in sorted({target for target in found.values() if target is not None}):
-        dag_id = homes[table]
-        if table in broken:
-            raise _wrong(f"no DAG loads {table}: its row is broken", "run `gddl validate` and fix the row")
+        dag_id = rows[table].dag_id
+        if rows[table].problems:
+            raise _wrong(f"no DAG loads {table}: its row is invalid", "run `gddl validate` and fix the row")
         if dag_id is None:
             raise _wrong(f"no DAG loads {table}: its row is disabled", "set enabled to true")
-        by_dag[dag_id].append(table)
-    given = {name: value for name, value in params.items() if value not in (None, False, [], "")}
-    return {dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}
+        homes[table] = dag_id
+    return homes
 
 
 def _wrong(what: str, remedy: str) -> MetadataError:

@@ -17,6 +17,8 @@ What = Literal["run", "verify", "replay"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
 FIELDS = ("tables", "full_refresh", "all", "action", "codes", "from", "to")
 """Of the trigger form, and of `conf`."""
+_ADDED_BY_AIRFLOW = ("openlineage",)
+"""Keys that Airflow's own operators add to `conf`: `TriggerDagRunOperator` names its task there as the run's parent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +127,9 @@ def _codes(given: object) -> tuple[str, ...]:
 def refuse_unknown(given: Collection[str], fields: Sequence[str]) -> None:
     """
     Raises:
-        MetadataError: `REQUEST_INVALID`: a field that is none of these.
+        MetadataError: `REQUEST_INVALID`: a field that is none of these, nor added by Airflow.
     """
-    unknown = sorted(set(given) - set(fields))
+    unknown = sorted(set(given) - {*fields, *_ADDED_BY_AIRFLOW})
     if unknown:
         near = {name: difflib.get_close_matches(name, fields, n=1) for name in unknown}
         named = ", ".join(f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items())

@@ -77,7 +77,7 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
 
 
 def read(store: Storage, lake: str, dag_id: str) -> Watermarks:
-    """Empty when nothing is stored, or when it is damaged.
+    """Stored watermarks of a DAG; empty when nothing is stored, or when it is damaged.
 
     Raises:
         RetriableError: `LANDING_UNREACHABLE`.
@@ -93,7 +93,8 @@ def read(store: Storage, lake: str, dag_id: str) -> Watermarks:
 
 
 def write(store: Storage, lake: str, dag_id: str, watermarks: Watermarks) -> None:
-    """
+    """Store the watermarks of a DAG.
+
     Raises:
         RetriableError: `LANDING_UNREACHABLE`.
     """
@@ -101,7 +102,7 @@ def write(store: Storage, lake: str, dag_id: str, watermarks: Watermarks) -> Non
 
 
 def held(watermarks: Watermarks, tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
-    """Watermarks that limit the current listing."""
+    """Watermarks of the tables whose next full listing is not yet due, by table."""
     return {name: found for name in tables if (found := watermarks.tables.get(name)) is not None and found.holds(now)}
 
 

@@ -43,6 +43,18 @@ class PipelineWork:
     def is_some(self) -> bool:
         return bool(self.initial or self.increments or self.pending)
 
+    @property
+    def why_none(self) -> str:
+        """Why a run has nothing to do."""
+        asked = self.asked
+        if asked.window is not None:
+            bounds = [f"{word} {moment}" for word, moment in (("from", asked.start), ("to", asked.end)) if moment]
+            of = ", ".join(asked.tables) or "any table"
+            when, remedy = " ".join(bounds), "change from and to, or leave them out"
+            return f"no landing file of {of} was last modified {when}; {remedy}"
+        waits = [f"{table} waits for {', '.join(others)}" for table, others in self.held.items()]
+        return "; ".join(["no table has work", *waits])
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListingSnapshot:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_gddl.contract.errors import FatalError
@@ -15,11 +16,27 @@ _REMEDY = (
     "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
     "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it"
 )
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)[^"]*"')
+
+
+@dataclass(frozen=True)
+class Java:
+    """A program `java`, and its version as it says it, e.g. `17.0.9`."""
+
+    path: Path
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.version}, {self.path}"
 
 
 def check_java(environ: Mapping[str, str]) -> Path:
-    """Path of the `java` that Spark will start: JAVA_HOME's when that is set, else the first on PATH.
+    """Path of `find_java`'s."""
+    return find_java(environ).path
+
+
+def find_java(environ: Mapping[str, str]) -> Java:
+    """The `java` that Spark will start: JAVA_HOME's when that is set, else the first on PATH.
 
     Raises:
         FatalError: `JAVA_MISSING` or `JAVA_TOO_OLD`.
@@ -38,7 +55,7 @@ def check_java(environ: Mapping[str, str]) -> Path:
         raise FatalError("JAVA_MISSING", f"{java} is not a working Java: {said}", remedy=_REMEDY)
     if int(version[1]) < OLDEST:
         raise FatalError("JAVA_TOO_OLD", f"{java} is Java {version[1]}; Spark needs {OLDEST} or newer", remedy=_REMEDY)
-    return java
+    return Java(java, version[0].split('"')[1])
 
 
 def _find(environ: Mapping[str, str]) -> Path:

@@ -67,7 +67,11 @@ class JobProcess:
             with _open_log(spec) as log:
                 reader = _Reader(listener, log, is_continuous=spec.options.continuous is not None)
                 child = Child(command, self.environ, self.grace_seconds, self.tick)
-                _attend(child, spec, reader)
+                try:
+                    _attend(child, spec, reader)
+                except BaseException:  # such as the task's time limit
+                    keep(log.path, spec, self.environ)
+                    raise
         status = child.exit_status if child.exit_status is not None else 1
         return JobOutcome(
             results=tuple(reader.results.values()),

@@ -29,7 +29,7 @@ from airflow_gddl.runtime.snapshot.documents import (
 )
 
 _STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
-_TABLES, _PLACEMENT = "tables.json", "placement.json"
+_TABLES, _PLACEMENT, _PARSED = "tables.json", "placement.json", "parsed"
 _KEPT = 3
 _ROW = tuple(field.name for field in fields(TableRow))
 
@@ -125,6 +125,26 @@ def places(folder: Path) -> list[str]:
     return sorted(found)
 
 
+def note_parsed(generation: Path) -> None:
+    """Remember that a DAG file was parsed that builds all DAGs of this metadata folder."""
+    with contextlib.suppress(OSError):  # only `parsed_since` asks for it
+        (generation.parent / _PARSED).touch()
+
+
+def parsed_since(folder: Path, since: float) -> Iterator[tuple[str, Path]]:
+    """Metadata folders that DAG files have been parsed for, each with its current generation.
+
+    Args:
+        folder: see `places`.
+        since: seconds since the epoch.
+    """
+    for path in sorted(folder.glob(f"*/{_PARSED}")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            state = json.loads((path.parent / _STATE).read_bytes())
+            if path.stat().st_mtime >= since:
+                yield str(state["metadata"]), path.parent / str(state["generation"])
+
+
 def read_index(generation: Path) -> list[dict[str, Any]]:
     """
     Raises:
@@ -170,8 +190,16 @@ def read_directory(generation: Path) -> Directory:
 
 
 def _row(values: list[Any]) -> TableRow:
-    """The last value is a list of texts, empty but for broken rows."""
+    """The last value is a list of texts, empty for valid rows."""
     return TableRow(**dict(zip(_ROW, [*values[:-1], tuple(values[-1])], strict=True)))
+
+
+def read_roots(generation: Path) -> Roots:
+    """
+    Raises:
+        OSError, GddlError, ValueError, KeyError: it is missing or damaged.
+    """
+    return decode(Roots, json.loads((generation / _TABLES).read_bytes())["roots"])
 
 
 def read_placement(generation: Path) -> PlacementDocument:

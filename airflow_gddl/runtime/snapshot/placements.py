@@ -59,13 +59,13 @@ def _checked(found: Placement) -> Placement:
 
 
 def tag_of(path: str, environ: Mapping[str, str]) -> str:
-    """Changes with the placement; empty where there is none."""
+    """Version tag of the stored placement; empty where there is none."""
     found = open_store(environ).stat(path)
     return "" if found is None else plain_tag(found.etag)
 
 
 def plain_tag(tag: str | None) -> str:
-    """S3 quotes it in some responses."""
+    """ETag without the quotes that S3 adds in some responses; empty for None."""
     return (tag or "").strip('"')
 
 

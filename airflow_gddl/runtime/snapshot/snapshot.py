@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.runtime.snapshot import cache
 from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument, State, pipeline_of
@@ -19,6 +20,8 @@ from airflow_gddl.runtime.snapshot.placements import Serving, keep
 from airflow_gddl.runtime.snapshot.settings import SnapshotSettings
 
 T = TypeVar("T")
+_PARSED_FOR = 600.0
+"""Seconds after which a DAG file that is no longer parsed is forgotten."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,30 @@ class MetadataSnapshot:
         return self._read(cache.read_unbuilt, ())
 
     def note_unbuilt(self, lines: tuple[str, ...]) -> None:
-        """Store them for display."""
+        """Store them for display; called when a DAG file has built all DAGs."""
         if self.generation is not None:
             cache.write_unbuilt(self.generation, lines)
+            cache.note_parsed(self.generation)
+
+    def taken(self) -> tuple[str, ...]:
+        """One line for each other metadata folder whose DAG files build DAGs with the same ids.
+
+        Airflow shows one of the two, whichever was parsed last. Folders parsed for on this machine in the last
+        `_PARSED_FOR` seconds count, of other roots: two of one landing root and lake are versions of a DAG bundle.
+        """
+        if self.generation is None:
+            return ()
+        lines, own = [], {pipeline.dag_id for pipeline in self.served()}
+        since = self.settings.clock() - _PARSED_FOR
+        for metadata, generation in cache.parsed_since(self.generation.parent.parent, since):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                ids = sorted(own.intersection(str(entry["dag_id"]) for entry in cache.read_index(generation)))
+                others = cache.read_roots(generation) != cache.read_roots(self.generation)
+                if ids and metadata != self.settings.metadata and others:
+                    what = f"{metadata} has {len(ids)} DAGs of the same ids, e.g. {ids[0]}; one hides the other"
+                    remedy = "set dag_prefix in the gddl.yaml of all metadata folders but one"
+                    lines.append(str(MetadataError("DAG_IDS_TAKEN", what, where=self.settings.metadata, remedy=remedy)))
+        return tuple(lines)
 
     @staticmethod
     def _document(of: MetadataSnapshot, dag_id: str) -> PipelineDocument | None:

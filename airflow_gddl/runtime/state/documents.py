@@ -94,7 +94,7 @@ def _items(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
 
 def encode_poll(document: PollDocument) -> bytes:
     tables = {
-        name: [poll.files, poll.waiting, poll.since, poll.clear, list(poll.held_by), poll.first]
+        name: [poll.files, poll.waiting, poll.since, poll.clear, list(poll.held_by), poll.first, poll.missing]
         for name, poll in sorted(document.tables.items())
     }
     return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables})
@@ -116,9 +116,10 @@ def decode_poll(data: bytes) -> PollDocument:
                 since=since,
                 clear=clear,
                 held_by=tuple(held),
-                first=first[0] if first else None,
+                first=more[0] if more else None,
+                missing=bool(more[1]) if len(more) > 1 else False,
             )
-            for name, (files, waiting, since, clear, held, *first) in given["tables"].items()
+            for name, (files, waiting, since, clear, held, *more) in given["tables"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"damaged: {error!r}") from error

@@ -205,14 +205,16 @@ class TableRecord:
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """Copy with one more run, which need not be the newest; adding a run twice has no effect.
 
-        An idle run had nothing to do: it only records that everything is applied.
+        An idle run had nothing to do: it only records that everything is applied; not where the landing folder of a
+        table that was loaded is missing, since nothing is known of its source then.
 
         Args:
             whole: it loaded everything that had landed; a replay of the quarantine does not.
         """
         fact = fact_of(result, now, airflow)
         if result.is_idle:
-            return replace(self, complete=latest(self.complete, fact.started)) if whole else self
+            is_lost = "FOLDER_MISSING" in fact.warnings and self.succeeded is not None
+            return replace(self, complete=latest(self.complete, fact.started)) if whole and not is_lost else self
         text = None if result.error is None else result.error.message[:_LONGEST_TEXT]
         if fact.key in {run.key for run in self.facts}:
             # Reported again with more details: the job's own record does not name Airflow's run.

@@ -19,10 +19,12 @@ State = Literal["broken_row", "failed", "late", "attention", "running", "waiting
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
 NEEDS_ATTENTION = (
-    *("BATCH_LATE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "SWEEP_HELD"),
+    *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "SWEEP_HELD"),
     *sorted(CATALOG_PROBLEMS),
 )
 """Warnings of a successful run that need a user's attention."""
+_LOST = "FOLDER_MISSING"
+"""The same, of the last poll."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +36,10 @@ class TablePoll:
         files: data files in the landing folder.
         waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
         since: first poll that found pending files; null when nothing is pending.
-        clear: newest poll that found nothing pending; null: none yet.
+        clear: newest poll that found nothing pending in a folder that was there; null: none yet.
         held_by: dependencies that it waits for.
         first: when a sensor first saw the table; null where that was not stored.
+        missing: its landing folder is missing, though the row does not say that this is an empty table.
     """
 
     polled: float
@@ -46,6 +49,7 @@ class TablePoll:
     clear: float | None = None
     held_by: tuple[str, ...] = ()
     first: float | None = None
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class TableStatus:
         as_of: the last moment as of which the replica is complete.
         behind: now minus `as_of`; compared with `freshness`.
         waiting: landed files that are not loaded.
-        attention: warnings of the newest run that need a user's attention.
+        attention: warnings of the newest run, and of the last poll, that need a user's attention.
     """
 
     state: State
@@ -108,12 +112,13 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
     record, poll = known.record or TableRecord(), known.poll
     waiting = _waits(record, poll)
-    as_of = latest(record.complete, record.commit, None if poll is None else poll.clear)
+    as_of = latest(record.complete, record.commit, _clear(record, poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     late = overdue and not _is_in_grace(row, record, known, now)
     running = known.running.since if known.running is not None and known.running.until > now else None
-    state = _state(row, record, late=late, waiting=waiting, running=running is not None)
+    attention = _attention(row, record, poll)
+    state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
     return TableStatus(
         state="broken_row" if row.problems else state,
         last_state=state,
@@ -124,8 +129,18 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
         behind=behind,
         as_of=as_of,
         waiting=poll.waiting if poll is not None and waiting else 0,
-        attention=_attention(row, record),
+        attention=attention,
     )
+
+
+def _clear(record: TableRecord, poll: TablePoll | None) -> float | None:
+    """The last poll that found nothing to load.
+
+    A missing folder has nothing for a table that was never loaded; it says nothing of the source of one that was.
+    """
+    if poll is None:
+        return None
+    return poll.polled if poll.missing and poll.since is None and record.succeeded is None else poll.clear
 
 
 def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: float) -> bool:
@@ -147,17 +162,18 @@ def _waits(record: TableRecord, poll: TablePoll | None) -> bool:
     return poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
 
 
-def _attention(row: TableRow, record: TableRecord) -> tuple[str, ...]:
-    return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION))) if row.enabled else ()
+def _attention(row: TableRow, record: TableRecord, poll: TablePoll | None) -> tuple[str, ...]:
+    lost = {_LOST} if poll is not None and poll.missing and record.succeeded is not None else set()
+    return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION) | lost)) if row.enabled else ()
 
 
-def _state(row: TableRow, record: TableRecord, *, late: bool, waiting: bool, running: bool) -> State:
+def _state(row: TableRow, record: TableRecord, *, late: bool, attention: bool, waiting: bool, running: bool) -> State:
     if not row.enabled:
         return "disabled"
     holds: tuple[tuple[State, bool], ...] = (
         ("failed", record.failed),
         ("late", late),
-        ("attention", bool(_attention(row, record))),
+        ("attention", attention),
         ("running", running),
         ("waiting", waiting),
         ("new", record.succeeded is None),

@@ -21,6 +21,7 @@ class PollRecord:
         waiting: tables with pending files.
         held_by: tables that wait, to their dependencies.
         taken: table to the poll of its last load, seconds since the epoch.
+        missing: tables whose landing folder is missing, so that nothing is known of their source.
     """
 
     polled: float
@@ -28,6 +29,7 @@ class PollRecord:
     waiting: frozenset[str] = frozenset()
     held_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     taken: Mapping[str, float] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
 
 
 def after(before: PollDocument | None, seen: PollRecord) -> PollDocument:
@@ -40,8 +42,10 @@ def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
     files, taken = seen.files[name], seen.taken.get(name)
     # For tables polled by an earlier release, which did not store this.
     first = seen.polled if before is None else before.first or before.polled
+    missing, clear = name in seen.missing, None if before is None else before.clear
     if name not in seen.waiting:
-        return TablePoll(polled=seen.polled, files=files, clear=seen.polled, first=first)
+        clear = clear if missing else seen.polled
+        return TablePoll(polled=seen.polled, files=files, clear=clear, first=first, missing=missing)
     # The files pending at the previous poll were loaded since: this is new work.
     same = before is not None and before.since is not None and (taken is None or taken < before.since)
     loaded = 0 if before is None or taken is None else before.files - (before.waiting if same else 0)
@@ -50,9 +54,10 @@ def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
         files=files,
         waiting=max(1, files - loaded),
         since=before.since if same and before is not None else seen.polled,
-        clear=None if before is None else before.clear,
+        clear=clear,
         held_by=tuple(seen.held_by.get(name, ())),
         first=first,
+        missing=missing,
     )
 
 
