@@ -44,7 +44,7 @@ _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}
 DAGS = {
     "gddl.py": '"""Every table of the metadata folder as an Airflow DAG."""\n\n'
     "from airflow_gddl.dags.factory import build_dags\n\nglobals().update(build_dags(beside=__file__))\n",
-    "gddl_metadata_problems.py": '"""Wrong metadata rows as one import error in Airflow\'s UI."""\n\n'
+    "gddl_metadata_problems.py": '"""Invalid metadata rows as one import error in Airflow\'s UI."""\n\n'
     "from airflow_gddl.dags.problems import raise_problems\n\nraise_problems(beside=__file__)\n",
     "gddl_upkeep.py": '"""Maintenance and verification of all tables, a task for each tier, and reruns."""\n\n'
     "from airflow_gddl.dags.maintenance import build_upkeep_dags\n\n"

@@ -89,7 +89,7 @@ class AirflowDemonstration:
         airflow.wait_ready()
         self._say(f"Airflow is up at {airflow.rest.url} after {duration(time.monotonic() - begun)}")
         self._rounds(airflow, source, catalog)
-        self._say("verifying: each replica against the fold of its change table, and its rows against the source")
+        self._say("verifying: each replica against its change table, and its rows against the source")
         right = self._conclude(source, catalog)
         self._say(f"that took {duration(time.monotonic() - begun)}")
         return right

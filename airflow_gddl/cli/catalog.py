@@ -60,7 +60,7 @@ def _compare(ctx: typer.Context, request: Request) -> None:
 
 
 def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:
-    """Show one line for each difference or change, or that there is none."""
+    """Show one line for each difference or change, or that there is none; nothing where a catalog was not reached."""
     rows = [line for result in results for line in _lines(result, acted=acted)]
     if rows:
         titles = ("table", "catalog", "entry", "state", "what", "registered", "wanted")
@@ -69,7 +69,7 @@ def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:
     many = sum(len(_tables(result)) for result in results)
     if many:
         screen.say(f"{many} entries are up to date", "green")
-    elif any(result.status != "failed" for result in results):
+    elif not any(result.warnings or result.status == "failed" for result in results):
         screen.say("no table to register: rows name no catalog, or nothing is loaded yet", "yellow")
 
 

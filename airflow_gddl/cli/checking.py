@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from airflow_gddl import __version__
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.probe_catalogs import probe_catalog
 from airflow_gddl.cli.probes import probe_lake, probe_landing
 from airflow_gddl.cli.text import counted
+from airflow_gddl.contract.catalogs import entry_name
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.runtime.runners.connections import FromEnvironment
-from airflow_gddl.runtime.runners.java import check_java
+from airflow_gddl.runtime.runners.java import find_java
 from airflow_gddl.runtime.runners.registry import make_platform
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class Checked:
 
 
 def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
-    """Versions, metadata, roots, runner and source connections, in this order.
+    """Versions, metadata, roots, runner, source connections and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
     """
@@ -65,6 +67,21 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
     for name in sorted(names):
         yield _tried(f"connection {name}", Database(name, cli.environ).connect_once)
+    for name in catalog.catalogs:
+        yield _catalog(cli, catalog, name)
+
+
+def _catalog(cli: CliContext, catalog: Catalog, name: str) -> Checked:
+    subject, spec = f"catalog {name}", catalog.catalogs[name]
+    skipped = ""
+    if catalog.runner not in _ON_THIS_MACHINE:
+        skipped = f"jobs reach it from {catalog.runner}, not this machine; try `gddl catalog diff`"
+    elif spec.kind == "hive" and spec.uri is None:
+        skipped = "Spark's configuration names the metastore; try `gddl catalog diff`"
+    if skipped:
+        return Checked(subject=subject, status="skipped", message=skipped)
+    databases = [entry_name(spec, table).database for table in catalog.tables if table.catalog == name]
+    return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
 
 
 def _landings(catalog: Catalog) -> Iterator[tuple[str, str]]:
@@ -130,7 +147,7 @@ def _java(cli: CliContext, catalog: Catalog) -> Checked:
     tiers = [catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled]
     if tiers and all(tier.engine == "delta_rs" and tier.spread == "processes" for tier in tiers):
         return Checked(subject="Java", status="skipped", message="no table's tier needs it")
-    return _tried("Java", lambda: str(check_java(cli.environ)))
+    return _tried("Java", lambda: str(find_java(cli.environ)))
 
 
 def _platform(name: str, own: object, cli: CliContext) -> str:

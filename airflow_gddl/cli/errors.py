@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context, exits, options, summary
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.execution import carry_out
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.cli.text import count, counted
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runtime.delta_tables import quarantined_codes
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import Catalog
 
 _FIRST = ("code", "reason")
+_NAMED = 5
 
 app = typer.Typer(help="Quarantined rows and files: list them, or process them again.", no_args_is_help=True)
 
@@ -47,12 +60,39 @@ def replay(
     """Process the quarantined rows again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
     asked = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
-    done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
+    done = perform(cli, replace(request, check=partial(_require_codes, cli, asked.codes)))
     if not json:
         show_replays(cli.screen, done.outcome.results, codes=asked.codes)
     summary.show_troubles(cli.screen, done.outcome)
     again = done.exit_status == exits.OK and any(result.quarantined for result in done.outcome.results)
     raise typer.Exit(exits.FAILED if again else done.exit_status)
+
+
+def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tables: Sequence[TableSpec]) -> None:
+    """Look for each code in the quarantine of the tables; one that can't be read here is left to the job.
+
+    Raises:
+        FatalError: `CODE_NOT_QUARANTINED`.
+    """
+    if not codes:
+        return
+    there: Counter[str] = Counter()
+    for spec in tables:
+        path = Layout.of(catalog.roots, spec).errors
+        try:
+            found = quarantined_codes(path, cli.environ)
+        except GddlError:
+            return
+        if found is None and (is_s3(path) or not Path(catalog.roots.lake).is_dir()):
+            return
+        there.update(found or {})
+    if missing := [code for code in codes if not there[code]]:
+        known = ", ".join(f"{code} {count(number)}" for code, number in sorted(there.items())) or "nothing"
+        names = ", ".join(spec.table for spec in tables[:_NAMED]) + (" …" if len(tables) > _NAMED else "")
+        what = f"{names}: 0 rows with code {' or '.join(missing)}; in quarantine: {known}"
+        remedy = "name codes that are in quarantine, or leave out --code"
+        raise FatalError("CODE_NOT_QUARANTINED", what, remedy=remedy)
 
 
 def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequence[str] = ()) -> None:
@@ -68,7 +108,10 @@ def show_replay(screen: Screen, result: JobResult, *, codes: Sequence[str] = ())
         return
     if not result.rows_read:
         with_codes = f" with code {' or '.join(codes)}" if codes else ""
-        screen.say(f"{result.table}: no rows in quarantine{with_codes}", "yellow" if codes else "green")
+        removed = any(warning.code == "SHARD_REMOVED" for warning in result.warnings)
+        of_shards = " of its present sources" if removed else ""
+        said = f"{result.table}: no rows{of_shards} in quarantine{with_codes}"
+        screen.say(said, "yellow" if codes or removed else "green")
         return
     accepted, again = result.rows_read - result.quarantined, result.quarantined
     rest = f"; {count(again)} in quarantine again, see `gddl errors list --table {result.table}`" if again else ""

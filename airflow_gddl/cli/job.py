@@ -26,12 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A command's request. `tables` empty: all enabled tables."""
+    """A command's request.
+
+    Attributes:
+        tables: empty: all enabled tables.
+        check: raises an error where the tables can't do what is asked, before anything is run.
+    """
 
     metadata: str
     tables: tuple[str, ...] = ()
     options: JobOptions = field(default_factory=JobOptions)
     as_json: bool = False
+    check: Callable[[Catalog, tuple[TableSpec, ...]], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +58,8 @@ def perform(cli: CliContext, request: Request) -> Done:
     tables, bad = metadata.choose(cli, catalog, request.tables, request.metadata)
     if not tables and not bad:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", where=request.metadata, remedy="add a row")
+    if request.check is not None:
+        request.check(catalog, tables)
     outcome = run_tables(cli, catalog, tables, request) if tables else JobOutcome(results=(), exit_status=0)
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
@@ -94,7 +102,8 @@ def recorder_of(cli: CliContext, catalog: Catalog) -> StateRecorder:
 
 
 def runner_of(cli: CliContext, catalog: Catalog, run_id: str, tick: Callable[[], None] = nothing) -> Runner:
-    """
+    """The runner that the metadata names, for this run.
+
     Raises:
         GddlError: as `make_runner`.
     """

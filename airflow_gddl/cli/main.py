@@ -30,6 +30,7 @@ from airflow_gddl.cli.resync import resync
 from airflow_gddl.cli.run import run
 from airflow_gddl.cli.simulate import simulate
 from airflow_gddl.cli.status import status
+from airflow_gddl.cli.usage import Commands
 from airflow_gddl.cli.validate import validate
 from airflow_gddl.cli.verify import verify
 from airflow_gddl.cli.views import views
@@ -38,11 +39,17 @@ from airflow_gddl.contract.errors import GddlError, MetadataError
 _DEBUG = "--debug"
 _HELP = """Bring database tables into Delta Lake and keep them there, by metadata.
 
-Exit status: 0: all succeeded. 1: a table failed, the others succeeded. 2: invalid
-metadata or arguments. 75: transient error, retry. With --debug, anywhere, an
-error shows its traceback."""
+Exit status:
+0: all succeeded.
+1: a table failed, the others succeeded.
+2: invalid metadata or arguments.
+75: transient error, retry.
 
-app = typer.Typer(name="gddl", help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+With --debug, anywhere, an error shows its traceback."""
+
+app = typer.Typer(
+    name="gddl", cls=Commands, help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 for command in (
     *(
         init,

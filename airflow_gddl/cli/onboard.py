@@ -17,9 +17,11 @@ _Connection = Annotated[
     ),
 ]
 _Landing = Annotated[
-    str, typer.Option("--landing", metavar="ROOT", help="Where files land; for a folder without gddl.yaml.")
+    str, typer.Option("--landing", metavar="ROOT", help="Where files land; default: gddl.yaml's landing.")
 ]
-_Lake = Annotated[str, typer.Option("--lake", metavar="ROOT", help="Where tables live; the same.")]
+_Lake = Annotated[
+    str, typer.Option("--lake", metavar="ROOT", help="Where tables live; with --landing, for a new gddl.yaml.")
+]
 _Schemas = Annotated[
     list[str] | None, typer.Option("--schema", help="Only tables of this schema; may be given several times.")
 ]

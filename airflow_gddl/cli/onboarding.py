@@ -133,8 +133,8 @@ def _facts(cli: CliContext, options: OnboardingOptions, settings: Settings) -> S
     facts = read_landing(Landing(root, cli.environ), options.schemas, options.tables, cli.now().timestamp())
     if not facts.tables and not facts.notices:
         remedy = (
-            "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them; of"
-            " for files of another service, read the database: --connection"
+            "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them;"
+            " for files of another service, read the database: --connection NAME"
         )
         raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has files of AWS DMS there", where=root, remedy=remedy)
     return facts

@@ -22,21 +22,23 @@ from airflow_gddl.runtime.state.reading import StateReader
 _MwaaClass = Annotated[
     str, typer.Option("--mwaa-class", metavar="CLASS", help=f"Airflow on MWAA: {', '.join(MWAA)}. Default: your own.")
 ]
-_Workers = Annotated[int | None, typer.Option("--workers", min=1, help="MWAA: its maximum of workers. Default: 10.")]
-_Schedulers = Annotated[int | None, typer.Option("--schedulers", min=1, help="How many. Default: 1, on MWAA 2.")]
+_Workers = Annotated[int | None, typer.Option("--workers", min=1, help="MWAA: maximum of workers. Default: 10.")]
+_Schedulers = Annotated[
+    int | None, typer.Option("--schedulers", min=1, help="Number of schedulers. Default: 1, on MWAA 2.")
+]
 _Triggers = Annotated[
     int | None,
-    typer.Option("--triggers", min=1, help="That all triggerers serve at once. Default: 1000, on MWAA a scheduler."),
+    typer.Option("--triggers", min=1, help="Triggers that triggerers can run. Default: 1000, on MWAA per scheduler."),
 ]
 _Tasks = Annotated[
     int | None,
-    typer.Option("--tasks", min=1, help="That all workers run at once. Default: 32, on MWAA by class and workers."),
+    typer.Option("--tasks", min=1, help="Tasks that all workers can run. Default: 32, on MWAA by class and workers."),
 ]
 _Vcpus = Annotated[int | None, typer.Option("--emr-vcpus", min=1, help="Quota of EMR Serverless. Default: 16.")]
 _Day = Annotated[str, typer.Option("--day", metavar="DATE", help="Day to show. Default: the busiest of the next 31.")]
 _Seconds = Annotated[
     list[str] | None,
-    typer.Option("--seconds", metavar="TIER=SECONDS", help="Duration of a table of a tier, instead of the estimate."),
+    typer.Option("--seconds", metavar="TIER=SECONDS", help="Seconds per table of a tier, instead of the estimate."),
 ]
 _NoRecords = Annotated[bool, typer.Option("--no-records", metavar="", help="Don't read past runs from the lake.")]
 

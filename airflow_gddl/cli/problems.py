@@ -25,11 +25,15 @@ def show(screen: Screen, problems: Sequence[Problem], folder: str, *, error: boo
     (screen.warn if error else screen.say)(f"{counted(len(problems), 'problem')} in the metadata", "bold red")
 
 
-def github_annotation(problem: Problem, folder: str) -> str:
-    """A workflow command of GitHub Actions, which shows the problem at its line of the pull request."""
+def github_annotation(problem: Problem, folder: str, level: str = "error") -> str:
+    """A workflow command of GitHub Actions, which shows the problem at its line of the pull request.
+
+    Args:
+        level: `error` or `warning`.
+    """
     shown = {"file": problem.path(folder), "line": problem.line, "col": problem.column, "title": problem.code}
     properties = ",".join(f"{name}={_property(str(value))}" for name, value in shown.items() if value is not None)
-    return f"::error {properties}::{_data(problem.text)}"
+    return f"::{level} {properties}::{_data(problem.text_in(folder))}"
 
 
 def _data(text: str) -> str:

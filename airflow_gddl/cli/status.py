@@ -49,7 +49,7 @@ class StatusLine:
         last_state: for an invalid row, the state from its runs; else as `state`.
         problems: problems of an invalid row.
         running_since: start of the job that loads it now.
-        attention: codes of the newest run's warnings that need attention.
+        attention: codes of warnings, of the newest run and the last poll, that need attention.
         rows: of the replica.
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
@@ -268,7 +268,7 @@ def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence
         if line.error:
             screen.say(f"{line.table}: {line.error}", "red")
         elif line.attention:
-            screen.say(f"{line.table}: warnings of the last run: {', '.join(line.attention)}", "yellow")
+            screen.say(f"{line.table}: needs attention: {', '.join(line.attention)}", "yellow")
         if line.not_listed_days:
             since = line.listed_in_full_at or "its first run"
             screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +17,7 @@ from airflow_gddl.cli.text import counted
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
 
-
-_UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
+_FIRST_TABLE = "add a row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows"
 
 
 class Format(StrEnum):
@@ -37,7 +37,9 @@ def validate(
     ] = Format.TEXT,
 ) -> None:
     """Check every metadata row; exit status 2 when one is invalid."""
-    from airflow_gddl.metadata.settings import SettingsError  # noqa: PLC0415 - see `metadata.read`
+    from airflow_gddl.metadata.folder import open_folder  # noqa: PLC0415 - see `metadata.read`
+    from airflow_gddl.metadata.loading import unread  # noqa: PLC0415 - as above
+    from airflow_gddl.metadata.settings import SettingsError  # noqa: PLC0415 - as above
 
     cli = context.of(ctx)
     form = Format.JSON if json else form
@@ -47,15 +49,16 @@ def validate(
         _answer(cli.screen, error.problems, metadata, form)
         raise typer.Exit(BAD_METADATA) from error
     _answer(cli.screen, catalog.problems, metadata, form)
-    if form is not Format.JSON:
-        for table in catalog.unused_keys:
-            cli.screen.warn(f"keys of {table} are named, but no row has that table", "yellow")
-        for name in catalog.unread_files:
-            cli.screen.warn(f"[FILE_NOT_READ] {name} looks like metadata, but is not read: {_UNREAD_REMEDY}", "yellow")
+    for warning in (*catalog.unused_keys, *unread(open_folder(metadata, cli.environ), catalog)):
+        _warn(cli.screen, warning, metadata, form)
     if catalog.problems:
         raise typer.Exit(BAD_METADATA)
-    if form is not Format.JSON:
+    if form is Format.JSON:
+        return
+    if catalog.tables:
         cli.screen.say(f"{counted(len(catalog.tables), 'table')}, no problems", "green")
+    else:
+        cli.screen.say(f"no table yet: {_FIRST_TABLE}", "yellow")
 
 
 def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Format) -> None:
@@ -66,3 +69,13 @@ def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Forma
             screen.record(problem)
         elif form is Format.GITHUB:
             screen.dictate(problems.github_annotation(problem, folder))
+
+
+def _warn(screen: Screen, warning: Problem, folder: str, form: Format) -> None:
+    """On standard error, unless for programs."""
+    if form is Format.JSON:
+        screen.records([{**asdict(warning), "level": "warning"}])
+    elif form is Format.GITHUB:
+        screen.dictate(problems.github_annotation(warning, folder, "warning"))
+    else:
+        screen.warn(warning.compiler_line(folder), "yellow")

@@ -21,7 +21,8 @@ def verify(
     json: options.Json = False,
     source_connection: options.SourceConnection = "",
     settle: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="How long a change may take to arrive; 0: none does.")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
     ] = None,
 ) -> None:
     """Compare each replica with its changes, and with its source; exit status 1 when one differs."""

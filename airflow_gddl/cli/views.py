@@ -29,7 +29,8 @@ class SqlReaderName(StrEnum):
 
 
 _Database = Annotated[
-    str, typer.Option("--database", metavar="NAME", help="Of the views; {schema} stands for the source's schema.")
+    str,
+    typer.Option("--database", metavar="NAME", help="Database of the views; {schema} stands for the source's schema."),
 ]
 _Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Write a file for each table instead.")]
 
@@ -39,7 +40,7 @@ def views(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fr
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
-    reader: Annotated[SqlReaderName, typer.Option("--reader", help="Who runs them.")] = SqlReaderName.SPARK,
+    reader: Annotated[SqlReaderName, typer.Option("--reader", help="SQL engine.")] = SqlReaderName.SPARK,
     database: _Database = DATABASE,
     out: _Out = "",
 ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_gddl.metadata.validation import TABLE, options_of
 
 PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
 _CRON_REMEDY = f"write five cron fields, e.g. '*/15 * * * *', or one of {', '.join(PRESETS)}, or null for none"
+_CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 _RANDOM = re.compile(r"[HhRr]([(/,]|$)")
 # A fixed start: whether a cron line ever fires must not depend on the day of the parse.
 _START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -68,12 +70,16 @@ def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
     schedule = spec.schedule
     if isinstance(schedule, str):
         if fault := cron_fault(schedule):
-            yield spec_problem("CRON_INVALID", ("schedule",), schedule, fault, _CRON_REMEDY)
+            near = difflib.get_close_matches(schedule.lower(), PRESETS, n=1, cutoff=0.8)
+            remedy = f"did you mean '{near[0]}'? Else {_CRON_REMEDY}" if near else _CRON_REMEDY
+            yield spec_problem("CRON_INVALID", ("schedule",), schedule, fault, remedy)
     elif schedule is not None:
         names = schedule.get("assets", ())
         if set(schedule) != {"assets"} or not names or not all(name.strip() for name in names):
             message = "a mapping here has assets alone, with at least one name"
-            yield spec_problem("SCHEDULE_INVALID", ("schedule",), schedule, message, "write {assets: [name]}")
+            meant = difflib.get_close_matches(next(iter(schedule), ""), ("assets",), n=1)
+            remedy = f"{'did you mean assets? ' if meant and meant[0] not in schedule else ''}write {{assets: [name]}}"
+            yield spec_problem("SCHEDULE_INVALID", ("schedule",), schedule, message, remedy)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -91,5 +97,17 @@ def cron_fault(schedule: str) -> str:
     try:
         croniter(schedule, _START).get_next()
     except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError):
-        return "not a cron line that ever fires"
+        return next(_out_of_range(cells), "not a cron line that ever fires")
     return ""
+
+
+def _out_of_range(cells: Sequence[str]) -> Iterator[str]:
+    """What a cell of five holds that its field can't be."""
+    for cell, (name, least, most) in zip(cells, _CRON_FIELDS, strict=True):
+        for part in cell.split(","):
+            span, _, step = part.partition("/")
+            for number in (int(text) for text in span.split("-") if text.isdecimal()):
+                if not least <= number <= most:
+                    yield f"the {name} {number} is {f'above {most}' if number > most else f'below {least}'}"
+            if step == "0":
+                yield f"the {name} has a step of 0"

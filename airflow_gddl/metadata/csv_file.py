@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
@@ -22,6 +24,7 @@ from airflow_gddl.metadata.values import DocumentError, Position, Refused
 
 _LONGEST = 131_072
 """Default size limit of a cell in Python's `csv`."""
+_SEPARATOR = re.compile(r"[;|\t]")
 _REMEDY = "give each row as many cells as the header has; put cells with commas into double quotes"
 
 
@@ -81,7 +84,9 @@ def _header(header: tuple[int, list[str] | csv.Error]) -> list[str]:
     for i, name in enumerate(names):
         if name not in TABLE.names:
             message = f"the header names an unknown field: {show_name(name) or 'an empty one'}"
-            raise DocumentError("FIELD_UNKNOWN", message, TABLE.unknown(name), Position(line))
+            other = _SEPARATOR.search(name)
+            remedy = f"separate the cells by commas, not by {other[0]!r}" if other else TABLE.unknown(name)
+            raise DocumentError("FIELD_UNKNOWN", message, remedy, Position(line))
         if name in names[:i]:
             raise DocumentError("NAME_TWICE", f"{name} is repeated in the header", "keep one", Position(line))
     if "table" not in names:
@@ -110,7 +115,15 @@ def _value(name: str, cell: str) -> Any:
         return {"true": True, "false": False}.get(cell.lower(), cell)
     if form == "mapping" or (form == "list" and cell[0] == "[") or (name == "schedule" and cell[0] == "{"):
         return _json(cell)
-    return [part.strip() for part in cell.split("|")] if form == "list" else cell
+    return _list(cell) if form == "list" else cell
+
+
+def _list(cell: str) -> list[str] | Refused:
+    if "," not in cell:
+        return [part.strip() for part in cell.split("|")]
+    names = "|".join(part.strip() for part in cell.split(",") if part.strip())
+    remedy = f"separate the names by |, e.g. {names}; one name that holds a comma is written {json.dumps([cell])}"
+    return Refused(code="CELL_INVALID", message="must be a list, not one text with commas", remedy=remedy, text=cell)
 
 
 def _json(cell: str) -> Any:

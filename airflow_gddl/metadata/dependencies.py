@@ -33,7 +33,9 @@ def resolve(
             yield table
         else:
             near = names.near(table)
-            remedy = f"write {near}" if near else "name a table that some row has, as schema.name"
+            is_same = near is not None and near.lower() == table.lower()
+            meant = f"write {near}" if is_same else f"did you mean {near}?"
+            remedy = meant if near else "name a table that some row has, as schema.name"
             yield spec_problem("DEPENDS_ON_UNKNOWN", ("depends_on", i), table, "no row has this table", remedy)
 
 

@@ -35,6 +35,8 @@ class Folder(Protocol):
     def names(self, below: str) -> list[str]:
         """Paths of the files below a sub-folder, relative to this folder with `/`, sorted; hidden ones left out.
 
+        An empty name stands for this folder.
+
         A path that ends with `/` is a folder in the place of a file, or a link to a folder, which is not searched.
 
         Raises:
@@ -66,8 +68,9 @@ class LocalFolder:
             inside = Path(place).relative_to(self.path)
             # Mounted ConfigMaps keep the files in hidden folders and link to them, so hidden ones would be duplicates.
             folders[:] = [name for name in folders if not _hidden([name])]
-            odd = [f"{name}/" for name in folders if _is_odd(Path(place, name))]
-            found += [f"{inside.as_posix()}/{name}" for name in (*files, *odd) if not _hidden([name])]
+            odd = [name for name in folders if _is_odd(Path(place, name))]
+            found += [(inside / name).as_posix() for name in files if not _hidden([name])]
+            found += [f"{(inside / name).as_posix()}/" for name in odd if not _hidden([name])]
         return sorted(map(_shown, found))
 
     def read(self, name: str) -> bytes:
@@ -103,7 +106,8 @@ class StoreFolder:
 
     def names(self, below: str) -> list[str]:
         with reached(self.base):
-            paths = [f"{below}/{found.name}" for found in self.store.list(join(self.base, below))]
+            inside = join(self.base, below) if below else self.base
+            paths = [f"{below}/{found.name}".lstrip("/") for found in self.store.list(inside)]
         return sorted(path for path in paths if not _hidden(path.split("/")))
 
     def read(self, name: str) -> bytes:

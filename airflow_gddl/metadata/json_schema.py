@@ -24,7 +24,13 @@ Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PRESETS = "a cron line of five fields, `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`, `@once`, `continuous`"
-_COLUMNS: Schema = {"type": ["array", "string"], "minLength": 1, "items": {"type": "string", "minLength": 1}}
+_NO_COMMA: Schema = {"pattern": "^[^,]*$"}
+_COLUMNS: Schema = {
+    "type": ["array", "string"],
+    "minLength": 1,
+    **_NO_COMMA,
+    "items": {"type": "string", "minLength": 1},
+}
 
 
 def schemas() -> dict[str, Schema]:
@@ -146,8 +152,10 @@ def _row() -> tuple[Schema, Schema]:
     options = [_defined(options_of(name), definitions) for name in dialects.BUILT_IN]
     fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}
     fields["dialect"]["examples"] = list(dialects.BUILT_IN)
+    definitions["DmsOptions"]["properties"]["csv_delimiter"] |= {"minLength": 1, "maxLength": 1}
     fields["table"] |= {"pattern": r"^[^.]+\.[^.]+$"}
     fields["schedule"]["examples"] = ["*/15 * * * *", "@hourly", "continuous", {"assets": ["name"]}]
+    del fields["schedule"]["anyOf"][1]["additionalProperties"]["pattern"]  # an asset's name may hold a comma
     fields["schedule"]["description"] += f" Texts: {_PRESETS}."
     # Unquoted `null` is accepted for the text.
     _or_null(fields["mask"]["additionalProperties"])
@@ -163,7 +171,7 @@ def _defaults(row: Schema) -> Schema:
 
 
 def _split(shape: FieldShape[Any]) -> tuple[Schema, Schema]:
-    schema = _or_one(_untitled(shape.adapter.json_schema()))
+    schema = _or_one(_untitled(shape.adapter.json_schema()), _NO_COMMA if shape.comma_refused else {})
     return schema, schema.pop("$defs", {})
 
 
@@ -174,15 +182,19 @@ def _untitled(value: Any) -> Any:
     return [_untitled(item) for item in value] if isinstance(value, list) else value
 
 
-def _or_one(value: Any) -> Any:
-    """A single text is accepted wherever a list of texts is expected; see `FieldShape.listed`."""
+def _or_one(value: Any, text: Schema) -> Any:
+    """A single text is accepted wherever a list of texts is expected; see `FieldShape.listed`.
+
+    Args:
+        text: what such a text must be.
+    """
     if isinstance(value, list):
-        return [_or_one(item) for item in value]
+        return [_or_one(item, text) for item in value]
     if not isinstance(value, dict):
         return value
-    changed = {name: _or_one(item) for name, item in value.items()}
+    changed = {name: _or_one(item, text) for name, item in value.items()}
     if changed.get("type") == "array" and changed.get("items", {}).get("type") == "string":
-        changed["type"] = ["array", "string"]
+        changed |= {"type": ["array", "string"], **text}
     return changed
 
 

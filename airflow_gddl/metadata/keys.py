@@ -14,6 +14,7 @@ from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
 from airflow_gddl.metadata.layers import Layer, report
 from airflow_gddl.metadata.problems import Problem, unread
 from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.validation import joined_names
 from airflow_gddl.metadata.values import Document, DocumentError, Position, one_or_more
 
 FOLDER = "keys"
@@ -35,6 +36,12 @@ class KeysEntry:
     layer: Layer
     rival: str = ""
     tables: tuple[str, ...] = ()
+
+    def unused(self, near: str | None) -> Problem:
+        """The warning that no row has this table; `near` is a similar name that one has."""
+        remedy = f"did you mean {near}?" if near else "correct the name, add a row for the table, or remove the keys"
+        found = spec_problem("KEYS_UNUSED", ("keys",), list(self.keys), "no row has this table", remedy)
+        return report(found, (self.layer,), self.table)
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,8 @@ def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
     layer = Layer(file=document.file, values={"keys": keys}, locate=locate)
     for problem in screen([keys]):
         return report(replace(problem, path=("keys", *problem.path[1:])), (layer,), table)
+    if isinstance(keys, str) and "," in keys:
+        return report(replace(joined_names(("keys",), keys), code="KEYS_INVALID"), (layer,), table)
     keys = one_or_more(keys)
     if not isinstance(keys, list) or not all(isinstance(key, str) and key.strip() for key in keys):
         message, remedy = "must be a column name or a list of them", "write e.g. [id]; [] for a table without keys"

@@ -11,18 +11,22 @@ from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.table_names import TableNames
-from airflow_gddl.metadata import dependencies
+from airflow_gddl.metadata import dependencies, reading
 from airflow_gddl.metadata.catalogs import check_rows
 from airflow_gddl.metadata.folder import Folder, open_folder
 from airflow_gddl.metadata.identities import NamedRow, TakenNames
 from airflow_gddl.metadata.keys import Keys, read_keys
 from airflow_gddl.metadata.layers import report
-from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.problems import Problem, show_name
 from airflow_gddl.metadata.rows import assess
 from airflow_gddl.metadata.screen import screen
-from airflow_gddl.metadata.settings import Settings, read_settings
+from airflow_gddl.metadata.settings import FILE, Settings, read_settings
 from airflow_gddl.metadata.table_files import Row, TableFile, table_files
 from airflow_gddl.metadata.values import one_or_more
+
+_UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
+# Besides the folders that are read: JSON Schemas, and what `gddl onboard` proposed last.
+_KNOWN = (FILE, *reading.FOLDERS, "schema", "onboarding")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +38,9 @@ class Catalog:
         runner: name of the runner that jobs go to.
         tiers: every tier by name, defaults filled in.
         runners: settings by runner, as written; checked by the runner itself.
-        tables: the sound rows, sorted by `table`. `depends_on` may name a table whose row is invalid.
+        tables: the valid rows, sorted by `table`. `depends_on` may name a table whose row is invalid.
         problems: in the order of files and lines; a row that has one is not in `tables`.
-        unused_keys: tables that keys files name and no row does, sorted.
+        unused_keys: a warning for each table that a keys file names and no row does, sorted by table.
         unread_files: paths below `tables/` and `keys/` that look like metadata but are not read, sorted.
         aws_conn_id: Airflow connection that reaches S3; null: the environment, or the machine's role.
         catalogs: in which tables may be registered, by name.
@@ -50,7 +54,7 @@ class Catalog:
     runners: Mapping[str, Mapping[str, Any]]
     tables: tuple[TableSpec, ...]
     problems: tuple[Problem, ...]
-    unused_keys: tuple[str, ...] = ()
+    unused_keys: tuple[Problem, ...] = ()
     unread_files: tuple[str, ...] = ()
     aws_conn_id: str | None = None
     dag_prefix: str = ""
@@ -69,6 +73,19 @@ def load(metadata_dir: str | Path, environ: Mapping[str, str]) -> Catalog:
         RetriableError: `METADATA_UNREACHABLE`: the object store did not answer.
     """
     return load_folder(open_folder(metadata_dir, environ), environ)
+
+
+def unread(folder: Folder, catalog: Catalog) -> Iterator[Problem]:
+    """A warning for each file that looks like metadata but is not read."""
+    for name in catalog.unread_files:
+        yield _not_read(name, _UNREAD_REMEDY)
+    for name, remedy in reading.misplaced(folder.names(""), _KNOWN):
+        yield _not_read(name, remedy)
+
+
+def _not_read(name: str, remedy: str) -> Problem:
+    message = "looks like metadata, but is not read"
+    return Problem(code="FILE_NOT_READ", message=message, remedy=remedy, file=show_name(name))
 
 
 def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
@@ -100,7 +117,9 @@ def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
-        unused_keys=tuple(sorted(e.table for table, e in keys.entries.items() if table not in written)),
+        unused_keys=tuple(
+            keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
+        ),
     )
 
 
@@ -122,7 +141,7 @@ def _written(files: Iterable[TableFile]) -> Iterator[str]:
 
 
 def _assess(rows: Sequence[Row], keys: Keys, settings: Settings) -> tuple[dict[str, NamedRow], list[Problem]]:
-    """Sound rows by table in lower case, and the problems of the others. A bad row does not take its table's name."""
+    """Valid rows by table in lower case, and problems of the others. An invalid row does not take its table's name."""
     taken = TakenNames(settings.roots)
     problems: list[Problem] = []
     for row in rows:
@@ -135,7 +154,7 @@ def _assess(rows: Sequence[Row], keys: Keys, settings: Settings) -> tuple[dict[s
 
 
 def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[Problem]]:
-    """Problems by table in lower case; the sound rows come to name targets."""
+    """Problems by table in lower case; `depends_on` of the valid rows is changed to targets."""
     problems: dict[str, list[Problem]] = {}
     for table, item in sound.items():
         if item.spec.depends_on:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.spec_problem import FieldPath, field_name
 from airflow_gddl.metadata import secrets
-from airflow_gddl.metadata.values import DocumentError
+from airflow_gddl.metadata.values import DocumentError, Refused
 
 SHOWN = 80
 VARIABLE = "environment variable "
@@ -23,6 +24,11 @@ def _limited() -> reprlib.Repr:
 
 
 _LIMITED = _limited()
+_FILE = re.compile(r"(?<![\w/.-])(?:tables|keys)/[^\s,;()]+\.(?:ya?ml|json|csv)\b")
+
+
+def _under(folder: str, text: str) -> str:
+    return _FILE.sub(lambda found: f"{folder.rstrip('/')}/{found[0]}", text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +44,8 @@ class Problem:
         column: of the field's name or the list's item in the line, from 1; null where it is not known.
         table: the row's table as written; null when it has none that can be displayed.
         field: `options.types.amount`, `keys[1]`; empty when the whole row or file is meant.
-        value: Python form of the value, 80 characters at most, secrets hidden; empty when there is none.
+        value: Python form of the value, 80 characters at most, secrets hidden; empty when there is none, or it was not
+            readable.
     """
 
     code: str
@@ -64,7 +71,11 @@ class Problem:
         """
         path = self.path(folder) or self.file
         place = ":".join(str(part) for part in (path, self.line, self.column) if part is not None)
-        return f"{place}: {self.code}{' ' if self.about else ': '}{self.text}"
+        return f"{place}: {self.code}{' ' if self.about else ': '}{self.text_in(folder)}"
+
+    def text_in(self, folder: str) -> str:
+        """`text`, with the folder before each other metadata file that it names."""
+        return replace(self, message=_under(folder, self.message), remedy=_under(folder, self.remedy)).text
 
     def path(self, folder: str) -> str | None:
         """Path of the file below the folder as the user named it; null where a variable set the value."""
@@ -98,7 +109,10 @@ def unread(error: DocumentError | FileNotFoundError, file: str) -> Problem:
 
 
 def show(value: object, path: FieldPath = ()) -> str:
-    """`repr` of a value cut to 80 characters; hidden when it, or a part of it, looks like a secret."""
+    """`repr` of a value cut to 80 characters; hidden when it, or a part of it, looks like a secret; empty for one that
+    was refused as it was read."""
+    if isinstance(value, Refused):
+        return ""
     named = any(isinstance(part, str) and secrets.named_secret(part) for part in path[-1:])
     if named or next(secrets.find(value), None) is not None:
         return secrets.HIDDEN

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 
 from airflow_gddl.metadata import json_file, yaml_file
 from airflow_gddl.metadata.folder import ENDINGS, JSON_ENDINGS, MAX_BYTES, Folder
 from airflow_gddl.metadata.values import Document, DocumentError, Position, position_of
+
+FOLDERS = ("tables", "keys")
+"""Folders whose files are read."""
 
 
 def read_text(folder: Folder, name: str) -> str:
@@ -56,6 +61,25 @@ def passed_over(names: list[str], endings: tuple[str, ...]) -> tuple[str, ...]:
     """Names that look like metadata but are not read: `a.yaml.bak`, `a.yaml~`, another format, links to folders."""
     read = set(having_ending(names, endings))
     return tuple(name for name in names if name not in read and _looks_like_metadata(name))
+
+
+def misplaced(names: list[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Files that look like metadata but are not where it is read, each with a remedy; one for each unknown folder.
+
+    Args:
+        names: of all files of the metadata folder.
+        known: the settings' file, and the folders that may hold such files.
+    """
+    tops: dict[str, list[str]] = {}
+    for name in names:
+        if _looks_like_metadata(name) and (top := name.split("/", 1)[0]) not in known:
+            tops.setdefault(top, []).append(name)
+    for top, found in tops.items():
+        is_folder = "/" in found[0]
+        near = difflib.get_close_matches(top, FOLDERS if is_folder else [one for one in known if "." in one], n=1)
+        ask = f"did you mean {near[0]}{'/' * is_folder}?" if near else f"move it below {' or '.join(FOLDERS)}/, or away"
+        more = f" ({len(found)} such files in {top}/)" if len(found) > 1 else ""
+        yield found[0], f"{ask}{more}"
 
 
 def _looks_like_metadata(name: str) -> bool:

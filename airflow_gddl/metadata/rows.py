@@ -46,7 +46,9 @@ def _check(
 ) -> TableSpec | tuple[SpecProblem, ...]:
     values = merged(layers)
     of_keys = conflict(entry, row.own.values.get("keys")) if entry is not None else None
-    if entry is None and "keys" not in values:
+    if entry is not None and values.get("keys") is None:
+        values["keys"] = list(entry.keys)
+    elif values.get("keys") is None:
         message = "no keys, neither in the row nor in a keys file"
         remedy = "add keys: [column, ...] to the row; [] makes an append-only replica"
         of_keys = spec_problem("KEYS_MISSING", ("keys",), None, message, remedy)

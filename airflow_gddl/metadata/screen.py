@@ -44,7 +44,7 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
                 yield _text(part, (*path, part))
             yield from _walk(item, (*path, part))
     elif isinstance(value, Refused):
-        yield spec_problem(value.code, path, value, value.message, value.remedy)
+        yield spec_problem(value.code, path, value if value.text is None else value.text, value.message, value.remedy)
 
 
 def _text(text: str, path: FieldPath) -> SpecProblem:

@@ -173,6 +173,8 @@ def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProbl
 
 def _no_mapping(value: Any) -> SpecProblem:
     message, remedy = "must be a mapping", f"write the fields {', '.join(FIELDS)}"
+    if isinstance(value, list):
+        remedy = "put `tables:` in a line above the list"
     return spec_problem("FIELD_TYPE", (), value, message, remedy)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import re
 import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
@@ -18,6 +19,7 @@ from airflow_gddl.contract.checks import DURATIONS, WAITS
 from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.metadata.secrets import looks_secret
 from airflow_gddl.metadata.values import one_or_more
 
 T = TypeVar("T")
@@ -25,11 +27,16 @@ T = TypeVar("T")
 _TYPES = {
     "string_type": ("text", "write text; quote what looks like a number, a date or true/false"),
     "bool_type": ("true or false", "write true or false, without quotes"),
+    "float_type": ("a number", "write digits alone, without quotes, e.g. 0.5"),
+    "int_from_float": ("a whole number", "write digits alone, without quotes"),
     "int_type": ("a whole number", "write digits alone, without quotes"),
     "tuple_type": ("a list", "write a list in brackets, e.g. [a, b]"),
     "dict_type": ("a mapping", "write name: value pairs, e.g. {a: b}"),
     "dataclass_type": ("a mapping", "write name: value pairs, e.g. {a: b}"),
 }
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.-]*")
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
+_WORDS = ("null", "true", "false")
 _SCHEDULE = "write a cron line, @hourly, continuous, {assets: [name]} or null; quote cron lines and presets"
 
 
@@ -40,6 +47,7 @@ class FieldShape(Generic[T]):
         remedies: by field, remedy for a value of the wrong type.
         synonyms: by common names in other tools, the field's name here.
         resolved: fields that follow from others, never written in metadata.
+        comma_refused: a text with a comma is refused where a list is expected, instead of meaning one name.
     """
 
     def __init__(
@@ -49,7 +57,9 @@ class FieldShape(Generic[T]):
         remedies: Mapping[str, Callable[[object], str]] | None = None,
         synonyms: Mapping[str, str] | None = None,
         resolved: Collection[str] = (),
+        comma_refused: bool = False,
     ) -> None:
+        self.comma_refused = comma_refused
         self._remedies, self._synonyms = remedies or {}, synonyms or {}
         self._lists = frozenset(name for name, hint in typing.get_type_hints(cls).items() if _is_list(hint))
         self.name = cls.__name__
@@ -64,17 +74,26 @@ class FieldShape(Generic[T]):
             others = self.build({name: value for name, value in values.items() if name not in refused}, path)
             unknown = (self._unknown((*path, name), values[name]) for name in sorted(refused))
             return (*unknown, *(others if isinstance(others, tuple) else ()))
+        if texts := {
+            name: values[name] for name in sorted(self._lists & values.keys()) if self._is_joined(values[name])
+        }:
+            others = self.build({**values, **dict.fromkeys(texts, ())}, path)
+            found = [joined_names((*path, name), text) for name, text in texts.items()]
+            return (*found, *(others if isinstance(others, tuple) else ()))
         try:
             # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
             return self.adapter.validate_json(json.dumps(self.listed(values)), strict=True)
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=True)
-            found = {problem.path: problem for problem in (self._problem(detail, path) for detail in details)}
-            return tuple(found.values())
+            by_path = {problem.path: problem for problem in (self._problem(detail, path) for detail in details)}
+            return tuple(by_path.values())
+
+    def _is_joined(self, value: object) -> bool:
+        return self.comma_refused and isinstance(value, str) and "," in value
 
     def listed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values, a single text as a list of one where the field is a list."""
-        return {n: one_or_more(v) if n in self._lists else v for n, v in values.items()}
+        """The values, a single text as a list of one where the field is a list and the text may be one name."""
+        return {n: one_or_more(v) if n in self._lists and not self._is_joined(v) else v for n, v in values.items()}
 
     def unknown(self, name: str) -> str:
         """Remedy for an unknown field name."""
@@ -87,13 +106,14 @@ class FieldShape(Generic[T]):
         if here[:1] == ("schedule",):
             return spec_problem("FIELD_TYPE", ("schedule",), value, "not a schedule", _SCHEDULE)
         if kind == "missing":
-            return spec_problem("FIELD_MISSING", here, None, "must be given", f"add {here[-1]}")
+            return spec_problem("FIELD_MISSING", here, None, "must be given", f"add {_as_written(here)}")
         if kind == "unexpected_keyword_argument":
             return self._unknown(here, value)
         if kind == "literal_error":
             allowed = str(detail.get("ctx", {}).get("expected", ""))
             return spec_problem("FIELD_VALUE", here, value, f"must be {allowed}", f"write one of {allowed}")
-        wanted, remedy = _TYPES.get(kind, (detail["msg"], "see the JSON Schema in metadata/schema"))
+        plain = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        wanted, remedy = _TYPES.get(kind, (plain, "see the JSON Schema in metadata/schema"))
         if (remedy_of := self._remedies.get(str(here[-1]))) is not None:
             remedy = remedy_of(value)
         return spec_problem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)
@@ -111,22 +131,59 @@ def near(name: str, names: tuple[str, ...]) -> str:
     return f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
 
 
+def joined_names(path: FieldPath, text: str) -> SpecProblem:
+    """The problem of a text with commas where a list is expected."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    remedy = f"write [{', '.join(map(quoted, names))}]; one name that holds a comma is written [{quoted(text)}]"
+    return spec_problem("FIELD_TYPE", path, text, "must be a list, not one text with commas", remedy)
+
+
+def quoted(name: str) -> str:
+    """The name as YAML text, in quotes where it needs them."""
+    plain = _PLAIN.fullmatch(name) and name.lower() not in _WORDS
+    return name if plain else json.dumps(name, ensure_ascii=False)
+
+
 def _is_list(hint: Any) -> bool:
     return any(get_origin(option) is tuple for option in (hint, *get_args(hint)))
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Normalized values: `null` of `mask` and `dropped_column` as text, a single asset as a list."""
+    """Normalized values: `null` of `mask` and `dropped_column` as text, a single asset as a list.
+
+    Under a wrong name of `assets`, too, so that the name is reported, not its value.
+    """
     result = dict(values)
     schedule = result.get("schedule")
-    if isinstance(schedule, Mapping) and "assets" in schedule:
-        result["schedule"] = {**schedule, "assets": one_or_more(schedule["assets"])}
+    if isinstance(schedule, Mapping):
+        result["schedule"] = {name: one_or_more(value) for name, value in schedule.items()}
     if isinstance(mask := result.get("mask"), Mapping):
         result["mask"] = {column: "null" if method is None else method for column, method in mask.items()}
     evolution = result.get("schema_evolution")
     if isinstance(evolution, Mapping) and "dropped_column" in evolution and evolution["dropped_column"] is None:
         result["schema_evolution"] = {**evolution, "dropped_column": "null"}
     return result
+
+
+def _as_written(path: FieldPath) -> str:
+    """The last field of a path: `a`, or below others `b: {a: ...}`."""
+    *above, name = map(str, path)
+    text = f"{name}: ..." if above else name
+    for outer in reversed(above):
+        text = f"{outer}: {{{text}}}"
+    return text
+
+
+def _mask_remedy(value: object) -> str:
+    names = value if isinstance(value, list) else [value]
+    shown = [name for name in names if isinstance(name, str) and not looks_secret(name)][:3] or ["email"]
+    return f"write {{{', '.join(f'{quoted(name)}: hash' for name in shown)}}}; null instead of hash removes the values"
+
+
+def _share_remedy(value: object) -> str:
+    percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    example = f"{float(percent[1]) / 100:g}" if percent else "0.34"
+    return f"write a number from 0 to 1, e.g. {example}"
 
 
 _EVOLUTION = tuple(f.name for f in fields(SchemaEvolution))
@@ -149,9 +206,14 @@ _SYNONYMS = {
 }
 TABLE = FieldShape(
     TableSpec,
-    remedies=dict.fromkeys((*DURATIONS, *WAITS), durations.remedy),
+    remedies={
+        **dict.fromkeys((*DURATIONS, *WAITS), durations.remedy),
+        "mask": _mask_remedy,
+        "sweep_limit": _share_remedy,
+    },
     synonyms=_SYNONYMS,
     resolved=("source_table", "landing", "shard_landings"),
+    comma_refused=True,
 )
 
 
@@ -162,4 +224,4 @@ def options_of(dialect: str) -> FieldShape[Any]:
     Raises:
         FatalError: `DIALECT_UNKNOWN`.
     """
-    return FieldShape(dialects.options_class(dialect), remedies={"lookback": durations.remedy})
+    return FieldShape(dialects.options_class(dialect), remedies={"lookback": durations.remedy}, comma_refused=True)

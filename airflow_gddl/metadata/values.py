@@ -48,6 +48,8 @@ class Refused:
     code: str
     message: str
     remedy: str
+    text: str | None = None
+    """As written; null where it is not known, or too long."""
 
     def __repr__(self) -> str:
         return "(refused)"

@@ -28,7 +28,7 @@ class Metadata:
     """Input of a plan.
 
     Attributes:
-        tables: sound rows, each table once.
+        tables: valid rows, each table once.
         settings: what `gddl.yaml` says of the runner, as written.
         records: past runs, by table.
         given: user-supplied seconds for a table of a tier; by tier.

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from airflow_gddl import __version__
 from airflow_gddl.cli.context import CliContext
@@ -316,6 +318,17 @@ def test_dry_run_shows_the_batches(shop: Shop) -> None:
     assert record["details"]["batches"][0]["files"] == files
 
 
+def test_catalog_diff_gives_no_reason_of_its_own_where_a_catalog_was_not_reached(shop: Shop) -> None:
+    warning = {"code": "CATALOG_UNREACHABLE", "message": "localhost:1 does not answer", "count": 1, "sample": []}
+    results = {
+        "sales.orders": {"details": {"catalog": "main", "tables": []}, "warnings": [warning]},
+        "sales.lines": {"status": "skipped", "details": {"catalog": None, "tables": []}},
+    }
+    answer = shop.gddl("catalog", "diff", results=results)
+    assert (answer.status, answer.out) == (1, "")
+    assert answer.err.splitlines()[-1] == "sales.orders: [CATALOG_UNREACHABLE] localhost:1 does not answer"
+
+
 NOTHING_READ = {"sales.orders": {"rows_read": 0}}
 
 
@@ -323,12 +336,34 @@ def test_errors_replay(shop: Shop) -> None:
     answer = shop.gddl("errors", "replay", "--table", "sales.orders", "--json", results=BOTH)
     assert (answer.status, [record["table"] for record in answer.records]) == (0, ["sales.orders"])
     assert shop.order["options"]["action"] == "errors_replay"
+    quarantined(shop, "OP_UNKNOWN", "KEY_NULL")
     chosen = ("--code", "OP_UNKNOWN", "--code", "KEY_NULL")
     answer = shop.gddl(
         "errors", "replay", "--table", "sales.orders", *chosen, results={"sales.orders": {"rows_read": 0}}
     )
     assert shop.order["options"]["codes"] == ["OP_UNKNOWN", "KEY_NULL"]
     assert answer.out.splitlines()[-1] == "sales.orders: no rows in quarantine with code OP_UNKNOWN or KEY_NULL"
+
+
+def quarantined(shop: Shop, *codes: str, resolved: str = "OP_UNKNOWN") -> None:
+    """An errors table of `sales.orders`: a row for each of the codes, and one that was accepted since."""
+    at = pa.array([*[None] * len(codes), "2024-01-01"], pa.string())
+    rows = pa.table({"code": [*codes, resolved], "resolved_at": at})
+    write_deltalake(shop.lake / "sales/orders__errors", rows, mode="overwrite")
+
+
+def test_a_replay_of_codes_that_are_not_in_quarantine_is_refused(shop: Shop) -> None:
+    none = "[CODE_NOT_QUARANTINED] sales.orders: 0 rows with code NOPE; in quarantine: "
+    remedy = "Remedy: name codes that are in quarantine, or leave out --code\n"
+    command = ("errors", "replay", "--table", "sales.orders")
+    shop.lake.mkdir()
+    answer = shop.gddl(*command, "--code", "NOPE")
+    assert (answer.status, answer.out, answer.err) == (2, "", f"{none}nothing. {remedy}")
+    quarantined(shop, "CAST_FAILED", "CAST_FAILED", "CAST_FAILED", "KEY_NULL")
+    answer = shop.gddl(*command, "--code", "NOPE", "--code", "KEY_NULL")
+    assert (answer.status, answer.out, answer.err) == (2, "", f"{none}CAST_FAILED 3, KEY_NULL 1. {remedy}")
+    answer = shop.gddl(*command, "--code", "KEY_NULL", results=NOTHING_READ)
+    assert (answer.status, shop.order["options"]["codes"]) == (0, ["KEY_NULL"])
 
 
 LIST = "`gddl errors list --table sales.orders`"
@@ -473,7 +508,8 @@ def test_validate(shop: Shop) -> None:
     assert "sales.gone" in bad.err
     line = "FIELD_VALUE sales.bad.delete: must be 'hard' or 'soft' (value 'sometimes') — write one of 'hard' or 'soft'"
     assert bad.out == f"{shop.folder}/metadata/tables/bad.yaml:4:36: {line}\n1 problem in the metadata\n"
-    (record,) = shop.gddl("validate", "--json").records
+    (record, unused) = shop.gddl("validate", "--json").records
+    assert (unused["code"], unused["table"], unused["level"]) == ("KEYS_UNUSED", "sales.gone", "warning")
     assert record["file"] == "tables/bad.yaml"
     assert (record["line"], record["table"], record["field"]) == (4, "sales.bad", "delete")
     assert record["remedy"]
@@ -508,6 +544,36 @@ def test_wrong_arguments_are_2(
     answer = capsys.readouterr()
     assert answer.out == ""
     assert shown in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            ["run", "sales.orders"],
+            "Got unexpected extra argument(s) (sales.orders); name tables with an option: --table sales.orders",
+        ),
+        (
+            ["errors", "list", "a.b", "a.c", "d"],
+            "Got unexpected extra argument(s) (a.b a.c d); name tables with an option: --table a.b --table a.c",
+        ),
+        (["run", "sales"], "Got unexpected extra argument(s) (sales)"),
+        (["validate", "a.b"], "Got unexpected extra argument(s) (a.b)"),
+        (
+            ["query", "--table", "a.b", "--reader", "postgres"],
+            (
+                "Invalid value for '--reader': 'postgres' is not one of 'spark', 'databricks', 'athena', 'duckdb', "
+                "'python', 'polars'."
+            ),
+        ),
+    ],
+)
+def test_wrong_arguments_are_answered_with_what_to_write(
+    shop: Shop, arguments: list[str], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments, shop.around) == 2
+    words = [word for word in capsys.readouterr().err.split() if set(word) - set("╭─╮│╰╯")]
+    assert " ".join(words[words.index("Error") + 1 :]) == shown
 
 
 def gddl(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:

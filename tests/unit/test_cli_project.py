@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from airflow_gddl.cli.probes import probe_lake, probe_landing
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.metadata.loading import load
 from tests.s3_server import Bucket, serving
+from tests.unit.metadata_folder import NO_TABLE
 
 FILES = [
     *("metadata/gddl.yaml", "metadata/tables/shop.yaml", "dags/gddl.py", "dags/gddl_metadata_problems.py"),
@@ -86,7 +90,7 @@ def test_an_empty_project_is_made_once_and_its_sample_row_is_sound(gddl: Gddl) -
     assert (answer.status, answer.out) == (0, "".join(f"wrote {name}\n" for name in FILES) + STEPS)
     made = contents(Path())
     assert sorted(made) == sorted(FILES)
-    assert gddl("validate").out == "0 tables, no problems\n"
+    assert gddl("validate").out == NO_TABLE
     again = gddl("init")
     assert (again.status, again.out) == (2, "")
     assert again.err == (
@@ -143,7 +147,7 @@ def test_check_tries_every_part_and_reports_it(gddl: Gddl) -> None:
         f"ok      landing: {here}/landing can be listed",
         f"ok      lake: {here}/lake does not exist yet; the first run can create it",
         f"ok      runner local: {', '.join(f'{name} {version(name)}' for name in packages)}",
-        f"ok      Java: {here.parent}/java/bin/java",
+        f"ok      Java: 17.0.1, {here.parent}/java/bin/java",
         "ok      connection GDDL_SOURCE_SHOP: sqlite at shop.db answers",
         "everything works",
     ]
@@ -195,6 +199,78 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
             "[JOB_PACKAGE_MISSING] jobs on this machine need deltalake. Remedy: pip install 'airflow-gddl[spark]'",
         ),
     }
+
+
+@contextmanager
+def unity(status: int) -> Iterator[str]:
+    """A server that answers every request with this status; its URL."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.headers.get("Authorization") == "Bearer tok" else 401)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+TOKEN = {"GDDL_CATALOG_TOKEN": "tok"}
+CATALOGS = """
+catalogs:
+  main: {{kind: unity, url: '{url}', catalog_name: lake, token_env: GDDL_CATALOG_TOKEN, timeout: 1s}}
+  old: {{kind: hive, uri: '{metastore}', timeout: 1s}}
+  here: {{kind: hive}}
+"""
+
+
+def checked_catalogs(gddl: Gddl, url: str, metastore: str = "thrift://127.0.0.1:1", **environ: str) -> list[object]:
+    settings = Path("metadata/gddl.yaml")
+    settings.write_text("landing: ../landing\nlake: ../lake\n" + CATALOGS.format(url=url, metastore=metastore))
+    found = gddl("check", "--json", **environ).checked
+    return [found[f"catalog {name}"] for name in ("main", "old", "here")]
+
+
+def test_check_tries_each_catalog(gddl: Gddl) -> None:
+    gddl("init")
+    with unity(200) as url:
+        server = url.removeprefix("http://")
+        main, old, here = checked_catalogs(gddl, url, f"thrift://{server}", **TOKEN)
+        assert main == ("ok", f"{server} has the catalog lake")
+        assert old == ("ok", f"{server} accepts connections")
+        skipped = "Spark's configuration names the metastore; try `gddl catalog diff`"
+        assert here == ("skipped", skipped)
+        main, old, _ = checked_catalogs(gddl, url)
+    missing = "GDDL_CATALOG_TOKEN holds no token. Remedy: set GDDL_CATALOG_TOKEN where jobs run"
+    assert main == ("failed", f"[CATALOG_UNREACHABLE] {missing}")
+    refused = "127.0.0.1:1 does not answer: [Errno 111] Connection refused."
+    remedy = "Remedy: start it, or correct `uri` of the catalog"
+    assert old == ("failed", f"[CATALOG_UNREACHABLE] {refused} {remedy}")
+    gone = f"[CATALOG_UNREACHABLE] {server} does not answer: [Errno 111] Connection refused. Remedy: start it, or "
+    assert checked_catalogs(gddl, url, **TOKEN)[0] == ("failed", f"{gone}correct `url` of the catalog")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (403, "DENIED", "grant USE CATALOG to the token's user, or correct the token; see docs/catalogs.md"),
+        (404, "REFUSED", "create the catalog, or correct `url` and `catalog_name`"),
+        (503, "UNREACHABLE", "try again later, or see the server's log"),
+    ],
+)
+def test_check_says_why_a_catalog_refuses(gddl: Gddl, status: int, code: str, remedy: str) -> None:
+    gddl("init")
+    with unity(status) as url:
+        (found, *_) = checked_catalogs(gddl, url, **TOKEN)
+    what = f"Unity Catalog at {url.removeprefix('http://')} answers {status} for the catalog 'lake'"
+    assert found == ("failed", f"[CATALOG_{code}] {what}. Remedy: {remedy}")
 
 
 def test_check_without_metadata(gddl: Gddl) -> None:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
+
+from airflow_gddl.cli.context import real
+from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.onboarding_steps import next_steps
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.dms_task import TASK_SETTINGS, endpoint_settings, pasted, table_mapping
@@ -83,3 +88,17 @@ def test_steps_after_a_landing_folder_name_a_few_folders() -> None:
         "- gddl run",
     ]
     assert not any("DMS" in line for line in lines)
+
+
+def test_an_empty_landing_folder_is_answered_with_where_files_lie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landing, metadata = tmp_path / "landing", tmp_path / "metadata"
+    landing.mkdir()
+    roots = ("--landing", str(landing), "--lake", str(tmp_path / "lake"))
+    assert invoke(["onboard", "shop", *roots, "--metadata", str(metadata)], real()) == 2
+    assert " ".join(capsys.readouterr().err.split()) == (
+        f"[ONBOARD_NOTHING_FOUND] no table has files of AWS DMS there ({landing}). Remedy: check landing, --schema and "
+        "--table; files lie in <landing>/<schema>/<table>/, named as DMS names them; for files of another service, "
+        "read the database: --connection NAME"
+    )

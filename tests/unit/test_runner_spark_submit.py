@@ -85,7 +85,7 @@ def test_user_settings_take_precedence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "field", "message", "remedy"),
     [
-        ({}, "master", "must be given", "add master"),
+        ({}, "master", "must be given", "add runners: {spark_submit: {master: ...}}"),
         ({"master": "local[2]"}, "master", "not a cluster", "spark://host:7077"),
         ({"mastr": "yarn", "master": "yarn"}, "mastr", "no such field", "did you mean master?"),
         ({"master": "yarn", "driver_memory": "4"}, "driver_memory", "amount of memory", "4g"),

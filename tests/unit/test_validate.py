@@ -14,7 +14,7 @@ import pytest
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.metadata.variables import NAMES, misspelt
-from tests.unit.metadata_folder import loaded, row_file, write
+from tests.unit.metadata_folder import NO_TABLE, loaded, row_file, write
 
 Gddl = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
@@ -146,7 +146,139 @@ def test_a_misspelt_variable_is_named_and_those_of_others_are_not(tmp_path: Path
     write(tmp_path / "metadata", {"gddl.yaml": ROOTS})
     status, out, err = gddl("validate", GDDL_LANDNIG="/x", GDDL_SHOP_DB="y", GDDL_SOURCE_SHOP="z")
     told = "environment variable GDDL_LANDNIG: VARIABLE_UNKNOWN: nothing reads it — did you mean GDDL_LANDING?\n"
-    assert (status, out, err) == (0, "0 tables, no problems\n", told)
+    assert (status, out, err) == (0, NO_TABLE, told)
+
+
+CRON = (
+    "write five cron fields, e.g. '*/15 * * * *', or one of @once, @hourly, @daily, @weekly, @monthly, @yearly, "
+    "continuous, or null for none"
+)
+MISTAKES = [
+    ("sweep_limit: 34%", ("FIELD_TYPE s.a.sweep_limit: must be a number (value '34%') — write a number from 0 to 1, "
+     "e.g. 0.34")),
+    ("sweep_limit: much", ("FIELD_TYPE s.a.sweep_limit: must be a number (value 'much') — write a number from 0 to 1, "
+     "e.g. 0.34")),
+    ("schedule: {asset: x}", ("SCHEDULE_INVALID s.a.schedule: a mapping here has assets alone, with at least one name "
+     "(value {'asset': ('x',)}) — did you mean assets? write {assets: [name]}")),
+    ("schedule: hourly", ("CRON_INVALID s.a.schedule: neither a preset nor five cron fields (value 'hourly') — did you "
+     f"mean '@hourly'? Else {CRON}")),
+    ("schedule: 0 25 * * *", f"CRON_INVALID s.a.schedule: the hour 25 is above 23 (value '0 25 * * *') — {CRON}"),
+    ("schedule: 0 0 1-40/2 * *",
+     f"CRON_INVALID s.a.schedule: the day 40 is above 31 (value '0 0 1-40/2 * *') — {CRON}"),
+    ("schedule: 0 0 0 * *", f"CRON_INVALID s.a.schedule: the day 0 is below 1 (value '0 0 0 * *') — {CRON}"),
+    ("schedule: '*/0 * * * *'",
+     f"CRON_INVALID s.a.schedule: the minute has a step of 0 (value '*/0 * * * *') — {CRON}"),
+    ("depends_on: [shop.plane]", ("DEPENDS_ON_UNKNOWN s.a.depends_on[0]: no row has this table (value 'shop.plane') — "
+     "did you mean shop.planes?")),
+    ("mask: [email]", ("FIELD_TYPE s.a.mask: must be a mapping (value ['email']) — write {email: hash}; null instead "
+     "of hash removes the values")),
+    ("owner: me, owner: you", "NAME_TWICE s.a.owner: written twice in the same mapping — keep one 'owner'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "message"), MISTAKES, ids=[field for field, _ in MISTAKES])
+def test_mistakes_of_a_row(field: str, message: str, tmp_path: Path) -> None:
+    rows = row_file("{table: shop.planes, keys: id}", f"{{table: s.a, keys: id, {field}}}")
+    (problem,) = loaded(tmp_path, {"tables/a.yaml": rows}).problems
+    place, _, text = problem.compiler_line("metadata").partition(": ")
+    assert (place.rpartition(":")[0], text) == ("metadata/tables/a.yaml:4", message)
+
+
+def test_keys_that_are_null_are_missing_unless_a_keys_file_has_them(tmp_path: Path) -> None:
+    rows = row_file("{table: s.a, keys: null}", "{table: s.b, keys: null}")
+    catalog = loaded(tmp_path, {"tables/a.yaml": rows, "keys/k.yaml": "keys: {s.b: [id]}"})
+    assert [problem.compiler_line("m") for problem in catalog.problems] == [
+        (
+            "m/tables/a.yaml:3:18: KEYS_MISSING s.a.keys: no keys, neither in the row nor in a keys file — add keys: "
+            "[column, ...] to the row; [] makes an append-only replica"
+        )
+    ]
+    assert [(spec.table, spec.keys) for spec in catalog.tables] == [("s.b", ("id",))]
+
+
+def test_mistakes_of_files(tmp_path: Path, gddl: Gddl) -> None:
+    files: dict[str, str | bytes] = {
+        "gddl.yaml": ROOTS,
+        "tables/a.yaml": row_file("{table: shop.planes, keys: id}"),
+        "tables/b.csv": "table;keys\ns.a;id\n",
+        "tables/c.yaml": "- {table: s.b, keys: id}\n",
+        "tables/d.yaml": row_file("{table: Shop.planes, keys: id}"),
+    }
+    write(tmp_path / "metadata", files)
+    assert gddl("validate")[1].splitlines()[:-1] == [
+        (
+            "metadata/tables/b.csv:1: FIELD_UNKNOWN: the header names an unknown field: table;keys — separate the "
+            "cells by commas, not by ';'"
+        ),
+        (
+            "metadata/tables/c.yaml:1:1: FIELD_TYPE: must be a mapping; no row of this file is loaded (value "
+            "[{'table': 's.b', 'keys': 'id'}]) — put `tables:` in a line above the list"
+        ),
+        (
+            "metadata/tables/d.yaml:3:6: TABLE_DUPLICATE Shop.planes.table: this table has a row already, at "
+            "metadata/tables/a.yaml:3 (case does not count) (value 'Shop.planes') — remove one of the two rows"
+        ),
+    ]
+
+
+def test_a_runner_without_its_settings_is_answered_with_them(tmp_path: Path, gddl: Gddl) -> None:
+    write(tmp_path / "metadata", {"gddl.yaml": "landing: s3://b/in\nlake: s3://b/lake\nrunner: databricks\n"})
+    assert gddl("validate")[1].splitlines()[0] == (
+        "metadata/gddl.yaml:1:1: FIELD_MISSING runners.databricks.wheel: must be given — add runners: {databricks: "
+        "{wheel: ...}}"
+    )
+
+
+def test_misplaced_files_are_named(tmp_path: Path, gddl: Gddl) -> None:
+    files = ("table/shop.yaml", "table/crm.csv", "more.yaml", "gddl.yml", "models/a.json", "schema/tables.json", "x.md")
+    write(tmp_path / "metadata", {"gddl.yaml": ROOTS, "tables/a.yaml.bak": "", **dict.fromkeys(files, "")})
+    what = "FILE_NOT_READ: looks like metadata, but is not read —"
+    told = [
+        (
+            f"metadata/tables/a.yaml.bak: {what} rename it to .yaml or .json (tables: or .csv), copy the files of a "
+            "linked folder, or remove it"
+        ),
+        f"metadata/gddl.yml: {what} did you mean gddl.yaml?",
+        f"metadata/models/a.json: {what} move it below tables or keys/, or away",
+        f"metadata/more.yaml: {what} move it below tables or keys/, or away",
+        f"metadata/table/crm.csv: {what} did you mean tables/? (2 such files in table/)",
+    ]
+    status, out, err = gddl("validate")
+    assert (status, out, err.splitlines()) == (0, NO_TABLE, told)
+
+
+def test_keys_of_no_row_are_a_warning_at_their_line(tmp_path: Path, gddl: Gddl) -> None:
+    keys = "keys:\n  shop.plane: [id]\n  crm.gone: id\n"
+    rows = row_file("{table: shop.planes, keys: id}")
+    write(tmp_path / "metadata", {"gddl.yaml": ROOTS, "tables/shop.yaml": rows, "keys/k.yaml": keys})
+    last = "correct the name, add a row for the table, or remove the keys"
+    assert gddl("validate") == (
+        0,
+        "1 table, no problems\n",
+        (
+            f"metadata/keys/k.yaml:3:3: KEYS_UNUSED crm.gone.keys: no row has this table (value ['id']) — {last}\n"
+            "metadata/keys/k.yaml:2:3: KEYS_UNUSED shop.plane.keys: no row has this table (value ['id']) — did you "
+            "mean shop.planes?\n"
+        ),
+    )
+    _, out, _ = gddl("validate", "--format", "github")
+    assert out.splitlines()[0] == (
+        "::warning file=metadata/keys/k.yaml,line=3,col=3,title=KEYS_UNUSED::crm.gone.keys: no row has this table "
+        f"(value ['id']) — {last}"
+    )
+    _, out, _err = gddl("validate", "--json")
+    assert [json.loads(line) for line in out.splitlines()][1] == {
+        "code": "KEYS_UNUSED",
+        "message": "no row has this table",
+        "remedy": "did you mean shop.planes?",
+        "file": "keys/k.yaml",
+        "line": 2,
+        "column": 3,
+        "table": "shop.plane",
+        "field": "keys",
+        "value": "['id']",
+        "level": "warning",
+    }
 
 
 def test_variables_that_the_code_reads_are_known() -> None:

@@ -101,7 +101,7 @@ class DatabricksSettings:
 
 
 def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
-    """What types can't say."""
+    """Checks across fields."""
     if not settings.wheel.endswith(".whl") or not settings.wheel.startswith(("/Volumes/", "/Workspace/", "s3://")):
         what, remedy = "not a wheel on a volume or in the workspace", "write e.g. /Volumes/main/gddl/airflow_gddl.whl"
         yield spec_problem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)

@@ -30,7 +30,7 @@ class Pipeline:
         tables: sorted; never empty.
         pool: Airflow pool of its loads; the tier gives it `slots` slots.
         weight: Airflow's absolute priority weight.
-        freshness: seconds; the shortest of its tables' longest lags; null when none has one.
+        freshness: seconds; the shortest `freshness` of its tables; null when none has one.
         run_timeout: seconds that one of its tasks may take.
         prefix: that its DAG id begins with, as those of all pipelines of the metadata; may be empty.
         queue: Airflow queue of its loads; null: the default one.
@@ -93,11 +93,12 @@ NOWHERE = Placed()
 def arrange(
     tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix: str = "", before: Placed = NOWHERE
 ) -> Arrangement:
-    """The order of `tables` doesn't matter.
+    """Assign each table to a DAG, keeping the earlier placement. The order of `tables` doesn't matter.
 
     Args:
-        tables: sound rows, each table once, each `size` among the tiers.
-        prefix: begins DAG ids, and names of pools that no tier names.
+        tables: valid rows, each table once, each `size` among the tiers.
+        prefix: of DAG ids, and of names of pools that no tier names.
+        before: earlier placement, and the current time.
     """
     enabled = sorted((table for table in tables if table.enabled), key=lambda table: table.table)
     by_name = {table.table: table for table in enabled}

@@ -21,7 +21,7 @@ class TableRow:
     Attributes:
         dag_id: the pipeline that loads it; null when none does.
         tier: the row's `size`; empty for an invalid row, as are `source` and `priority`.
-        freshness: longest allowed lag in seconds; null for none.
+        freshness: limit of `TableStatus.behind` in seconds; null for none.
         grace: seconds from the first poll within which the first load may end: the longest interval of the schedule and
             `freshness`; null where there is no `freshness`.
         problems: problems of the row, one line each; empty: none.

@@ -1,0 +1,105 @@
+"""Probes of the catalogs that `gddl.yaml` declares: each answers, and knows who asks. Nothing is changed."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from urllib.parse import quote, urlsplit
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+
+_API = "/api/2.1/unity-catalog/catalogs/"
+_METASTORE_PORT = 9083
+
+
+def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
+    """Make one request; return the finding.
+
+    Args:
+        database: one that a row's table has in this catalog, which need not exist.
+        environ: where the token is found by its name.
+
+    Raises:
+        GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`.
+    """
+    if spec.kind == "unity":
+        return _unity(spec, environ)
+    return _glue(spec, database) if spec.kind == "glue" else _hive(spec)
+
+
+def _unity(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
+    parts, name = urlsplit(spec.url or ""), spec.catalog_name or ""
+    token = environ.get(spec.token_env, "").strip() if spec.token_env else ""
+    if spec.token_env and not token:
+        raise _unreachable(f"{spec.token_env} holds no token", f"set {spec.token_env} where jobs run")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with closing(kind(parts.netloc, timeout=durations.seconds(spec.timeout))) as connection:
+            connection.request("GET", parts.path.rstrip("/") + _API + quote(name, safe=""), headers=headers)
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise _silent(parts.netloc, error, "url") from error
+    if status >= 300:
+        raise _refusal(status, parts.netloc, name)
+    return f"{parts.netloc} has the catalog {name}"
+
+
+def _refusal(status: int, server: str, name: str) -> GddlError:
+    what = f"Unity Catalog at {server} answers {status} for the catalog {name!r}"
+    if status in (401, 403):
+        remedy = "grant USE CATALOG to the token's user, or correct the token; see docs/catalogs.md"
+        return FatalError("CATALOG_DENIED", what, remedy=remedy)
+    if status == 429 or status >= 500:
+        return _unreachable(what, "try again later, or see the server's log")
+    return FatalError("CATALOG_REFUSED", what, remedy="create the catalog, or correct `url` and `catalog_name`")
+
+
+def _glue(spec: CatalogSpec, database: str) -> str:
+    try:
+        import boto3  # noqa: PLC0415 - an extra that only this catalog needs
+        from botocore.config import Config  # noqa: PLC0415 - as above
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise _unreachable("boto3 is not installed", "pip install 'airflow-gddl[glue]'") from error
+    wait = durations.seconds(spec.timeout)
+    config = Config(connect_timeout=wait, read_timeout=wait, retries={"total_max_attempts": 1})
+    account = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
+    try:
+        client = boto3.Session().client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
+        client.get_database(Name=database, **account)
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if code == "EntityNotFoundException":
+            return f"Glue answers; it has no database {database} yet"
+        if "AccessDenied" in code or "Unauthorized" in code:
+            raise FatalError("CATALOG_DENIED", f"Glue: {error}"[:400], remedy="grant glue:GetDatabase") from error
+        raise _unreachable(f"Glue: {error}"[:400], "check credentials, region and endpoint") from error
+    except (BotoCoreError, ValueError) as error:
+        raise _unreachable(f"Glue: {error}"[:400], "check credentials, region and endpoint") from error
+    return f"Glue answers; it has the database {database}"
+
+
+def _hive(spec: CatalogSpec) -> str:
+    parts = urlsplit(spec.uri or "")
+    server = f"{parts.hostname}:{parts.port or _METASTORE_PORT}"
+    try:
+        with socket.create_connection(
+            (parts.hostname or "", parts.port or _METASTORE_PORT), timeout=durations.seconds(spec.timeout)
+        ):
+            return f"{server} accepts connections"
+    except OSError as error:
+        raise _silent(server, error, "uri") from error
+
+
+def _silent(server: str, error: Exception, field: str) -> GddlError:
+    reason = str(error) or type(error).__name__
+    return _unreachable(f"{server} does not answer: {reason}", f"start it, or correct `{field}` of the catalog")
+
+
+def _unreachable(what: str, remedy: str) -> GddlError:
+    return RetriableError("CATALOG_UNREACHABLE", what, remedy=remedy)
