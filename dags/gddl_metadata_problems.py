@@ -1,4 +1,4 @@
-"""Wrong metadata rows as one import error in Airflow's UI; a file of its own, so that no DAG goes down with it."""
+"""Invalid metadata rows as one import error in Airflow's UI, in a separate file, so that no DAG is affected."""
 
 from airflow_gddl.dags.problems import raise_problems
 

@@ -37,7 +37,7 @@ class DeclinedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildRequest:
-    """Input of the swap of a full refresh; the tables of `live` are replaced by the fold of those of `shadow`.
+    """Input of the swap of a full refresh: tables of `live` get the state computed from those of `shadow`.
 
     Attributes:
         generation_low_watermarks: greatest sequence ingested before each generation.
@@ -61,7 +61,7 @@ class RebuildRequest:
 
 
 class RebuildWork(Protocol):
-    """See `RebuildRequest`."""
+    """Executes the swap of a full refresh; see `RebuildRequest` for its input."""
 
     def drops_changes(self) -> bool:
         """Whether `swap` would drop changes of removed files, since types or order are incompatible."""
@@ -145,7 +145,7 @@ class Engine(Protocol):
         ...
 
     def of_shard(self, shard: str) -> Engine:
-        """The same with transactions of its own, for one of several sources of a table."""
+        """This engine with transaction ids of that source, one of several that the table is loaded from."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -199,7 +199,7 @@ class Engine(Protocol):
         ...
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
-        """Compare the replica with the fold of its change table; rows of generations before `swept` have vanished."""
+        """Compare the replica with the state computed from its change table, without generations before `swept`."""
         ...
 
     def live_rows(self, path: str, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Numbers and booleans into other types of number, where they come back equal."""
+"""Lossless conversion of numbers and booleans."""
 
 from __future__ import annotations
 

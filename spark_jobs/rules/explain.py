@@ -80,7 +80,8 @@ def key_json(schema: TableSchema, key: tuple[str | None, ...]) -> str:
 def key_history(
     changes: pa.Table, replica: pa.Table, schema: TableSchema, key: tuple[str, ...], swept: int
 ) -> KeyHistory:
-    """
+    """Order the key's changes and compare the result with the replica.
+
     Args:
         changes: rows of the change table, all that have the key or had it before.
         replica: rows of the replica with the key.

@@ -45,7 +45,7 @@ def _sqlalchemy() -> Any:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table within one transaction, so that all that is read is of one moment where the database can do that."""
+    """A table within one transaction, so that all reads see the same moment where the database supports it."""
 
     connection: Any
     table: Any
@@ -55,12 +55,13 @@ class SourceTable:
         return {column.name: _type_of(column.type) for column in self.table.columns}
 
     def now(self) -> datetime:
-        """By the database's clock."""
+        """Current time of the database."""
         found = self.connection.execute(_sqlalchemy().select(_sqlalchemy().func.current_timestamp())).scalar()
         moment = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
     def rows(self, columns: Sequence[str], key: str, within: Range) -> Iterator[tuple[Any, ...]]:
+        """Rows whose first key column `key` is in the range, in any order."""
         sa = _sqlalchemy()
         low, high = within
         wanted = sa.select(*(self.table.c[c] for c in columns))
@@ -73,7 +74,7 @@ class SourceTable:
 
 @contextmanager
 def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
-    """The table in one read-only transaction of the strictest sort that serves.
+    """The table in one read-only transaction, at the strictest isolation level that the database supports.
 
     Raises:
         FatalError: `SOURCE_TABLE_MISSING`, `SOURCE_DRIVER_MISSING`.

@@ -1,7 +1,8 @@
 """The README's marked blocks, run one after the other as a newcomer types them, in an empty folder.
 
 A mark is an HTML comment on the line above a fenced block: `file: NAME` writes the block to a file, `run` runs it, and
-`shown` lists lines that the run above has to print; in them `…` stands for anything. `install` is for `newcomer.py`.
+`shown` lists lines that the run above has to print, in a terminal of 80 columns; in them `…` stands for anything.
+`install` is for `newcomer.py`.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Walk:
 
     def _run(self, command: str, language: str) -> Step:
         kept = {n: value for n, value in self.environ.items() if n in self.kept or not n.startswith("GDDL_")}
-        environ = {**kept, "PATH": os.pathsep.join([str(self.path), kept["PATH"]])}
+        environ = {**kept, "COLUMNS": "80", "PATH": os.pathsep.join([str(self.path), kept["PATH"]])}
         programs = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [str(self.path / "python"), "-c"]}
         began = time.monotonic()
         done = subprocess.run(

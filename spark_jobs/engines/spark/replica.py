@@ -46,11 +46,13 @@ class DecidedAhead:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaWriter:
-    """Attributes:
-    schemas: schema ids of the batch's change files.
-    first: no earlier batch had rows, so replica and tombstones are empty.
-    fresh: the batch's changes if cached; null: read from the change table.
-    overlap: overlap of the batch with earlier ones; null: unknown, nothing is assumed.
+    """Applies one batch to replica, tombstones and history.
+
+    Attributes:
+        schemas: schema ids of the batch's change files.
+        first: no earlier batch had rows, so replica and tombstones are empty.
+        fresh: the batch's changes if cached; null: read from the change table.
+        overlap: overlap of the batch with earlier ones; `UNKNOWN`: nothing is assumed.
     """
 
     batch_context: BatchContext

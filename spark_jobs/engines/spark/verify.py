@@ -1,4 +1,4 @@
-"""Compares the replica with the fold of its change table, by the rules in tasks."""
+"""Compares the replica with the state computed from its change table, by the rules in tasks."""
 
 from __future__ import annotations
 
