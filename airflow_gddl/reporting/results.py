@@ -94,7 +94,7 @@ class Reporter:
         lag, spec = result.freshness.lag_seconds, self._specs.get(result.table)
         if lag is not None:
             gauge("gddl.lag_seconds", lag, {"table": result.table})
-        if spec is None or spec.freshness is None or result.status == "skipped":
+        if spec is None or spec.freshness is None or result.status != "succeeded":
             return
         late = result.seconds > durations.seconds(spec.freshness)
         gauge("gddl.late", int(late), {"table": result.table})
