@@ -9,7 +9,7 @@ from contextlib import closing
 from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.catalogs import CatalogSpec, code_of_glue, code_of_status, token_of
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 
 _API = "/api/2.1/unity-catalog/catalogs/"
@@ -33,8 +33,8 @@ def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) 
 
 def _unity(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
     parts, name = urlsplit(spec.url or ""), spec.catalog_name or ""
-    token = environ.get(spec.token_env, "").strip() if spec.token_env else ""
-    if spec.token_env and not token:
+    token = token_of(spec, environ)
+    if token is None:
         raise _unreachable(f"{spec.token_env} holds no token", f"set {spec.token_env} where jobs run")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -51,12 +51,12 @@ def _unity(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
 
 def _refusal(status: int, server: str, name: str) -> GddlError:
     what = f"Unity Catalog at {server} answers {status} for the catalog {name!r}"
-    if status in (401, 403):
-        remedy = "grant USE CATALOG to the token's user, or correct the token; see docs/catalogs.md"
-        return FatalError("CATALOG_DENIED", what, remedy=remedy)
-    if status == 429 or status >= 500:
+    code = code_of_status(status)
+    if code == "CATALOG_UNREACHABLE":
         return _unreachable(what, "try again later, or see the server's log")
-    return FatalError("CATALOG_REFUSED", what, remedy="create the catalog, or correct `url` and `catalog_name`")
+    denied = "grant USE CATALOG to the token's user, or correct the token; see docs/catalogs.md"
+    refused = "create the catalog, or correct `url` and `catalog_name`"
+    return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
 
 def _glue(spec: CatalogSpec, database: str) -> str:
@@ -73,12 +73,14 @@ def _glue(spec: CatalogSpec, database: str) -> str:
         client = boto3.Session().client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
         client.get_database(Name=database, **account)
     except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        if code == "EntityNotFoundException":
+        answer, what = str(error.response.get("Error", {}).get("Code", "")), f"Glue: {error}"[:400]
+        if answer == "EntityNotFoundException":
             return f"Glue answers; it has no database {database} yet"
-        if "AccessDenied" in code or "Unauthorized" in code:
-            raise FatalError("CATALOG_DENIED", f"Glue: {error}"[:400], remedy="grant glue:GetDatabase") from error
-        raise _unreachable(f"Glue: {error}"[:400], "check credentials, region and endpoint") from error
+        code, remedy = code_of_glue(answer, what), "check credentials, region and endpoint"
+        if code == "CATALOG_UNREACHABLE":
+            raise _unreachable(what, remedy) from error
+        remedy = "grant glue:GetDatabase" if code == "CATALOG_DENIED" else remedy
+        raise FatalError(code, what, remedy=remedy) from error
     except (BotoCoreError, ValueError) as error:
         raise _unreachable(f"Glue: {error}"[:400], "check credentials, region and endpoint") from error
     return f"Glue answers; it has the database {database}"

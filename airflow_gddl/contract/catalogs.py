@@ -25,6 +25,10 @@ NAMES: Mapping[CatalogKind, str] = {
     "unity": "1 to 255 characters without blanks, `.` and `/`",
 }
 """Allowed names of each catalog, for messages."""
+CatalogCode = Literal["CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED"]
+_GLUE_DENIED = ("AccessDenied", "UnauthorizedOperation", "LakeFormation", "GlueEncryption")
+_GLUE_DOWN = ("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "RequestLimit", "TooManyRequests")
+_GLUE_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "InvalidClientTokenId")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +79,29 @@ def entry_name(catalog: CatalogSpec, spec: TableSpec, kind: TableKind = "replica
     values = {"schema": spec.schema_name, "source": spec.source, "table": spec.name}
     database, table = (_FIELDS.sub(lambda m: values[m[1]], text).lower() for text in (catalog.database, catalog.table))
     return EntryName(database, table if kind == "replica" else f"{table}__{kind}")
+
+
+def code_of_status(status: int) -> CatalogCode:
+    """Code of an HTTP status from 300 on that Unity Catalog answers."""
+    if status in (401, 403):
+        return "CATALOG_DENIED"
+    return "CATALOG_UNREACHABLE" if status == 429 or status >= 500 else "CATALOG_REFUSED"
+
+
+def code_of_glue(error: str, message: str) -> CatalogCode:
+    """Code of an error that Glue answers, by AWS's own code and message."""
+    if error.startswith((*_GLUE_DOWN, *_GLUE_CREDENTIALS)):
+        return "CATALOG_UNREACHABLE"
+    is_denied = error.startswith(_GLUE_DENIED) or "not authorized" in message.lower()
+    return "CATALOG_DENIED" if is_denied else "CATALOG_REFUSED"
+
+
+def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
+    """The token to send; empty: none is sent; null: its variable holds none that can be sent."""
+    if catalog.token_env is None:
+        return ""
+    token = environ.get(catalog.token_env, "").strip()
+    return token if token and token.isascii() and token.isprintable() else None
 
 
 def name_fault(kind: CatalogKind, name: EntryName) -> str:

@@ -26,8 +26,6 @@ from spark_jobs.table.run import TableRun
 from spark_jobs.verification.source_database import opened, url_of
 from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, plain_verdict, verify_source
 
-_UNFINISHED = "BATCH_UNFINISHED"
-
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
     """The batches that a run, or a full refresh, would make, without making them; never starts Spark."""
@@ -122,7 +120,7 @@ def _judged_by_shard(
         try:
             judged = _judged(one, totals, started)
         except FatalError as error:
-            if error.code != _UNFINISHED or not one.shard:
+            if error.code != notices.UNFINISHED_CODE or not one.shard:
                 raise
             unfinished = unfinished or error
             continue
@@ -140,13 +138,7 @@ def _judged(run: TableRun, totals: RunTotals, started: datetime) -> tuple[Verdic
     if ledger.state.keys is None:
         notices.require_first_load(run.spec.table, ledger)
         return None
-    if ledger.plan() is not None:
-        raise FatalError(
-            _UNFINISHED,
-            f"{run.title} has a batch that is not finished",
-            where=run.layout.state,
-            remedy="run the table first, then verify",
-        )
+    notices.require_finished(run.title, ledger, run.layout.state, then="verify")
     require_same_identity(run.spec, ledger.state)
     context = run.context()
     table_schema = context.stored_schema(ledger.state)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec, EntryName
+from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_glue
 from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration
 from spark_jobs.catalogs.delta_info import hive_type, same_place
 
@@ -29,9 +29,6 @@ _FORMAT = {
 }
 _SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 _KEPT = ("Owner", "Retention", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "TargetTable")
-_DENIED = ("AccessDenied", "UnauthorizedOperation", "LakeFormation", "GlueEncryption")
-_DOWN = ("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "RequestLimit", "TooManyRequests")
-_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "InvalidClientTokenId")
 
 
 class GlueCatalog:
@@ -168,11 +165,8 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
         message = f"Glue: {error}"[:400]
-        if code.startswith(_DOWN) or code.startswith(_CREDENTIALS):
-            raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True) from error
-        is_denied = code.startswith(_DENIED) or "not authorized" in message.lower()
-        raise CatalogError("CATALOG_DENIED" if is_denied else "CATALOG_REFUSED", message) from error
+        code = code_of_glue(str(error.response.get("Error", {}).get("Code", "")), message)
+        raise CatalogError(code, message, is_down=code == "CATALOG_UNREACHABLE") from error
     except BotoCoreError as error:
         raise CatalogError("CATALOG_UNREACHABLE", f"Glue: {error}"[:400], is_down=True) from error

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec, EntryName
+from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
 from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration
 from spark_jobs.catalogs.delta_info import same_place, type_text
 from spark_jobs.catalogs.unity_types import column_info
@@ -86,7 +86,7 @@ class UnityCatalog:
 class _Http:
     """HTTP requests, each over a new connection. No redirect is followed: the token is for this server alone."""
 
-    def __init__(self, url: str, wait: int, token: str | None) -> None:
+    def __init__(self, url: str, wait: int, token: str) -> None:
         parts = urlsplit(url)
         self._base, self._where, self._wait = parts.path.rstrip("/") + _API, parts.netloc, wait
         self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -142,17 +142,13 @@ def _refusal(status: int, text: str) -> CatalogError:
     except (ValueError, AttributeError):
         message = ""
     shown = f"Unity Catalog answers {status}{f': {message}' if message else ''}"[:400]
-    if status in (401, 403):
-        return CatalogError("CATALOG_DENIED", shown)
-    is_down = status == 429 or status >= 500
-    return CatalogError("CATALOG_UNREACHABLE" if is_down else "CATALOG_REFUSED", shown, is_down=is_down)
+    code = code_of_status(status)
+    return CatalogError(code, shown, is_down=code == "CATALOG_UNREACHABLE")
 
 
-def _token(spec: CatalogSpec, environ: Mapping[str, str]) -> str | None:
-    if spec.token_env is None:
-        return None
-    token = environ.get(spec.token_env, "").strip()
-    if not token or not token.isascii() or not token.isprintable():
+def _token(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
+    token = token_of(spec, environ)
+    if token is None:
         message = f"{spec.token_env} holds no token where the job runs"
         raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
     return token

@@ -29,6 +29,7 @@ from spark_jobs.plan.files import PlannedFile
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.retention import vacuum_hours
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.table import notices
 from spark_jobs.table.decisions import has_few_rows
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
@@ -72,13 +73,7 @@ def _require_idle(run: TableRun, ledger: Ledger) -> None:
             remedy="load the table first; rows of a table without keys can't be distinguished",
         )
     require_same_identity(run.spec, ledger.state)
-    if ledger.plan() is not None:
-        raise FatalError(
-            "BATCH_UNFINISHED",
-            f"{run.title} has a batch that is not finished",
-            where=run.layout.state,
-            remedy="run the table first, then erase",
-        )
+    notices.require_finished(run.title, ledger, run.layout.state, then="erase")
 
 
 @dataclass(frozen=True, kw_only=True)

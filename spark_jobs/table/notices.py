@@ -18,6 +18,7 @@ from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.sweeping import SweepState
 
 SAMPLE = 5
+UNFINISHED_CODE = "BATCH_UNFINISHED"
 
 
 def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
@@ -204,6 +205,21 @@ def require_first_load(table: str, ledger: Ledger) -> None:
             remedy=f"see the reasons with `gddl errors list --table {table}`; then correct the row, "
             "or have the files written again",
         )
+
+
+def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) -> None:
+    """Refuse to work on a table, or on one of its sources, with a batch that is not finished.
+
+    Args:
+        title: of the table or source.
+        then: what to do again after a run.
+
+    Raises:
+        FatalError: `BATCH_UNFINISHED`.
+    """
+    if ledger.plan() is not None:
+        what, remedy = f"{title} has a batch that is not finished", f"run the table first, then {then}"
+        raise FatalError(UNFINISHED_CODE, what, where=state_path, remedy=remedy)
 
 
 def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, state_path: str) -> None:

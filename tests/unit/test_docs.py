@@ -51,12 +51,15 @@ RUNNERS = ("spark_submit", "spark_submit tiers")
 
 
 def codes(tree: ast.Module) -> Iterator[str]:
-    """Literals that are given to something that carries a code, assigned to `code`, or printed as `[CODE]`."""
+    """Literals given to what carries a code, assigned to `code` or `..._CODE`, answered by `code_of_...`, in `[]`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from _carried(node)
-        elif isinstance(node, ast.Assign) and any("code" in _names(target) for target in node.targets):
+        elif isinstance(node, ast.Assign) and any(_is_code(name) for target in node.targets for name in _names(target)):
             yield from (text for text in _texts(node.value) if CODE.fullmatch(text))
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("code_of_"):
+            answers = (part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value)
+            yield from (text for answer in answers for text in _texts(answer) if CODE.fullmatch(text))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("["):
             yield from re.findall(rf"^\[({CODE.pattern})\]", node.value)
 
@@ -72,6 +75,10 @@ def _texts(node: ast.AST, *, deep: bool = True) -> Iterator[str]:
     for part in ast.walk(node) if deep else [node]:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.value
+
+
+def _is_code(name: str) -> bool:
+    return name == "code" or name.endswith("_CODE")
 
 
 def _names(target: ast.expr) -> list[str]:
