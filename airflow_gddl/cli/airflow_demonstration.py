@@ -26,7 +26,7 @@ from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.topology import pools
-from airflow_gddl.runtime.runners.java import check_java
+from airflow_gddl.runtime.runners.java import find_java
 from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
 from airflow_gddl.runtime.state.records import read_records
 
@@ -60,7 +60,7 @@ class AirflowDemonstration:
         Raises:
             GddlError: the demo could not start or continue.
         """
-        check_java(self.cli.environ)
+        find_java(self.cli.environ)
         shown = False
         try:
             with stoppable(), Standalone(self._order()) as airflow:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_gddl.runtime.delta_tables import opened
+from airflow_gddl.runtime.delta_tables import opened, unresolved
 
 _VERSIONS = 20
 _SHOWN = ("occurred_at", "code", "reason", "column", "source_file", "batch_id", "record")
@@ -44,9 +44,7 @@ def quarantined(path: str, code: str, limit: int, environ: Mapping[str, str]) ->
     with opened(path, environ) as table:
         codes: Counter[str] = Counter()
         rows: list[dict[str, Any]] = []
-        # Not through a pyarrow dataset, which relies on missing statistics and does not support deletion vectors.
-        found = [] if table is None else table.scan(columns=list(_SHOWN), predicate="resolved_at IS NULL")
-        for batch in found:
+        for batch in [] if table is None else unresolved(table, _SHOWN):
             part = _pyarrow().record_batch(batch)
             names = part.column("code").to_pylist()
             codes.update(map(str, names))

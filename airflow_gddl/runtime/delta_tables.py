@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,9 +36,17 @@ def quarantined_codes(path: str, environ: Mapping[str, str]) -> dict[str, int] |
         if table is None:
             return None
         codes: Counter[str] = Counter()
-        for batch in table.scan(columns=["code", "resolved_at"], predicate="resolved_at IS NULL"):
+        for batch in unresolved(table, ["code"]):
             codes.update(map(str, batch.column("code").to_pylist()))
         return dict(sorted(codes.items()))
+
+
+def unresolved(table: Any, columns: Sequence[str]) -> Any:
+    """Record batches of the unresolved rows of an errors table.
+
+    Not through a pyarrow dataset, which relies on missing statistics and does not support deletion vectors.
+    """
+    return table.scan(columns=list(columns), predicate="resolved_at IS NULL")
 
 
 @contextmanager

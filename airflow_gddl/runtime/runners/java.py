@@ -16,7 +16,7 @@ _REMEDY = (
     "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
     "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it"
 )
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)[^"]*"')
+_VERSION = re.compile(r'version "((?:1\.)?(\d+)[^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,6 @@ class Java:
 
     def __str__(self) -> str:
         return f"{self.version}, {self.path}"
-
-
-def check_java(environ: Mapping[str, str]) -> Path:
-    """Path of `find_java`'s."""
-    return find_java(environ).path
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
@@ -53,9 +48,9 @@ def find_java(environ: Mapping[str, str]) -> Java:
         # macOS puts a stub `java` on PATH that only reports that no Java is installed.
         said = " ".join((answer.stderr or answer.stdout).split())[:200]
         raise FatalError("JAVA_MISSING", f"{java} is not a working Java: {said}", remedy=_REMEDY)
-    if int(version[1]) < OLDEST:
-        raise FatalError("JAVA_TOO_OLD", f"{java} is Java {version[1]}; Spark needs {OLDEST} or newer", remedy=_REMEDY)
-    return Java(java, version[0].split('"')[1])
+    if int(version[2]) < OLDEST:
+        raise FatalError("JAVA_TOO_OLD", f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer", remedy=_REMEDY)
+    return Java(java, version[1])
 
 
 def _find(environ: Mapping[str, str]) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener
 from airflow_gddl.runtime.runners.child import nothing
-from airflow_gddl.runtime.runners.java import check_java
+from airflow_gddl.runtime.runners.java import find_java
 from airflow_gddl.runtime.runners.job_process import GRACE_SECONDS, JobProcess
 
 
@@ -36,6 +36,6 @@ class LocalRunner:
             RetriableError: as `check_roots`.
         """
         if any(spec.tiers[table.size].engine == "spark" for table in spec.tables if table.size in spec.tiers):
-            check_java(self.environ)
+            find_java(self.environ)
         job = JobProcess(command=self.command, environ=self.environ, grace_seconds=self.grace_seconds, tick=self.tick)
         return job.run(spec, listener)

@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener
 from airflow_gddl.runtime.runners.child import nothing
-from airflow_gddl.runtime.runners.java import check_java
+from airflow_gddl.runtime.runners.java import find_java
 from airflow_gddl.runtime.runners.job_process import GRACE_SECONDS, JobProcess
 from airflow_gddl.runtime.runners.spark_submit_arguments import ENVIRONMENT, arguments
 
@@ -48,7 +48,7 @@ class SparkSubmitRunner:
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
             RetriableError: `MASTER_UNREACHABLE`.
         """
-        check_java(self.environ)
+        find_java(self.environ)
         check_master(self.settings.master)
         with tempfile.TemporaryDirectory(prefix="gddl-code-") as folder:
             code = [str(write_code(Path(folder, "gddl-job-code.zip")))] if self.settings.ship_code else []
