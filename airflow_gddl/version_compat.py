@@ -51,7 +51,7 @@ def is_paused(instance: Any, dag_id: str) -> bool:
         return False
     try:
         return bool(get_dag(dag_id).is_paused)
-    except Exception:  # noqa: BLE001 - a DAG that is not known is reported by whoever triggers it
+    except Exception:  # noqa: BLE001 - the operator that triggers it reports an unknown DAG
         return False
 
 

@@ -64,13 +64,13 @@ class TargetRecords:
         Raises:
             FatalError: `TARGET_CHANGED`, `TARGET_TAKEN`, `LEDGER_DAMAGED`.
         """
-        before = ""
         if not self.is_kept:
-            return before
+            return ""
+        before = ""
         for path in self._placements:
             found = self._read(path)
             if found is not None and found.target == self.spec.table:
-                return before
+                return ""
             if found is not None and self._is_loaded(found.target):
                 if not self.spec.shards:
                     raise self._changed(found.target)

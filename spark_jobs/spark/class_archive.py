@@ -1,7 +1,7 @@
 """The archive of Java classes with which an embedded Spark starts sooner: Java's application class data sharing.
 
 Java maps the classes from the archive instead of reading them from hundreds of JARs. It checks itself that an archive
-fits its version and its class path, and goes on without one that does not. The module `write_class_archive` writes it.
+fits its version and its class path, and ignores one that does not. The module `write_class_archive` writes it.
 """
 
 from __future__ import annotations

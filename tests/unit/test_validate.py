@@ -145,8 +145,8 @@ def test_formats_for_programs(tmp_path: Path, gddl: Gddl) -> None:
 def test_a_misspelt_variable_is_named_and_those_of_others_are_not(tmp_path: Path, gddl: Gddl) -> None:
     write(tmp_path / "metadata", {"gddl.yaml": ROOTS})
     status, out, err = gddl("validate", GDDL_LANDNIG="/x", GDDL_SHOP_DB="y", GDDL_SOURCE_SHOP="z")
-    told = "environment variable GDDL_LANDNIG: VARIABLE_UNKNOWN: nothing reads it — did you mean GDDL_LANDING?\n"
-    assert (status, out, err) == (0, NO_TABLE, told)
+    warned = "environment variable GDDL_LANDNIG: VARIABLE_UNKNOWN: nothing reads it — did you mean GDDL_LANDING?\n"
+    assert (status, out, err) == (0, NO_TABLE, warned)
 
 
 CRON = (
@@ -233,7 +233,7 @@ def test_misplaced_files_are_named(tmp_path: Path, gddl: Gddl) -> None:
     files = ("table/shop.yaml", "table/crm.csv", "more.yaml", "gddl.yml", "models/a.json", "schema/tables.json", "x.md")
     write(tmp_path / "metadata", {"gddl.yaml": ROOTS, "tables/a.yaml.bak": "", **dict.fromkeys(files, "")})
     what = "FILE_NOT_READ: looks like metadata, but is not read —"
-    told = [
+    warned = [
         (
             f"metadata/tables/a.yaml.bak: {what} rename it to .yaml or .json (tables: or .csv), copy the files of a "
             "linked folder, or remove it"
@@ -244,7 +244,7 @@ def test_misplaced_files_are_named(tmp_path: Path, gddl: Gddl) -> None:
         f"metadata/table/crm.csv: {what} did you mean tables/? (2 such files in table/)",
     ]
     status, out, err = gddl("validate")
-    assert (status, out, err.splitlines()) == (0, NO_TABLE, told)
+    assert (status, out, err.splitlines()) == (0, NO_TABLE, warned)
 
 
 def test_keys_of_no_row_are_a_warning_at_their_line(tmp_path: Path, gddl: Gddl) -> None:

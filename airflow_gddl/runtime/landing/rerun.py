@@ -41,7 +41,7 @@ def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, s
 
     Raises:
         MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: a table that the metadata does not have, or that no DAG
-            loads, since its row is disabled or broken.
+            loads, since its row is disabled or invalid.
     """
     rows = {row.table: row for row in directory.rows} if directory is not None else {}
     names = TableNames(rows.values())
