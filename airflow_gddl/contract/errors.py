@@ -6,6 +6,9 @@ in `JobResult.error.code`, in quarantine rows and in the documentation, and neve
 
 from __future__ import annotations
 
+UNEXPECTED_CODE = "UNEXPECTED"
+"""Code of an error that nobody has foreseen: whether a retry helps is not known."""
+
 
 class GddlError(Exception):
     """Base class of this project's errors; only its subclasses are raised.

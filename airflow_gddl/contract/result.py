@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError
+
 Status = Literal["succeeded", "failed", "skipped"]
 Mode = Literal["initial", "incremental", "refresh"]
 
@@ -44,8 +46,20 @@ class Freshness:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorInfo:
+    """
+    Attributes:
+        fatal: a retry fails with the same error until a user fixes its cause. False where that is not known, too.
+    """
+
     code: str
     message: str
+    fatal: bool = False
+
+
+def error_info(error: GddlError) -> ErrorInfo:
+    """The error in a result."""
+    fatal = isinstance(error, FatalError) and error.code != UNEXPECTED_CODE
+    return ErrorInfo(code=error.code, message=str(error), fatal=fatal)
 
 
 @dataclass(frozen=True, kw_only=True)

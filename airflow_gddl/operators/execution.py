@@ -15,12 +15,12 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.job_ids import job_id
-from airflow_gddl.operators.outcomes import is_last_try, out_of_time, outcomes, round_of
+from airflow_gddl.operators.outcomes import failure, is_last_try, out_of_time, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.loaded import LoadedTables
-from airflow_gddl.reporting.results import Reporter, explained, summary
+from airflow_gddl.reporting.results import Reporter, is_final, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
@@ -282,8 +282,8 @@ class _StageLoad(Load):
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, self.begun.tables if self.begun else None)
         shown = self._outcomes(loading) if operator.by_table else None
-        if loading.failed and (shown is None or not is_last_try(context)):
-            raise AirflowException(explained(loading.failed, len(loading.results)))
+        if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
+            raise failure(loading.failed, len(loading.results))
         if loading.results or loading.order.marks:
             add_events(context, operator.pipeline, book.finish(self.stage, context["run_id"], max_tries))
         else:

@@ -20,7 +20,8 @@ from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.execution import TryState, begun_of
 from airflow_gddl.operators.job_ids import job_id
 from airflow_gddl.operators.maintenance_progress import ProgressFile
-from airflow_gddl.reporting.results import Reporter, explained, summary
+from airflow_gddl.operators.outcomes import failure
+from airflow_gddl.reporting.results import Reporter, summary
 from airflow_gddl.runtime.landing.rerun import loaded_by
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
@@ -118,7 +119,7 @@ class _Execution:
             progress = progress.after(result.table for result in done if result.status != "failed")
             file.write(progress)
         if failed:
-            raise AirflowException(explained(list(failed.values()), len(self.specs)))
+            raise failure(list(failed.values()), len(self.specs))
         return summary(results)
 
     def _begun(self, tables: Sequence[str]) -> TryState:

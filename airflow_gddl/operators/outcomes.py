@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -11,8 +11,9 @@ from airflow.sdk import BaseOperator, Context
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.result import ErrorInfo, JobResult
-from airflow_gddl.reporting.results import reason
+from airflow_gddl.reporting.results import explained, is_final, reason
 from airflow_gddl.runtime.landing.loading import Loading
+from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
 _LONGEST = 1000
 
@@ -67,6 +68,13 @@ def round_of(context: Context, operator: BaseOperator) -> Round:
 def is_last_try(context: Context) -> bool:
     """Whether no retry follows when this try fails."""
     return bool(context["ti"].try_number > context["ti"].max_tries)
+
+
+def failure(failed: Sequence[JobResult], total: int) -> Exception:
+    """What a task of `total` tables raises; it is retried unless each retry would fail with the same errors."""
+    final = is_final(failed)
+    error: Exception = (AirflowFailException if final else AirflowException)(explained(failed, total, final=final))
+    return error
 
 
 def out_of_time(tier: str, limit: timedelta | None) -> ErrorInfo:

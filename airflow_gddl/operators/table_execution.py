@@ -14,9 +14,9 @@ from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableErro
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.execution import Load, begun_of, decided, document_of
-from airflow_gddl.operators.outcomes import TableOutcome, round_of
+from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
 from airflow_gddl.reporting.asset_events import add_events
-from airflow_gddl.reporting.results import explained, summary
+from airflow_gddl.reporting.results import summary
 from airflow_gddl.runtime.landing.hint_book import SharedHintBook
 from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.work import of_table
@@ -95,6 +95,6 @@ class _TableLoad(Load):
         book = SharedHintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, (table,))
         if loading.failed:
-            raise AirflowException(explained(loading.failed, len(loading.results)))
+            raise failure(loading.failed, len(loading.results))
         add_events(self.context, operator.pipeline, book.finish_table(table))
         return summary(loading.results)

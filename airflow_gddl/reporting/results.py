@@ -103,13 +103,23 @@ class Reporter:
             self._log.warning(what, result.table, result.seconds, spec.freshness)
 
 
-def explained(failed: Sequence[JobResult], total: int) -> str:
-    """Error text of a failed load: tables with code and remedy, grouped by reason; the first few reasons in full."""
+def is_final(failed: Sequence[JobResult]) -> bool:
+    """Whether a retry would fail in each of these tables with the same error."""
+    return all(result.error is not None and result.error.fatal for result in failed)
+
+
+def explained(failed: Sequence[JobResult], total: int, *, final: bool = False) -> str:
+    """Error text of a failed load: tables with code and remedy, grouped by reason; the first few reasons in full.
+
+    Args:
+        final: no retry follows.
+    """
     by_reason: dict[str, list[str]] = {}
     for result in failed:
         by_reason.setdefault(reason(result), []).append(result.table)
     reasons = list(by_reason.items())
-    lines = [f"{len(failed)} of {total} tables failed; the others succeeded, and a retry loads only these:"]
+    then = "no retry would help these; fix their causes, then clear the task" if final else "a retry loads only these"
+    lines = [f"{len(failed)} of {total} tables failed; the others succeeded, and {then}:"]
     lines += [f"- {', '.join(tables)}: {why}" for why, tables in reasons[:SHOWN]]
     if left := [table for _, tables in reasons[SHOWN:] for table in tables]:
         lines.append(f"- also {', '.join(left)}")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.actions.refresh_plan import refresh_batches
 from spark_jobs.engines.base import TableContext
@@ -108,7 +108,7 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     details["source"] = None if source is None else plain_verdict(source)
     result = replace(result, status="succeeded", details=details)
     error = unfinished if equal else _difference(run.spec, verdict, source)
-    return result if error is None else replace(result, status="failed", error=_info(error))
+    return result if error is None else replace(result, status="failed", error=error_info(error))
 
 
 def _judged_by_shard(
@@ -199,10 +199,6 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
         f"table, then `gddl run --table {spec.table}`"
     )
     return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
-
-
-def _info(error: FatalError) -> ErrorInfo:
-    return ErrorInfo(code=error.code, message=str(error))
 
 
 def list_errors(run: TableRun, totals: RunTotals) -> JobResult:

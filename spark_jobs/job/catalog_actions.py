@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.registration import CatalogProblem
-from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.catalogs.row import TableCheck
@@ -42,8 +42,8 @@ def _one(job: JobSpec, spec: TableSpec, registrar: Registrar, started: datetime)
     try:
         checks, problem = registrar.compare(job, spec, act=action == "catalog_sync")
     except GddlError as error:
-        info = ErrorInfo(code=error.code, message=str(error))
-        return TableOutcome(replace(result, status="failed", error=info), isinstance(error, RetriableError))
+        failed = replace(result, status="failed", error=error_info(error))
+        return TableOutcome(failed, isinstance(error, RetriableError))
     details = {"catalog": spec.catalog, "tables": [_shown(check) for check in checks]}
     return TableOutcome(replace(result, status="succeeded", details=details, warnings=_warnings(problem)))
 

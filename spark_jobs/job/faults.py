@@ -6,7 +6,7 @@ import re
 import sys
 from dataclasses import dataclass
 
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3_errors import s3_error
 
 _CONFLICTS = (
@@ -91,7 +91,8 @@ def translated(error: BaseException) -> GddlError:
     for fault in _FAULTS:
         if any(sign in text for sign in fault.signs):
             return fault.family(fault.code, first, remedy=fault.remedy)
-    return FatalError("UNEXPECTED", first, remedy="see the job's log; nothing is lost, the next run resumes the batch")
+    remedy = "see the job's log; nothing is lost, the next run resumes the batch"
+    return FatalError(UNEXPECTED_CODE, first, remedy=remedy)
 
 
 def _first_line(text: str) -> str:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
@@ -142,8 +142,7 @@ def _unknown() -> RetriableError:
 
 def _refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
     """The failure of a table without an outcome: the cluster is unsuitable, or its tasks died."""
-    info = ErrorInfo(code=error.code, message=str(error))
-    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
+    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=error_info(error))
     return TableOutcome(result, retriable=isinstance(error, RetriableError))
 
 

@@ -11,7 +11,7 @@ from typing import cast
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LOADS, Layout, join, record_name
-from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import inspection as actions
 from spark_jobs.actions.notified_run import run_streamed, takes_stream
@@ -41,8 +41,7 @@ def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome
 
 def not_started(job: JobSpec, spec: TableSpec, fault: GddlError) -> TableOutcome:
     """The failure of a table that the job could not poll."""
-    info = ErrorInfo(code=fault.code, message=str(fault))
-    result = JobResult(table=spec.table, status="failed", run_id=job.run_id, error=info)
+    result = JobResult(table=spec.table, status="failed", run_id=job.run_id, error=error_info(fault))
     return TableOutcome(result, isinstance(fault, RetriableError))
 
 
@@ -109,8 +108,7 @@ def _failed(run: TableRun, totals: RunTotals, started: datetime, error: Exceptio
     # A `GddlError` is complete; for other errors the log has the traceback.
     _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
     failed = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    info = ErrorInfo(code=fault.code, message=str(fault))
-    return replace(failed, status="failed", error=info), isinstance(fault, RetriableError)
+    return replace(failed, status="failed", error=error_info(fault)), isinstance(fault, RetriableError)
 
 
 def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:

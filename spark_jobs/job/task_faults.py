@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.table.outcome import TableOutcome
 
@@ -30,6 +30,5 @@ def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
 
 def failed(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome:
     _LOG.error("%s failed: %s", spec.table, error)
-    info = ErrorInfo(code=error.code, message=str(error))
-    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=info)
+    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=error_info(error))
     return TableOutcome(result, retriable=True)

@@ -1,7 +1,8 @@
 """A job for tests of the Airflow side: obeys FAKE_JOB, a JSON file's path, instead of starting Spark.
 
 `record`: a file that gets a JSON line for each job: its run id, tables, options and roots. `fail`: table to [code,
-message]; `fail_jobs`: only in the first so many jobs. `die_at`: a table before which the process kills itself.
+message]; `fatal`: those of them that no retry helps; `fail_jobs`: only in the first so many jobs. `die_at`: a table
+before which the process kills itself.
 `columns`: table to what its result says of its columns. `skip`: tables that have nothing new. `sleep`: seconds before
 each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
 to text. A job that goes on answers for tables as its standing order names them, for `lasts` seconds or until it is
@@ -73,7 +74,8 @@ def work(orders: dict, run_id: str, table: str) -> bool:
         result = {"table": table, "run_id": run_id, "status": "skipped"}
     if table in orders.get("fail", {}):
         code, message = orders["fail"][table]
-        result = {"table": table, "run_id": run_id, "status": "failed", "error": {"code": code, "message": message}}
+        error = {"code": code, "message": message, "fatal": table in orders.get("fatal", ())}
+        result = {"table": table, "run_id": run_id, "status": "failed", "error": error}
     print(json.dumps(result), flush=True)
     if "--answers" in sys.argv:
         lake = Path(json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())["roots"]["lake"])

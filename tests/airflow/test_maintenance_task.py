@@ -120,6 +120,12 @@ def test_a_retry_runs_remaining_tables_and_clearing_runs_all(shop: Stage) -> Non
     assert shop.loaded[3:] == [["shop.a", "shop.b"]]
 
 
+def test_a_task_is_not_retried_if_no_table_can_succeed(shop: Stage) -> None:
+    shop.order(fail={"shop.b": ["VERIFY_DIFFERENT", "3 of 256 buckets differ"]}, fatal=["shop.b"])
+    with pytest.raises(AirflowFailException, match="fix their causes, then clear the task"):
+        execute("gddl_verify", "verify_small")
+
+
 def test_a_job_for_each_so_many_tables(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_execution, "TABLES_PER_JOB", 1)
     shop.order(fail={"shop.a": ["VERIFY_DIFFERENT", "no"]})

@@ -126,11 +126,11 @@ class Loading:
         self._marks.update(marks)
         try:
             for wave in waves(specs):
-                bad = {result.table for result in self.failed}
-                ready = [spec for spec in wave if not bad.intersection(spec.depends_on)]
+                bad = {result.table: result for result in self.failed}
+                ready = [spec for spec in wave if not bad.keys() & spec.depends_on]
                 for spec in wave:
                     if spec not in ready:
-                        self.on_result(_left_out(spec, sorted(bad.intersection(spec.depends_on))))
+                        self.on_result(_left_out(spec, [bad[name] for name in sorted(bad.keys() & spec.depends_on)]))
                 if ready and not self.stopped:
                     self._job(runner, ready)
                 if self.waiting is not None:
@@ -251,6 +251,9 @@ def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:
         yield ready
 
 
-def _left_out(spec: TableSpec, failed: Sequence[str]) -> JobResult:
-    message = f"not loaded, because {', '.join(failed)} failed, which it depends on. Remedy: fix that first."
-    return JobResult(table=spec.table, status="failed", error=ErrorInfo(code="DEPENDENCY_FAILED", message=message))
+def _left_out(spec: TableSpec, failed: Sequence[JobResult]) -> JobResult:
+    names = ", ".join(result.table for result in failed)
+    message = f"not loaded, because {names} failed, which it depends on. Remedy: fix that first."
+    fatal = any(result.error is not None and result.error.fatal for result in failed)
+    error = ErrorInfo(code="DEPENDENCY_FAILED", message=message, fatal=fatal)
+    return JobResult(table=spec.table, status="failed", error=error)
