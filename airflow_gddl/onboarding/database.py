@@ -112,6 +112,8 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
     constraints = inspector.get_multi_unique_constraints(schema=schema)
     indexes = inspector.get_multi_indexes(schema=schema)
     comments = _table_comments(inspector, schema)
+    foreign = inspector.get_multi_foreign_keys(schema=schema)
+    default = inspector.default_schema_name or schema
     figures = statistics(connection, schema)
     known = with_rows(connection, schema, {place[1]: figures.get(place[1], Statistics()) for place in columns})
     for place in sorted(columns):
@@ -130,7 +132,9 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
             rows=found.rows,
             size_bytes=found.size_bytes,
             activity=_activity(found),
-            descriptions=descriptions(comments.get(place, {}).get("text"), columns[place]),
+            descriptions=descriptions(
+                comments.get(place, {}).get("text"), columns[place], references(default, foreign.get(place) or ())
+            ),
         )
 
 
@@ -141,18 +145,45 @@ def _table_comments(inspector: Any, schema: str) -> Mapping[Any, Mapping[str, An
         return {}
 
 
-def descriptions(table: str | None, columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Comments as fields of a row, by path. Pure.
+def references(default: str, foreign: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What the foreign keys of a table say of its columns: `References shop.customers.id`, by column. Pure.
+
+    Args:
+        default: schema of tables that the database names without one.
+        foreign: as SQLAlchemy's inspector shows them.
+    """
+    found: dict[str, list[str]] = {}
+    for key in foreign:
+        table = f"{key.get('referred_schema') or default}.{key['referred_table']}"
+        for own, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
+            found.setdefault(own, []).append(f"{table}.{other}")
+    return {own: f"References {', '.join(sorted(set(names)))}" for own, names in found.items()}
+
+
+def descriptions(
+    table: str | None, columns: Sequence[Mapping[str, Any]], referred: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Comments as fields of a row, by path; a column's ends with what it references. Pure.
 
     Omits texts that metadata would refuse as secrets, and columns with a dot in their names, which paths can't address.
 
     Args:
         columns: as SQLAlchemy's inspector shows them.
+        referred: as `references`; null: none.
     """
-    found = {"description": table}
-    found |= {f"column_descriptions.{c['name']}": c.get("comment") for c in columns if "." not in c["name"]}
-    cleaned = {path: _CONTROL.sub(" ", text or "").strip()[:_LONGEST] for path, text in found.items()}
-    return {path: text for path, text in cleaned.items() if text and not looks_secret(text)}
+    named = [column for column in columns if "." not in column["name"]]
+    texts = {f"column_descriptions.{c['name']}": (c.get("comment"), (referred or {}).get(c["name"])) for c in named}
+    found = {path: _described(*both) for path, both in {"description": (table, None), **texts}.items()}
+    return {path: text for path, text in found.items() if text and not looks_secret(text)}
+
+
+def _described(comment: str | None, reference: str | None) -> str:
+    """`In euros. References shop.currencies.code`."""
+    text, end = (_CONTROL.sub(" ", part or "").strip() for part in (comment, reference))
+    text = text[: _LONGEST - len(end)]
+    if not text or not end:
+        return text or end[:_LONGEST]
+    return f"{text}{'' if text.endswith(('.', '!', '?')) else '.'} {end}"
 
 
 def best_key(

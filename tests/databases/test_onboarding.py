@@ -139,6 +139,28 @@ def test_comments_become_descriptions_and_a_persons_are_kept(live: Live) -> None
     assert last.column_descriptions == {"total": "by a person"}
 
 
+def test_foreign_keys_are_described_at_their_columns(live: Live) -> None:
+    live.execute(
+        "CREATE TABLE public.seen_from_everywhere (code text PRIMARY KEY)",
+        "CREATE TABLE shop.payments (id int PRIMARY KEY, order_id bigint REFERENCES shop.orders, other_id int "
+        "REFERENCES other.t, code text REFERENCES seen_from_everywhere, line int, "
+        'FOREIGN KEY (order_id, line) REFERENCES shop."Order Lines" (order_id, line))',
+        "COMMENT ON COLUMN shop.payments.order_id IS 'what was paid'",
+        "COMMENT ON COLUMN shop.payments.code IS 'A code.'",
+    )
+    try:
+        live.onboard("--write")
+        payments = next(row for row in load(str(live.metadata), {}).tables if row.table == "shop.payments")
+    finally:
+        live.execute("DROP TABLE shop.payments", "DROP TABLE public.seen_from_everywhere")
+    assert payments.column_descriptions == {
+        "order_id": "what was paid. References shop.Order Lines.order_id, shop.orders.id",
+        "other_id": "References other.t.id",
+        "code": "A code. References public.seen_from_everywhere.code",
+        "line": "References shop.Order Lines.line",
+    }
+
+
 def test_rows_sizes_types_and_changes_are_those_of_its_statistics(live: Live) -> None:
     tables = live.tables("shop")
     orders = tables["shop.orders"]
