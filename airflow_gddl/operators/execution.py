@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.job_ids import job_id
-from airflow_gddl.operators.outcomes import failure, is_last_try, out_of_time, outcomes, round_of
+from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
@@ -28,17 +28,17 @@ from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
 from airflow_gddl.runtime.runners.child import nothing
+from airflow_gddl.runtime.runners.missing_results import out_of_time
 from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
+from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch, ends_at
 from airflow_gddl.triggers.tables import utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.jobs import JobOperator
     from airflow_gddl.operators.load import LoadOperator
-
 
 Summary = dict[str, Any] | list[dict[str, Any]]
 """Result of a load task."""
@@ -159,7 +159,7 @@ class Task:
         """Defer to the triggerer; nothing of this process is needed to resume."""
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} returned a run to wait for")
-        operator = self.operator
+        operator, limit = self.operator, self.operator.execution_timeout
         operator.log.info("run %s continues%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
         watch = Watch(
             runner=operator.runner or self.document.runner,
@@ -170,9 +170,11 @@ class Task:
             run=run,
             begun=plain(begun),
             kept=None if kept is None else replace(kept, job=runner.run_id(run.number)),
+            ends=None if kept else ends_at(limit),
         )
         trigger = GddlRunTrigger(watch=plain(watch))
-        operator.defer(trigger=trigger, method_name="resumed", timeout=operator.execution_timeout)
+        # The trigger ends the run at the limit; Airflow's own timeout is for a trigger that is lost.
+        operator.defer(trigger=trigger, method_name="resumed", timeout=limit and limit + TIME_TO_END)
 
     def job_id(self, part: str) -> str:
         """See `job_ids.job_id`."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
 
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.reporting.results import explained, is_final, reason
 from airflow_gddl.runtime.landing.loading import Loading
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
@@ -75,16 +74,6 @@ def failure(failed: Sequence[JobResult], total: int) -> Exception:
     final = is_final(failed)
     error: Exception = (AirflowFailException if final else AirflowException)(explained(failed, total, final=final))
     return error
-
-
-def out_of_time(tier: str, limit: timedelta | None) -> ErrorInfo:
-    """Of a table that was not done when its task reached its time limit."""
-    message = (
-        f"[RUN_TIMEOUT] the task reached run_timeout of the tier {tier}, {limit}, before this table was done; nothing "
-        "is lost, the next try resumes where it stopped. Remedy: raise run_timeout of the tier, or give the table "
-        "another size"
-    )
-    return ErrorInfo(code="RUN_TIMEOUT", message=message)
 
 
 def outcomes(before: Iterable[Mapping[str, Any]], loading: Loading, of_round: Round) -> list[dict[str, Any]]:

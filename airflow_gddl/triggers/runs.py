@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -24,7 +26,7 @@ from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Platform, RunStatus
 from airflow_gddl.runtime.runners.registry import make_platform
-from airflow_gddl.runtime.runners.remote import cancel, polled
+from airflow_gddl.runtime.runners.remote import cancel, polled, time_out
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
@@ -32,6 +34,8 @@ KEPT_EVERY = 10.0
 """Seconds between two polls of the tables of a continuous job; its run is polled at growing intervals."""
 LOGGED_EVERY = 30.0
 """Seconds between two lines of progress."""
+TIME_TO_END = timedelta(minutes=15)
+"""For a run that is cancelled at its time limit; then Airflow fails the task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,8 @@ class Watch:
         aws_conn_id: connection that reaches the lake; empty: the configured one, if any.
         begun: state of the task that is returned when it resumes, since `DAG.test` drops the trigger's kwargs.
         kept: owner of a continuous job, for its monitor; null: an ordinary job.
+        ends: when the run is cancelled because its task has reached its time limit, in seconds of the epoch; null:
+            never.
     """
 
     runner: str
@@ -56,6 +62,12 @@ class Watch:
     begun: Mapping[str, Any]
     aws_conn_id: str = ""
     kept: MonitoredPipeline | None = None
+    ends: float | None = None
+
+
+def ends_at(limit: timedelta | None) -> float | None:
+    """See `Watch.ends`."""
+    return None if limit is None else time.time() + limit.total_seconds()
 
 
 class GddlRunTrigger(BaseTrigger):
@@ -106,13 +118,16 @@ class GddlRunTrigger(BaseTrigger):
         first, announced = configuration.number("run_poll_seconds"), False
         keeper = self._keeper()
         for pause in PollInterval.of_runs(first).pauses():
-            status = await sync_to_async(self._poll, thread_sensitive=False)(platform)
+            left = self._left()
+            status = await sync_to_async(self._poll, thread_sensitive=False)(platform, restart=left > 0)
             if status is not None and status.has_ended:
                 return status.state
+            if left <= 0:
+                await sync_to_async(self._time_out, thread_sensitive=False)(platform)
             if status is not None and status.state == "running" and not announced:
                 announced = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
-            await self._rest(pause, keeper)
+            await self._rest(min(pause, left) if left > 0 else first, keeper)
         raise AssertionError("pauses have no end")
 
     async def _rest(self, seconds: float, keeper: RemoteJobMonitor | None) -> None:
@@ -150,11 +165,25 @@ class GddlRunTrigger(BaseTrigger):
             return ""
         return f", {answers} of {len(submission.tables)} tables done"
 
-    def _poll(self, platform: Platform) -> RunStatus | None:
+    def _left(self) -> float:
+        """Seconds until the time limit."""
+        ends = self._watch.ends
+        return math.inf if ends is None else ends - time.time()
+
+    def _time_out(self, platform: Platform) -> None:
+        """Cancel the run; it is watched until it has ended."""
+        watch = self._watch
+        self.log.warning("run %s has reached the time limit of its task and is cancelled", watch.run.handle.run)
+        try:
+            time_out(platform, Attempts(open_store(self._environ()), watch.lake, watch.task), watch.run)
+        except RetriableError as error:
+            self.log.warning("run %s could not be cancelled: %s", watch.run.handle.run, error)
+
+    def _poll(self, platform: Platform, *, restart: bool) -> RunStatus | None:
         """Null when the platform does not respond: the run continues unwatched."""
         handle = self._watch.run.handle
         try:
-            status = polled(platform, handle)
+            status = polled(platform, handle, restart=restart)
         except RetriableError as error:
             self.log.warning("run %s could not be polled: %s", handle.run, error)
             return None

@@ -1,9 +1,9 @@
 """Submissions of a task, stored in the lake: the run of a lost worker is found again, and never started twice.
 
-Each attempt of a task is up to four small objects, put if absent and never changed: its order before the platform is
-asked, its handle after, `stop` when it was asked to stop, `end` when all of its results were taken. The number of the
-next attempt goes up only past an end, and it is part of the token that the platform gets. Two workers that both own the
-task use the same number, and so the same run.
+Each attempt of a task is up to five small objects, put if absent and never changed: its order before the platform is
+asked, its handle after, `stop` when it was asked to stop, `timeout` when its task reached its time limit, `end` when
+all of its results were taken. The number of the next attempt goes up only past an end, and it is part of the token that
+the platform gets. Two workers that both own the task use the same number, and so the same run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.stores import Storage
 
-Part = Literal["order", "handle", "stop", "end"]
+Part = Literal["order", "handle", "stop", "timeout", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,7 @@ class Attempt:
     Attributes:
         handle: null when it is not known whether the platform was reached.
         stopped: whether it was asked to stop.
+        timed_out: whether its task reached its time limit.
         ended: whether all of its results were taken.
     """
 
@@ -65,6 +66,7 @@ class Attempt:
     token: str
     handle: Handle | None = None
     stopped: bool = False
+    timed_out: bool = False
     ended: bool = False
 
 
@@ -100,6 +102,10 @@ class Attempts:
         """Store that the run is to be cancelled, before cancelling it."""
         self._put(number, "stop", {})
 
+    def time_out(self, number: int) -> None:
+        """Store that its task reached its time limit, before cancelling the run."""
+        self._put(number, "timeout", {})
+
     def end(self, attempt: Attempt) -> None:
         """Mark the results as taken; more work needs a new attempt."""
         self._put(attempt.number, "end", {})
@@ -112,6 +118,7 @@ class Attempts:
             token=self._token(number, submission),
             handle=decode(Handle, self._read(number, "handle")) if "handle" in known else None,
             stopped="stop" in known,
+            timed_out="timeout" in known,
             ended="end" in known,
         )
 

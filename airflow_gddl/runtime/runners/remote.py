@@ -6,7 +6,6 @@ finds the attempt, submits with its token and receives the same run.
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 import time
@@ -18,20 +17,16 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
-from airflow_gddl.contract.s3_errors import CODES
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission, last_ended
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
 from airflow_gddl.runtime.runners.expiry import Forgetting
+from airflow_gddl.runtime.runners.missing_results import unanswered
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus
 from airflow_gddl.runtime.runners.results import ResultReader
 from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
 from airflow_gddl.stores import Storage
-
-_OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", "SPEC_UNREADABLE", *sorted(CODES))
-_REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")
-"""Log line of a job that ends before its first table."""
 
 
 @dataclass(kw_only=True)
@@ -65,7 +60,7 @@ class RemoteRunner:
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `Runner.run`. Tables without a result fail with `REMOTE_RUN_FAILED`,
-        `REMOTE_RUN_CANCELLED` or `REMOTE_RUN_LOST`, with the platform's message and the run's page.
+        `REMOTE_RUN_CANCELLED`, `REMOTE_RUN_LOST` or `RUN_TIMEOUT`, with the platform's message and the run's page.
 
         Of a continuous job, the outcome has each table's last turn. After a regular end, tables without a turn are
         omitted; after any other end, the exit status decides.
@@ -159,6 +154,16 @@ def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
     platform.cancel(run.handle)
 
 
+def time_out(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
+    """Stop a run that has reached its task's time limit; its end fails the tables without a result with `RUN_TIMEOUT`.
+
+    Raises:
+        GddlError: as `Platform` and `Attempts`.
+    """
+    attempts.time_out(run.number)
+    platform.cancel(run.handle)
+
+
 def polled(platform: Platform, handle: Handle, *, restart: bool = True) -> RunStatus:
     """Status of a run; a run that failed because of the platform is restarted, and ends only if that is refused.
 
@@ -237,7 +242,7 @@ class _Passage:
         is_continuous = self.spec.options.continuous is not None
         if not attempt.stopped and not (is_continuous and run_status.state == "succeeded"):
             names = [table for table in attempt.submission.tables if table in self.left]
-            self._report(_unanswered(table, attempt, run_status, run.handle) for table in names)
+            self._report(unanswered(table, attempt, run_status, run.handle) for table in names)
             self.died = is_continuous
         if is_continuous:
             self.left.clear()  # it has ended: the next run or try starts a new job with all tables
@@ -246,10 +251,11 @@ class _Passage:
     def _watch(self, run: WaitPolicy, attempt: Attempt, answers: ResultReader) -> RunStatus:
         """Final status of the run, or its status when the caller waits instead."""
         platform = self.runner.platform
-        if attempt.stopped:
+        to_end = attempt.stopped or attempt.timed_out
+        if to_end:
             platform.cancel(run.handle)
         for pause in self.runner.pace.pauses():
-            run_status = polled(platform, run.handle, restart=not attempt.stopped)
+            run_status = polled(platform, run.handle, restart=not to_end)
             if run_status.has_ended or not self.runner.patient:
                 return run_status
             self._report(result for result in answers.new() if result.status != "failed")
@@ -278,18 +284,3 @@ def _by_tier(spec: JobSpec) -> Iterator[JobSpec]:
         sizes.setdefault(table.size, []).append(table)
     for tables in sizes.values():
         yield replace(spec, tables=tuple(tables))
-
-
-def _unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Handle) -> JobResult:
-    if run_status.state == "cancelled":
-        code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
-    elif run_status.state == "lost":
-        code, what = "REMOTE_RUN_LOST", "the platform no longer knows the run"
-    elif (refusal := _REFUSAL.search(run_status.message)) is not None:
-        code, what = refusal[1], "the job rejected its JobSpec; nothing was written"
-    else:
-        code, what = "REMOTE_RUN_FAILED", f"the run {run_status.state} without a result for this table"
-    said = f": {run_status.message}" if run_status.message else ""
-    where = f". Its page: {handle.page}" if handle.page else ""
-    info = ErrorInfo(code=code, message=f"{what}{said}{where}")
-    return JobResult(table=table, status="failed", run_id=attempt.submission.run_id, error=info)

@@ -1,0 +1,58 @@
+"""A load whose job runs elsewhere and reaches its task's time limit."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+pytest.importorskip("databricks.sdk")
+pytest.importorskip("airflow.providers.databricks")
+
+from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.devtools.fakes.databricks.run import LIVE
+from airflow_gddl.devtools.fakes.databricks.server import FakeServer
+from airflow_gddl.runtime.state.reading import read_pipeline
+from tests.airflow.stage import Stage
+from tests.airflow.test_remote import DATES, PACK, fake, run, tables
+
+__all__ = ["fake"]
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
+]
+
+
+def limited(seconds: float) -> Any:
+    """The run of a DAG whose first load has this time limit."""
+    dag = build_dags(default_args={"retries": 0})[PACK]
+    dag.get_task("initial_load").execution_timeout = timedelta(seconds=seconds)
+    return dag.test(logical_date=next(DATES))
+
+
+def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a", "b")
+    stage.order(sleep={"shop.b": 300})
+    done = limited(4)
+    assert {ti.task_id: str(ti.state) for ti in done.get_task_instances()}["initial_load"] == "failed"
+    (made,) = fake.workspace.runs.values()
+    assert made.state == LIVE.TERMINATED
+    records = read_pipeline(str(stage.lake), (PACK,), os.environ).records
+    assert (records["shop.a"].failed, records["shop.b"].failed) == (False, True)
+    newest = records["shop.b"].newest
+    assert newest is not None
+    assert (newest.error, newest.airflow[1]) == ("RUN_TIMEOUT", "initial_load")
+    assert "the tier small before this table was done" in (records["shop.b"].error or "")
+    stage.order()
+    assert run()["incremental_load"] == "success"
+    assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
+
+
+def test_a_run_within_its_limit_is_not_cancelled(stage: Stage, fake: FakeServer) -> None:
+    tables(stage, "a")
+    assert str(limited(60).state) == "success"
+    (made,) = fake.workspace.runs.values()
+    assert made.attempts == 1
+    assert stage.loaded == [["shop.a"]]
