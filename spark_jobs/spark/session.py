@@ -173,7 +173,9 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **DELTA,
         "spark.sql.shuffle.partitions": str(2 * settings.cores),
-        "spark.databricks.delta.snapshotPartitions": str(settings.cores),
+        "spark.databricks.delta.snapshotPartitions": "1" if settings.brief else str(settings.cores),
+        # Delta outside Databricks writes and checks this list, by a Spark job for each commit, and never reads it.
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.sql.codegen.maxFields": "300",
         **settings.extra,
         **(log_store.SETTINGS if settings.s3 else {}),
