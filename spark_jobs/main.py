@@ -32,6 +32,7 @@ from spark_jobs.job.spread_by_tier import SpreadByTier
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.tables import Show, exit_status, run_job
+from spark_jobs.job.without_pandas import leave_pandas_out
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.observability.metrics_publish import MetricsPublisher, publish
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
@@ -72,6 +73,8 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
     args = _parser().parse_args(argv)
     if args.parent is not None:
         end_with(args.parent)
+    if not is_on_a_cluster(os.environ):
+        leave_pandas_out()
     results = _own_stdout()
     return args, results
 

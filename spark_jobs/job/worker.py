@@ -13,6 +13,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
+from spark_jobs.job.without_pandas import leave_pandas_out
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
@@ -63,6 +64,7 @@ class NoSpark:
 
 def serve(orders: Connection, job: JobSpec) -> None:
     """Run tasks until the other end closes; `job`: without its tables."""
+    leave_pandas_out()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which ends its workers itself
     orders.send(READY)
     observe = set_up_logging(job.run_id, os.environ)(_reporter(orders))

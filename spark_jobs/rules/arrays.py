@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -44,6 +46,17 @@ def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
         values = whole_micros(values) if is_nanos(source) else values
         values = values.cast(pa.timestamp("us", source.tz if pt.is_timestamp(source) else None))
     return values.cast(target)
+
+
+def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with other types inside its structs, maps and lists; of a scalar type that one."""
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(field.name, with_leaves(field.type, change)) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(with_leaves(kind.key_type, change), with_leaves(kind.item_type, change))
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return pa.list_(with_leaves(kind.value_type, change))
+    return change(kind)
 
 
 def whole_micros(values: pa.Array) -> pa.Array:

@@ -20,7 +20,7 @@ from spark_jobs.rules.codes import codes, ranks, row_codes, shared_codes, sortab
 
 MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""
-_TRUE = pa.array(["t", "true", "y", "yes", "1"])
+_TRUE = ("t", "true", "y", "yes", "1")
 
 
 def gddl_fields(rows: pa.Table) -> dict[str, pa.Array]:
@@ -94,7 +94,7 @@ def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
         return np.zeros(rows.num_rows, dtype=bool)
     values = flat(rows.column(column))
     if not pt.is_boolean(values.type):
-        values = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string()))), value_set=_TRUE)
+        values = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string()))), value_set=pa.array(_TRUE))
     loads = pc.equal(gddl_fields(rows)["op"], "R")
     result: np.ndarray = np.asarray(pc.fill_null(values, False)) & ~np.asarray(pc.fill_null(loads, False))
     return result

@@ -5,19 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import CsvForm, Probed, Unreadable
-from spark_jobs.rules.arrays import count_past_micros, flat, recast
+from spark_jobs.rules.arrays import count_past_micros, flat, recast, with_leaves
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.errors_table import ROW_BITS
 from spark_jobs.rules.read_csv import read_csv
@@ -122,8 +124,20 @@ def _columns(table: pa.Table, probed: Probed) -> FileRows:
 
 
 def described(values: pa.Array) -> pa.Array:
-    """Values of a type that no table holds, as text: for records and rescued values."""
+    """Values of a type that no table holds, as text: for records and rescued values.
+
+    Dates and times are as Arrow writes them, durations whole numbers of their unit: Python's classes hold neither all
+    years nor nanoseconds, and pandas' write them differently.
+    """
+    with suppress(pa.ArrowNotImplementedError):  # unions and the like, which hold none
+        values = values.cast(with_leaves(values.type, _written))
     return pa.array([None if v is None else str(v) for v in values.to_pylist()], pa.string())
+
+
+def _written(kind: pa.DataType) -> pa.DataType:
+    if pt.is_duration(kind):
+        return pa.int64()
+    return pa.string() if pt.is_temporal(kind) else kind
 
 
 def _csv(data: bytes, probed: Probed, form: CsvForm) -> FileRows:

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_jobs.rules.arrays import with_leaves
+
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST_MICROSECOND, LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Of the years 1 and 9999, since 1970."""
@@ -66,17 +68,13 @@ def python_values(values: pa.Array) -> list[Any]:
     try:
         return list(values.to_pylist())
     except (OverflowError, ValueError):
-        return [_value(number, values.type) for number in values.cast(_as_numbers(values.type)).to_pylist()]
+        return [
+            _value(number, values.type) for number in values.cast(with_leaves(values.type, _as_numbers)).to_pylist()
+        ]
 
 
 def _as_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type with numbers in place of dates and times."""
-    if pt.is_struct(kind):
-        return pa.struct([pa.field(field.name, _as_numbers(field.type)) for field in kind])
-    if pt.is_map(kind):
-        return pa.map_(_as_numbers(kind.key_type), _as_numbers(kind.item_type))
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        return pa.list_(_as_numbers(kind.value_type))
+    """The scalar type with a number in place of a date or time."""
     if pt.is_date32(kind):
         return pa.int32()
     return pa.int64() if pt.is_timestamp(kind) else kind

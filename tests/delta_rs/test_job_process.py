@@ -1,4 +1,4 @@
-"""`gddl-job` on small tables: a line each on standard output, nothing on standard error, and no Java anywhere."""
+"""`gddl-job` on small tables: a line each on standard output, nothing on standard error, neither Java nor pandas."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ def run(lake: SmallLake, env: Mapping[str, str]) -> Ended:
         return child.end()
 
 
-def test_without_java(tmp_path: Path) -> None:
+def test_without_java_and_pandas(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     for name in NAMES:
         lake.load(spec_of(name))
-    nowhere = {n: v for n, v in os.environ.items() if n not in ("JAVA_HOME", "PATH")}
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "pandas.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\nraise ImportError('pandas')\n")
+    nowhere = {n: v for n, v in os.environ.items() if n not in ("JAVA_HOME", "PATH")} | {"PYTHONPATH": str(site)}
     for status in ("succeeded", "skipped"):
         ended = run(lake, nowhere)
         assert (ended.status, ended.err) == (0, "")
@@ -30,3 +33,4 @@ def test_without_java(tmp_path: Path) -> None:
         assert {r["table"]: (r["status"], r["engine"]) for r in results} == {
             f"s.{name}": (status, "delta_rs") for name in NAMES
         }
+    assert not (tmp_path / "imported").exists(), "pandas was imported"

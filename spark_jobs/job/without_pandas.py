@@ -1,0 +1,38 @@
+"""Keeps pandas out of a job's process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pyarrow as pa
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the protocol of finders
+        target: ModuleType | None = None,  # noqa: ARG002 - likewise
+        /,
+    ) -> ModuleSpec | None:
+        if fullname == "pandas":
+            raise ImportError("pandas is left out")
+        return None
+
+
+def leave_pandas_out() -> None:
+    """Let pyarrow do without pandas in this process, as where it is not installed.
+
+    pyarrow imports pandas with the first array that is made of Python values: a third of the start of a job and of
+    each of its processes, for conversions that no job makes. It looks for pandas once; other importers still find it.
+    """
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(finder)
