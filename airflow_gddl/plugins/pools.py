@@ -7,6 +7,7 @@ which has a database and does not fork. Existing pools are not changed, so that 
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
@@ -31,6 +32,7 @@ class PoolListener:
         # Tasks call it too, but have no database; scheduler, triggerer and DAG processor are jobs.
         if type(component).__name__ != "Job":
             return
+        _import_for_forks()
         _try()
         threading.Thread(target=keep_creating, args=(component,), daemon=True, name="gddl-pools").start()
 
@@ -42,6 +44,14 @@ def keep_creating(job: object) -> None:
         if vars(job).get("job_type") != "TriggererJob":
             return
         _try()
+
+
+def _import_for_forks() -> None:
+    """Import what each parse and each task of LocalExecutor would import: they are forks of Airflow's own processes."""
+    try:
+        importlib.import_module("airflow_gddl.dags.factory")
+    except Exception:  # noqa: BLE001 - the DAG file reports it
+        _LOG.exception("the DAG factory can't be imported")
 
 
 def _try() -> None:
