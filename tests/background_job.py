@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.continuous.desired_state import Stop
+from spark_jobs.continuous import desired_state
+from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
 from spark_jobs.continuous.loop import Loop
 from spark_jobs.table.runtime import Runtime
 
@@ -59,3 +62,18 @@ class BackgroundJob:
             Loop(self.job, self.runtime, self.results.append, self.stop).run()
         except BaseException as error:  # noqa: BLE001 - it is raised again in the test's own thread
             self._raised.append(error)
+
+
+def known_tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The job's tables each time that it has read the desired state, which it then does at each turn of its loop."""
+    found: list[tuple[str, ...]] = []
+    poll = DesiredStateReader.poll
+
+    def recorded(self: DesiredStateReader) -> bool:
+        changed = poll(self)
+        found.append(tuple(spec.table for spec in self.job.tables))
+        return changed
+
+    monkeypatch.setattr(desired_state, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(DesiredStateReader, "poll", recorded)
+    return found

@@ -5,8 +5,8 @@ message]; `fatal`: those of them that no retry helps; `fail_jobs`: only in the f
 before which the process kills itself.
 `columns`: table to what its result says of its columns. `skip`: tables that have nothing new. `sleep`: seconds before
 each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
-to text. A job that goes on answers for tables as its standing order names them, for `lasts` seconds or until it is
-told to stop, and then ends with `status`.
+to text. A job that goes on answers for tables as its standing order names them, for `lasts` seconds, until it has
+answered for the table `until`, or until it is told to stop, and then ends with `status`.
 """
 
 import importlib
@@ -53,7 +53,8 @@ def keep(orders: dict, spec: dict) -> int:
     layout = importlib.import_module("airflow_gddl.contract.desired_state")
     folder, deadline = spec["options"]["continuous"]["folder"], time.monotonic() + orders.get("lasts", 0.5)
     order, stop = Path(layout.order_path(folder)), Path(layout.stop_path(folder, spec["run_id"]))
-    while not stops and not stop.exists() and time.monotonic() < deadline:
+    until = orders.get("until")
+    while not stops and not stop.exists() and until not in told and time.monotonic() < deadline:
         for row in json.loads(order.read_text())["tables"]:
             if row["table"] not in told:
                 told[row["table"]] = work(orders, spec["run_id"], row["table"])

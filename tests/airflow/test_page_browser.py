@@ -82,14 +82,8 @@ def shop(stage: Stage) -> Site:
     stage.write("tables/shop.yaml", text + "  - {table: nodot, keys: [id]}\n")
     made = Site(stage)
     recorder = StateRecorder(made.roots, PACK, (), lambda: NOW)
-    names = (
-        "shop.orders",
-        "shop.lines_of_orders_with_a_long_name_that_must_not_be_cut_anywhere",
-        "shop.broken",
-        "shop.late",
-    )
-    for name in names:
-        for result in runs_of(name, failing=name == "shop.orders"):
+    for name in ("orders", "lines_of_orders_with_a_long_name_that_must_not_be_cut_anywhere", "broken", "late"):
+        for result in runs_of(f"shop.{name}", failing=name == "orders"):
             write_record(open_store(), made.roots, result)
             recorder.take(result, ("scheduled__2023-11-14T00:00:00+00:00", "incremental_load"))
     recorder.begin(["shop.runs"])
@@ -122,11 +116,19 @@ def quarantine(folder: Path) -> None:
     deltalake.write_deltalake(folder, arrow.table(rows))
 
 
+@pytest.fixture(scope="module")
+def launched() -> Iterator[Any]:
+    with browser.chromium() as found:
+        yield found
+
+
 @pytest.fixture
-def pages(shop: Site, users: dict[str, dict[str, str]]) -> Iterator[Any]:
-    """Opens the page in a browser of its own."""
-    with browser.served(shop.app) as url, browser.chromium() as launched:
+def pages(shop: Site, users: dict[str, dict[str, str]], launched: Any) -> Iterator[Any]:
+    """Opens the page as a browser without cookies and storage does."""
+    with browser.served(shop.app) as url:
         yield lambda **context: browser.opened(launched, url, users["admin"], **context)
+        for context in launched.contexts:
+            context.close()
 
 
 def size(width: int) -> dict[str, Any]:

@@ -10,9 +10,8 @@ import logging
 import os
 import re
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -197,10 +196,25 @@ def going(
     return made, started, Attempts(open_store(), lake, task)
 
 
-async def watched(trigger: GddlRunTrigger, seconds: float, stop: str | None = None) -> Any:
-    """The trigger's event; it is cancelled after a while, in the way a triggerer does when `stop`."""
+def polled(fake: FakeServer, times: int) -> Callable[[], bool]:
+    """Whether the workspace was asked for a run so often from now on."""
+    asked = len(fake.requests) + times
+    return lambda: len(fake.requests) >= asked
+
+
+def answered(stage: Stage, *names: str) -> bool:
+    """Whether the job of `going` has done these tables."""
+    folder = Path(answers_folder(str(stage.lake), "j"))
+    return all((folder / answer_name(f"shop.{name}")).exists() for name in names)
+
+
+async def watched(trigger: GddlRunTrigger, until: Callable[[], object] = lambda: False, stop: str | None = None) -> Any:
+    """The trigger's event; it is cancelled as soon as `until` holds, in the way a triggerer does when `stop`."""
     task = asyncio.ensure_future(anext(trigger.run()))
-    await asyncio.sleep(seconds)
+    deadline = time.monotonic() + 120
+    while not (task.done() or until()):
+        assert time.monotonic() < deadline, "neither an event, nor what was waited for"
+        await asyncio.sleep(0.02)
     if task.done():
         return task.result().payload
     task.cancel(stop)
@@ -223,7 +237,7 @@ def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_starts_a_new_one(st
     trigger, started, attempts = going(stage, fake)
     if not capabilities.TELLS_TRIGGERS_OF_KILLS:
         pytest.skip("this Airflow asks for the task's state, of which there is none here")
-    assert asyncio.run(watched(trigger, 1.0, stop="user")) is None
+    assert asyncio.run(watched(trigger, polled(fake, 2), stop="user")) is None
     assert ended(started)
     assert started.end is not None
     assert started.end.as_dict()["code"] == "USER_CANCELED"
@@ -236,7 +250,7 @@ ROWS = tuple(f"{{table: shop.{name}, keys: [id], schedule: continuous}}" for nam
 
 def test_a_remote_continuous_job_is_monitored_from_the_triggerer(stage: Stage, fake: FakeServer) -> None:
     stage.rows(ROWS[0])
-    stage.order(lasts=3)
+    stage.order(lasts=1)
     (task,) = build_dags()[CONTINUOUS].test(logical_date=next(DATES)).get_task_instances()
     assert str(task.state) == "success"
     (made,) = fake.workspace.runs.values()
@@ -265,7 +279,7 @@ def test_stopping_a_remote_continuous_job_lets_it_finish_its_batch(stage: Stage,
     trigger, started = kept_job(stage, fake)
     if not capabilities.TELLS_TRIGGERS_OF_KILLS:
         pytest.skip("this Airflow asks for the task's state, of which there is none here")
-    assert asyncio.run(watched(trigger, 3.0, stop="user")) is None
+    assert asyncio.run(watched(trigger, lambda: answered(stage, "a"), stop="user")) is None
     assert ended(started)
     assert stage.jobs[-1]["ended"] is True
     assert started.end is not None
@@ -276,7 +290,7 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
     stage.monkeypatch.setattr("airflow_gddl.runtime.landing.desired_state.FRESH_SECONDS", 0.1)
     trigger, started = kept_job(stage, fake)
     stage.rows(*ROWS)
-    asyncio.run(watched(trigger, 4.0, stop="user"))
+    asyncio.run(watched(trigger, lambda: answered(stage, "a", "b"), stop="user"))
     assert ended(started)
     assert stage.jobs[-1]["tables"] == ["shop.a", "shop.b"]
 
@@ -286,8 +300,13 @@ def test_rows_reach_a_remote_job_independent_of_the_poll_interval(stage: Stage, 
     stage.monkeypatch.setattr("airflow_gddl.triggers.runs.KEPT_EVERY", 0.1)
     stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
     trigger, started = kept_job(stage, fake)
-    threading.Timer(2.0, lambda: stage.rows(*ROWS)).start()
-    asyncio.run(watched(trigger, 5.0, stop="user"))
+
+    def both_done() -> bool:
+        if answered(stage, "a") and "shop.b" not in (stage.metadata / "tables" / "shop.yaml").read_text():
+            stage.rows(*ROWS)
+        return answered(stage, "a", "b")
+
+    asyncio.run(watched(trigger, both_done, stop="user"))
     assert ended(started)
     assert stage.jobs[-1]["tables"] == ["shop.a", "shop.b"]
 
@@ -302,7 +321,15 @@ def test_alerts_are_sent_while_a_remote_continuous_job_runs(stage: Stage, fake: 
     stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FLUSH_SECONDS", 0.2)
     stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.ALERT_SECONDS", 0.2)
     trigger, started = kept_job(stage, fake, fail={"shop.a": ["SCHEMA_REFUSED", "a column is text now"]})
-    asyncio.run(watched(trigger, 5.0))
+    asked: list[Callable[[], bool]] = []
+
+    def polled_since() -> bool:
+        """Often enough to be told twice."""
+        if told and not asked:
+            asked.append(polled(fake, 3))
+        return bool(asked) and asked[0]()
+
+    asyncio.run(watched(trigger, polled_since))
     assert started.is_going
     assert told == ["r shop.a: [SCHEMA_REFUSED] a column is text now"]
 
@@ -312,7 +339,7 @@ def test_a_run_is_watched_even_if_the_state_cannot_be_written(stage: Stage, fake
     trigger, started = kept_job(stage, fake)
     stage.write("no-folder", "a file")
     stage.monkeypatch.setenv("AIRFLOW__GDDL__CACHE_DIR", str(stage.metadata / "no-folder" / "cache"))
-    assert asyncio.run(watched(trigger, 2.0)) is None
+    assert asyncio.run(watched(trigger, polled(fake, 3))) is None
     assert started.is_going
 
 
@@ -327,8 +354,9 @@ def test_the_triggerer_logs_how_far_a_run_is(
     monkeypatch.setattr("airflow_gddl.triggers.runs.LOGGED_EVERY", 0.2)
     monkeypatch.setattr(GddlRunTrigger, "log", logging.getLogger("trigger"))
     caplog.set_level(logging.INFO, "trigger")
-    assert asyncio.run(watched(trigger, 1.5)) is None
-    lines = [line for line in caplog.messages if "is watched since" in line]
+    logged = lambda: [line for line in caplog.messages if "is watched since" in line]  # noqa: E731 - as it reads
+    assert asyncio.run(watched(trigger, lambda: len(logged()) >= 2)) is None
+    lines = logged()
     assert len(lines) >= 2
     assert all(
         re.fullmatch(rf"run {started.run_id} is watched since \d+ s, 1 of 3 tables done", line) for line in lines
@@ -343,7 +371,7 @@ def test_a_triggerer_that_ends_leaves_the_run_alone(
 
     monkeypatch.setattr("airflow_gddl.triggers.runs.is_still_deferred", deferred)
     trigger, started, _ = going(stage, fake)
-    assert asyncio.run(watched(trigger, 1.0)) is None
+    assert asyncio.run(watched(trigger, polled(fake, 2))) is None
     assert started.is_going
 
 
@@ -356,7 +384,7 @@ def test_triggers_query_their_task_where_airflow_gives_no_cancel_reason(
     monkeypatch.setattr("airflow_gddl.triggers.runs.TELLS_TRIGGERS_OF_KILLS", False)
     monkeypatch.setattr("airflow_gddl.triggers.runs.is_still_deferred", marked)
     trigger, started, _ = going(stage, fake)
-    assert asyncio.run(watched(trigger, 1.0)) is None
+    assert asyncio.run(watched(trigger, polled(fake, 2))) is None
     assert ended(started)
 
 
@@ -364,9 +392,9 @@ def test_an_unreachable_platform_is_retried_and_a_refusal_is_raised_by_the_task(
     trigger, started, _ = going(stage, fake)
     fake.mood.answers = [500] * 4
     fake.workspace.cancel(started.run_id)
-    assert asyncio.run(watched(trigger, 9.0)) == {"begun": BEGUN, "state": "cancelled"}
+    assert asyncio.run(watched(trigger)) == {"begun": BEGUN, "state": "cancelled"}
     fake.mood.answers = [403]
-    found = asyncio.run(watched(trigger, 2.0))
+    found = asyncio.run(watched(trigger))
     assert "PLATFORM_REFUSED" in found["error"]
 
 

@@ -50,7 +50,7 @@ def command(tmp_path: Path, unity: UnityWorld, capsys: pytest.CaptureFixture[str
         "token_env": "GDDL_CATALOG_TOKEN",
         "timeout": "2s",
     }
-    settings = {"landing": "../landing", "lake": "../lake", "tiers": {"small": {"spread": "processes"}}}
+    settings = {"landing": "../landing", "lake": "../lake", "tiers": {"small": {"spread": "processes", "cores": 1}}}
     settings |= {"catalogs": {"main": catalog}, "defaults": {"catalog": "main", "settle": "0s"}}
     rows = [{"table": f"s.{name}", "keys": ["id"], "sequence_by": ["seq"]} for name in ("a", "b", "not loaded")]
     (tmp_path / "metadata/tables").mkdir(parents=True)
@@ -62,6 +62,12 @@ def command(tmp_path: Path, unity: UnityWorld, capsys: pytest.CaptureFixture[str
 
 
 def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: UnityWorld) -> None:
+    """And `gddl query` names the table where the reader's catalog has it."""
+
+    def text(reader: str) -> str:
+        return command.gddl("query", "--table", "s.a", "--reader", reader)
+
+    by_path = f"FROM delta.`{command.root / 'lake/s/a'}`"
     unity.status = 503
     found = command.json("run")
     assert {table: (one["status"], [w["code"] for w in one["warnings"]]) for table, one in found.items()} == {
@@ -71,6 +77,7 @@ def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: 
     }
     assert "CATALOG_UNREACHABLE" in command.gddl("status", "--json")
     assert "CATALOG_UNREACHABLE" in json.dumps(command.json("catalog", "diff", status=1))
+    assert by_path in text("spark"), "a catalog that never had it is not named"
 
     unity.status = None
     missing = command.json("catalog", "diff", status=1)
@@ -81,6 +88,11 @@ def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: 
     assert set(unity.tables) == {"lake.s.a", "lake.s.b"}
     assert "CATALOG_UNREACHABLE" not in command.gddl("status", "--json")
     assert "2 entries are up to date" in command.gddl("catalog", "diff")
+    assert "FROM `lake`.`s`.`a`" in text("spark")
+    assert "FROM `lake`.`s`.`a`" in text("databricks")
+    assert "CREATE EXTERNAL TABLE" in text("athena"), "Athena does not read Unity Catalog"
+    assert "delta_scan(" in text("duckdb")
+    assert "DeltaTable(" in text("python")
 
     del unity.tables["lake.s.b"]
     assert "CATALOG_TABLE_DROPPED" in command.gddl("catalog", "diff", status=1)
@@ -91,22 +103,6 @@ def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: 
     command.gddl("run")
     assert unity.asked == []
 
-
-def test_queries_name_the_table_where_the_reader_s_catalog_has_it(command: Command, unity: UnityWorld) -> None:
-    def text(reader: str) -> str:
-        return command.gddl("query", "--table", "s.a", "--reader", reader)
-
-    unity.status = 503
-    command.gddl("run", "--table", "s.a")
-    by_path = f"FROM delta.`{command.root / 'lake/s/a'}`"
-    assert by_path in text("spark"), "a catalog that never had it is not named"
-    unity.status = None
-    command.gddl("run", "--table", "s.a")
-    assert "FROM `lake`.`s`.`a`" in text("spark")
-    assert "FROM `lake`.`s`.`a`" in text("databricks")
-    assert "CREATE EXTERNAL TABLE" in text("athena"), "Athena does not read Unity Catalog"
-    assert "delta_scan(" in text("duckdb")
-    assert "DeltaTable(" in text("python")
     del unity.tables["lake.s.a"]
     SmallLake(command.root).change(spec_of("a"), 1, [("I", 9, "new")])
     command.gddl("run", "--table", "s.a")

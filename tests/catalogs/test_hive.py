@@ -7,16 +7,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.spec import TableSpec
-from tests.delta_rs.small_lake import SmallLake, spec_of
+from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.landing import write
+from tests.spark.children import ROOT
 
 TABLES = int(os.environ.get("GDDL_TEST_TABLES", "6"))
 """The number that the test scales with; 1000 takes minutes."""
@@ -25,21 +28,44 @@ _SITE = """<configuration>
 <property><name>datanucleus.schema.autoCreateAll</name><value>true</value></property>
 <property><name>hive.metastore.schema.verification</name><value>false</value></property>
 </configuration>"""
-_READER = """
-import json, sys
-from dataclasses import replace
-from spark_jobs.spark.session import open_session
-from spark_jobs.spark.session_settings import SessionSettings
-session = open_session(SessionSettings(memory="1g", extra={"spark.sql.catalogImplementation": "hive"}))
-external = session._jsparkSession.sharedState().externalCatalog()
-for statement in json.load(sys.stdin):
-    if statement.startswith("entry "):
-        found = external.getTable(*statement.split()[1].split("."))
-        print(json.dumps({"schema": json.loads(found.schema().json()), "provider": found.provider().get(),
-                          "location": str(found.storage().locationUri().get())}), flush=True)
-    else:
-        print(json.dumps([row.asDict() for row in session.sql(statement).collect()], default=str), flush=True)
-"""
+
+
+class Session:
+    """A process with one Spark, which `hive_session` describes; a metastore of Derby has one process at a time."""
+
+    def __init__(self, environ: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("w") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.catalogs.hive_session"], cwd=ROOT, env=environ, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
+
+    def run(self, job: JobSpec) -> dict[str, dict[str, Any]]:
+        return {found["table"]: found for found in self._ask(run=json.loads(to_json(job)))}
+
+    def sql(self, statement: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._ask(sql=statement)
+        return rows
+
+    def entry(self, table: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask(entry=table)
+        return found
+
+    def _ask(self, **asked: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{json.dumps(asked)}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, self._log.read_text()[-3000:]
+        return json.loads(line)
 
 
 @dataclass(frozen=True)
@@ -74,13 +100,14 @@ class HiveWorld:
         assert done.returncode == status, done.stderr[-3000:]
         return {found["table"]: found for found in map(json.loads, done.stdout.splitlines())}
 
-    def ask(self, *statements: str) -> list[Any]:
-        command = [sys.executable, "-c", _READER]
-        done = subprocess.run(
-            command, env=self.environ, input=json.dumps(statements), text=True, capture_output=True, check=False
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return [json.loads(line) for line in done.stdout.splitlines() if line[:1] in "[{"]
+    def session(self) -> Session:
+        return Session(self.environ, self.root / "session.log")
+
+    def job(self, specs: list[TableSpec], options: JobOptions | None = None) -> JobSpec:
+        """What `gddl` makes of the metadata, with small tables in Spark tasks."""
+        named = [replace(spec, catalog="main", settle="0s") for spec in specs]
+        lake = SmallLake(self.root, replace(TIER, spread="spark"))
+        return replace(lake.job(named, options), catalogs={"main": CatalogSpec(kind="hive")})
 
 
 @pytest.fixture
@@ -100,28 +127,23 @@ def test_tables_are_queried_by_name_and_follow_their_columns(world: HiveWorld) -
     results = world.results("run")
     assert {found["status"] for found in results.values()} == {"succeeded"}
     assert _warned(results) == set()
-    shown, rows, total, entry, _ = world.ask(
-        "SHOW TABLES IN s",
-        "SELECT id, v FROM s.t2 ORDER BY id",
-        "SELECT count(*) AS n FROM s.t0 JOIN s.t1 USING (id)",
-        "entry s.t0",
-        "DROP TABLE s.t1",
-    )
-    assert {row["tableName"] for row in shown} == {spec.name for spec in specs}
-    assert rows == [{"id": 0, "v": "load 0"}, {"id": 1, "v": "load 1"}, {"id": 2, "v": "load 2"}]
-    assert total == [{"n": 3}]
-    assert entry["provider"] == "delta"
-    assert [field["name"] for field in entry["schema"]["fields"]] == ["id", "v", "_gddl"]
+    with world.session() as session:
+        assert {row["tableName"] for row in session.sql("SHOW TABLES IN s")} == {spec.name for spec in specs}
+        rows = session.sql("SELECT id, v FROM s.t2 ORDER BY id")
+        assert rows == [{"id": 0, "v": "load 0"}, {"id": 1, "v": "load 1"}, {"id": 2, "v": "load 2"}]
+        assert session.sql("SELECT count(*) AS n FROM s.t0 JOIN s.t1 USING (id)") == [{"n": 3}]
+        entry = session.entry("s.t0")
+        assert entry["provider"] == "delta"
+        assert [field["name"] for field in entry["schema"]["fields"]] == ["id", "v", "_gddl"]
+        session.sql("DROP TABLE s.t1")
 
-    columns = {"Op": ["I"], "seq": [1], "id": pa.array([9], pa.int32()), "v": ["new"], "extra": ["more"]}
-    for spec in specs[:2]:
-        write(Path(world.lake.layout(spec).landing), "20240101-000000001.parquet", pa.table(columns))
-    results = world.results("run")
-    assert [one["code"] for one in results["s.t0"]["warnings"]] == []
-    assert [one["code"] for one in results["s.t1"]["warnings"]] == ["CATALOG_TABLE_DROPPED"]
-    assert _warned(world.results("catalog", "sync")) == set()
-    asked = ("SELECT extra FROM s.t0 WHERE id = 9", "entry s.t0", "SELECT count(*) AS n FROM s.t1")
-    rows, entry, again = world.ask(*asked)
-    assert rows == [{"extra": "more"}]
-    assert "extra" in [field["name"] for field in entry["schema"]["fields"]]
-    assert again == [{"n": 4}]
+        columns = {"Op": ["I"], "seq": [1], "id": pa.array([9], pa.int32()), "v": ["new"], "extra": ["more"]}
+        for spec in specs[:2]:
+            write(Path(world.lake.layout(spec).landing), "20240101-000000001.parquet", pa.table(columns))
+        results = session.run(world.job(specs))
+        assert [one["code"] for one in results["s.t0"]["warnings"]] == []
+        assert [one["code"] for one in results["s.t1"]["warnings"]] == ["CATALOG_TABLE_DROPPED"]
+        assert _warned(session.run(world.job(specs, JobOptions(action="catalog_sync")))) == set()
+        assert session.sql("SELECT extra FROM s.t0 WHERE id = 9") == [{"extra": "more"}]
+        assert "extra" in [field["name"] for field in session.entry("s.t0")["schema"]["fields"]]
+        assert session.sql("SELECT count(*) AS n FROM s.t1") == [{"n": 4}]

@@ -27,7 +27,7 @@ from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.table.runtime import Runtime, utc_now
-from tests.background_job import BackgroundJob
+from tests.background_job import BackgroundJob, known_tables
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes
 from tests.spark.children import job_child
@@ -114,7 +114,7 @@ def test_switching_between_scheduled_and_continuous_loses_nothing(source: Source
     scheduled(lake, specs)
     source.change()
     with kept(lake, specs) as job:
-        for _ in range(4):
+        for _ in range(2):
             job.until(source.is_taken)
             source.check()
             source.change()
@@ -135,8 +135,8 @@ def test_only_turns_with_work_are_recorded(source: Source) -> None:
     assert {record["status"] for record in records(source.lake, spec)} == {"succeeded"}
 
 
-def test_added_row_is_started_and_removed_row_is_dropped(tmp_path: Path) -> None:
-    a, b = specs_of("a", "b")
+def test_added_row_is_started_and_removed_row_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, (a, b) = known_tables(monkeypatch), specs_of("a", "b")
     source = Source(SmallLake(tmp_path), [a, b])
     source.load()
     standing = DesiredStateKeeper(source.lake.roots, "pack", lambda: None)
@@ -146,7 +146,7 @@ def test_added_row_is_started_and_removed_row_is_dropped(tmp_path: Path) -> None
         standing.put(DesiredState(tables=(a, b), tiers=job.job.tiers))
         job.until(source.is_taken)
         standing.put(DesiredState(tables=(b,), tiers=job.job.tiers))
-        time.sleep(7)
+        job.until(lambda: known.count((b.table,)) >= 3)
         source.change()
         job.until(lambda: source.is_taken(b))
         assert not source.is_taken(a)
@@ -155,7 +155,8 @@ def test_added_row_is_started_and_removed_row_is_dropped(tmp_path: Path) -> None
     assert job.stop.why == "no table is left"
 
 
-def test_failing_table_stops_no_other_and_recovers(source: Source) -> None:
+def test_failing_table_stops_no_other_and_recovers(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_tables(monkeypatch)
     a, b = source.specs
     folder = Path(source.lake.layout(a).landing)
     strange = replace(a, keys=("nothing",))
@@ -202,7 +203,7 @@ def test_busy_table_is_retried_silently(source: Source) -> None:
 def test_concurrent_jobs_duplicate_nothing(source: Source) -> None:
     one, other = (replace(source.lake.job(source.specs, GOES_ON), run_id=name) for name in ("one", "other"))
     with BackgroundJob(one, runtime()) as first, BackgroundJob(other, runtime()):
-        for _ in range(5):
+        for _ in range(3):
             source.change()
             first.until(source.is_taken)
     source.check()
@@ -239,7 +240,7 @@ def process_job(source: Source, seconds: float | None = None) -> JobSpec:
 
 
 def test_stop_finishes_running_tables_and_starts_none(tmp_path: Path) -> None:
-    source = Source(SmallLake(tmp_path), specs_of(*(f"t{n:03d}" for n in range(60))))
+    source = Source(SmallLake(tmp_path), specs_of(*(f"t{n:03d}" for n in range(30))))
     source.load()
     with kept(source.lake, source.specs) as job:
         job.until(lambda: bool(job.results))
@@ -251,13 +252,13 @@ def test_stop_finishes_running_tables_and_starts_none(tmp_path: Path) -> None:
     source.check()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_process_stops_on_sigterm(source: Source, number: signal.Signals) -> None:
+def test_process_stops_on_sigterm(source: Source) -> None:
+    """`test_continuous_command` does the same with SIGINT."""
     with job_child(process_job(source)) as child:
         _wait(source.is_taken)
         source.change()
         _wait(source.is_taken)
-        os.kill(child.pid, number)
+        os.kill(child.pid, signal.SIGTERM)
         ended = child.end(30)
     assert ended.status == 0, ended.err
     assert {json.loads(line)["table"] for line in ended.out.splitlines()} == {"s.a", "s.b"}
@@ -275,7 +276,7 @@ def test_process_ends_after_its_duration(source: Source) -> None:
 
 def test_kill_and_restart_loses_and_duplicates_nothing(source: Source) -> None:
     chance = random.Random(8)  # noqa: S311 - moments, no secrets
-    for _ in range(4):
+    for _ in range(3):
         with job_child(process_job(source)) as child:
             deadline = time.monotonic() + chance.uniform(1.5, 5)
             while time.monotonic() < deadline:

@@ -31,9 +31,10 @@ def cutting(case: Case) -> Case:
     return replace(case, spec=replace(case.spec, **kept))
 
 
+@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
-def test_replica_is_independent_of_cut_changes(sort: str, tmp_path: Path) -> None:
-    found = [cutting(case) for case in drawn(cases(dense(SORTS[sort])), examples(20))]
+def test_replica_is_independent_of_cut_changes(sort: str, count: int, tmp_path: Path) -> None:
+    found = [cutting(case) for case in drawn(cases(dense(SORTS[sort])), examples(count))]
     stage = Stage(LocalPort("delta_rs"), Lake(tmp_path), named(found))
     cut = 0
     for number in range(max(len(case.runs) for case in stage.cases)):

@@ -17,7 +17,7 @@ from spark_jobs.table.runtime import Step
 from tests.conftest import LocalPort
 from tests.oracle import Outcome, Value, replay
 from tests.spark.lake import Lake, read
-from tests.spark.playing import Stage, drawn, examples, named
+from tests.spark.playing import Stage, drawn, examples, named, rich
 from tests.spark.table_lines import by_engine, by_oracle, differences, of_other_keys
 from tests.strategies import Case, Traits, cases, dense
 
@@ -93,9 +93,10 @@ def forgotten(stage: Stage, case: Case, key: dict[str, Value], when: str) -> Non
         stage.blame(case, when, [f"{table} holds {row}" for row in (*held, *images)])
 
 
+@pytest.mark.parametrize("count", [4, pytest.param(10, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
-def test_other_keys_are_unaffected(sort: str, tmp_path: Path) -> None:
-    found = drawn(cases(dense(SORTS[sort])), examples(10))
+def test_other_keys_are_unaffected(sort: str, count: int, tmp_path: Path) -> None:
+    found = rich(cases(dense(SORTS[sort])), examples(count))
     deaths = drawn(st.tuples(st.integers(0, 2), st.sampled_from(STEPS)), len(found))
     stage = Stage(LocalPort("delta_rs"), Lake(tmp_path), named(found))
     keys = {case.spec.table: chosen_key(case) for case in stage.cases}

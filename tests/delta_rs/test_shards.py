@@ -18,8 +18,8 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.table.outcome import TableOutcome
+from tests.delta_rs.commands import gddl, gddl_process
 from tests.delta_rs.small_lake import SmallLake
-from tests.delta_rs.test_sources import gddl
 from tests.sharded import Sharded as Landed
 from tests.sharded import rows_of
 
@@ -236,7 +236,7 @@ def test_one_row_is_loaded_explained_verified_and_erased_by_command(tmp_path: Pa
     assert [(batch["shard"], len(batch["files"])) for batch in planned["details"]["batches"]] == [
         ("crm_eu", 1), ("crm_us", 1), ("crm_us", 1),
     ]  # fmt: skip
-    (result,), _ = gddl(tmp_path, "run")
+    (result,), _ = gddl_process(tmp_path, "run")
     assert (result["status"], result["main"]["rows"]) == ("succeeded", 4)
     assert one.replica == one.expected
     (explained,), _ = gddl(tmp_path, "explain", "--table", "s.t", "--key", "_source=crm_us", "--key", "id=1")

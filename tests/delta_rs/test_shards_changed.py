@@ -11,13 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.metadata.loading import load
 from spark_jobs.table.outcome import TableOutcome
+from tests.delta_rs.commands import gddl
 from tests.delta_rs.small_lake import SmallLake
-from tests.delta_rs.test_sources import gddl as command
 from tests.sharded import Sharded, rows_of
 
 TWO = ("eu", "us")
@@ -34,20 +32,6 @@ def rows(folder: Path, *lines: str) -> None:
     (folder / "metadata" / "gddl.yaml").write_text(SETTINGS)
     text = "".join(f"  - {{{line}}}\n" for line in lines)
     (folder / "metadata" / "tables" / "t.yaml").write_text(f"{HEAD}tables:\n{text}")
-
-
-def gddl(folder: Path, *arguments: str, status: int = 0) -> tuple[list[dict[str, Any]], str]:
-    """Results and messages of a command; `run` works in this process, by the rows of the folder."""
-    if arguments[0] != "run":
-        return command(folder, *arguments, status=status)
-    catalog = load(folder / "metadata", {})
-    assert not catalog.problems
-    options = JobOptions(action="plan" if "--dry-run" in arguments else "run")
-    found = [SmallLake(folder).run(spec, options) for spec in catalog.tables]
-    results = [one.result for one in found if isinstance(one, TableOutcome)]
-    assert (len(results), any(result.error for result in results)) == (len(found), status == 1)
-    said = [result.error.message for result in results if result.error is not None]
-    return [codec.plain(result) for result in results], "\n".join(said)
 
 
 def landed(folder: Path, **fields: Any) -> Sharded:

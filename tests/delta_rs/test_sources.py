@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.delta_rs.commands import gddl, gddl_process
 from tests.landing import write
 
-GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {spread: processes}}\nsources:\n"
 SOURCE = "  {0}: {{landing: ../landing-{0}, target: '{{source}}_{{schema}}.{{table}}'}}\n"
 ROWS = "tables:\n  - {table: public.orders, keys: [id], sequence_by: [seq], tombstone_retention: 7d}\n"
-
-
-def gddl(folder: Path, *arguments: str, status: int = 0) -> tuple[list[dict[str, Any]], str]:
-    """The lines of `--json`, and what was said beside them."""
-    command = [*GDDL, *arguments, "--metadata", str(folder / "metadata"), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stdout + done.stderr
 
 
 def metadata(folder: Path, *names: str) -> None:
@@ -66,7 +54,7 @@ def twenty(tmp_path: Path) -> list[str]:
 
 
 def test_twenty_sources_with_one_table_name(tmp_path: Path, twenty: list[str]) -> None:
-    results, _ = gddl(tmp_path, "run")
+    results, _ = gddl_process(tmp_path, "run")
     assert {(r["table"], r["status"], r["rows_read"]) for r in results} == {
         (f"{name}_public.orders", "succeeded", 3 + number) for number, name in enumerate(twenty)
     }

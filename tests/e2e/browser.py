@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
+expect.set_options(timeout=30_000)  # as that of the pages below: the machine may be busy
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _SIZE = {"width": 1500, "height": 950}
 
@@ -27,5 +28,4 @@ def page(url: str) -> Iterator[Page]:
 
 
 def picture(page: Page, folder: Path, name: str) -> None:
-    page.wait_for_timeout(700)  # for what moves to come to rest
-    page.screenshot(path=folder / f"{name}.png")
+    page.screenshot(path=folder / f"{name}.png", animations="disabled")

@@ -28,7 +28,13 @@ tiers:
 """
 
 
-PLUGIN = "from airflow_gddl.plugins.pools import GddlPlugin\n"
+# The placement is stored soon, rather than once a minute.
+PLUGIN = """\
+from airflow_gddl.plugins import pools
+from airflow_gddl.plugins.pools import GddlPlugin
+
+pools.EVERY_SECONDS = 2.0
+"""
 
 
 def populate(site: Site) -> None:

@@ -120,7 +120,7 @@ def order(root: Path, webhook: str | None = None) -> StartOrder:
             "parsing_cleanup_interval": "4",
         },
         "triggerer": {"triggerer_health_check_threshold": "8", "job_heartbeat_sec": "2"},
-        "dag_processor": {"min_file_process_interval": "2", "stale_dag_threshold": "2"},
+        "dag_processor": {"min_file_process_interval": "4", "stale_dag_threshold": "2"},
     }
     dags = root / "dags"
     shutil.copytree(ROOT / "dags", dags)

@@ -12,11 +12,15 @@ def test_a_run_longer_than_the_freshness_sends_an_alert_while_it_runs(site: Site
     site.land("tell.late")
     hold = site.hold("tell.late")
     run = site.runs.trigger(LATE)
-    site.running.wait("the webhook to be told", lambda: webhook.about(LATE), 120)
+    of_run = lambda: [message for message in webhook.about(LATE) if message["late"]]  # noqa: E731 - as it reads
+    site.running.wait("the webhook to be told", of_run, 120)
     hold.unlink()
     site.runs.finish([run])
-    (message,) = webhook.about(LATE)
-    assert (message["late"], message["run_id"]) == (True, run.run_id)
+    (message,) = of_run()
+    assert message["run_id"] == run.run_id
+    # On a slow machine the file waits for so long that the table is late, too.
+    others = [other["text"] for other in webhook.about(LATE) if not other["late"]]
+    assert all("FRESHNESS_MISSED" in text for text in others), others
     assert message["text"] == f"{LATE} {run.run_id} takes longer than the freshness of its table"
 
 

@@ -12,6 +12,7 @@ from tests.e2e.site import Site
 SHOP = "gddl_pack.shop.small.1"
 
 
+@pytest.mark.deep  # the form of test_ui.py reruns a table, too; that an idle run starts no job is in tests/airflow
 def test_a_rerun_loads_the_tables_of_its_conf(site: Site) -> None:
     site.land("shop.a")
     site.land("shop.b")

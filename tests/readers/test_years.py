@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,27 +18,30 @@ from tests.landing import write
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
 
 
-@pytest.mark.parametrize(
-    ("values", "bad"),
-    [
-        (pa.array([-719_163, -719_162, 2_932_896, 2_932_897, None], pa.int32()).cast(pa.date32()), [0, 3]),
-        (pa.array([-(2**60), 0, None, 2**60, 1]).cast(pa.timestamp("us")), [0, 3]),
-        (pa.array([1, 2, 3, 10**15, None]).cast(pa.timestamp("ms", "UTC")), [3]),
-    ],
-    ids=["date", "time", "milliseconds"],
-)
-def test_rows_beyond_the_years_1_to_9999(values: pa.Array, bad: list[int], engine: EnginePort, tmp_path: Path) -> None:
+BEYOND: dict[str, tuple[pa.Array, list[int]]] = {
+    "date": (pa.array([-719_163, -719_162, 2_932_896, 2_932_897, None], pa.int32()).cast(pa.date32()), [0, 3]),
+    "time": (pa.array([-(2**60), 0, None, 2**60, 1]).cast(pa.timestamp("us")), [0, 3]),
+    "milliseconds": (pa.array([1, 2, 3, 10**15, None]).cast(pa.timestamp("ms", "UTC")), [3]),
+}
+"""Values of a table, and which of them no reader takes."""
+
+
+def test_rows_beyond_the_years_1_to_9999(engine: EnginePort, tmp_path: Path) -> None:
     roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
-    layout = Layout.of(roots, SPEC)
-    rows = pa.table({"id": pa.array(range(5), pa.int32()), "at": values})
-    write(Path(layout.landing), "LOAD00000001.parquet", rows)
-    (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,)))
-    assert (result.error, result.quarantined) == (None, len(bad))
-    errors = engine.read(layout.errors)
-    assert sorted((e["code"], e["column"], e["position"]) for e in errors) == [("CAST_FAILED", "at", n) for n in bad]
-    found = DeltaTable(layout.replica).to_pyarrow_table(filters=[("id", ">=", 0)])
-    assert sorted(found["id"].to_pylist()) == [n for n in range(5) if n not in bad]
-    assert found["at"].null_count == values.null_count
+    specs = {name: replace(SPEC, table=f"s.{name}") for name in BEYOND}
+    for name, (values, _) in BEYOND.items():
+        rows = pa.table({"id": pa.array(range(5), pa.int32()), "at": values})
+        write(Path(Layout.of(roots, specs[name]).landing), "LOAD00000001.parquet", rows)
+    results = engine.run(JobSpec(run_id="r", roots=roots, tables=tuple(specs.values())))
+    for (name, (values, bad)), result in zip(BEYOND.items(), results, strict=True):
+        layout = Layout.of(roots, specs[name])
+        assert (result.error, result.quarantined) == (None, len(bad)), name
+        errors = engine.read(layout.errors)
+        found = sorted((e["code"], e["column"], e["position"]) for e in errors)
+        assert found == [("CAST_FAILED", "at", n) for n in bad], name
+        rows = DeltaTable(layout.replica).to_pyarrow_table(filters=[("id", ">=", 0)])
+        assert sorted(rows["id"].to_pylist()) == [n for n in range(5) if n not in bad], name
+        assert rows["at"].null_count == values.null_count, name
 
 
 TIME = pa.timestamp("us")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme.walk import ROOT, Block, Walk, blocks
+from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]+)\)")
 
@@ -31,10 +31,19 @@ def test_every_command_is_shown_at_work() -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_the_commands_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first_run_only", [True, pytest.param(False, marks=pytest.mark.deep)])
+def test_the_commands_work(tmp_path: Path, first_run_only: bool) -> None:
+    """Small tables are spread over Spark tasks, as by default.
+
+    Args:
+        first_run_only: later commands use processes instead: each would start Spark anew, 10 CPU-seconds.
+    """
     walk = Walk(tmp_path, Path(sys.executable).parent)
     for block in marked():
         list(walk.take(block))
+        if first_run_only and any(step.text == "gddl run" for step in walk.steps):
+            walk.kept = WITHOUT_SPARK
+    assert (walk.kept == WITHOUT_SPARK) == first_run_only, "the README has no `gddl run`"
     assert len(walk.steps) > 20
     assert {path.name for path in (tmp_path / "lake" / "shop").iterdir()} >= {"airlines", "planes", "planes__history"}
 

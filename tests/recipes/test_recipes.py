@@ -23,13 +23,11 @@ from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.dms_task import endpoint_settings, table_mapping
-from tests.readme.walk import ROOT, Block, Walk, blocks
+from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
 ROOTS = "landing: ../landing\nlake: ../lake\n"
 TYPES = {"AR_H_CHANGE_SEQ": pa.string(), "dms_timestamp": pa.timestamp("us")}
-WITHOUT_SPARK = ("GDDL_SETTLE", "GDDL_TIERS__SMALL__SPREAD", "GDDL_TIERS__MEDIUM__SPREAD")
-"""As conftest has it: small tables in local processes. The walk through the README has the defaults."""
 PARSE = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag

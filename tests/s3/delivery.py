@@ -32,6 +32,11 @@ def deliver(place: Place, names: Sequence[str]) -> None:
         put(place, name, "20240101-000000001", {"Op": ["U", "D"], "seq": [1, 2], "id": [1, 2], "v": ["new", None]})
 
 
+def deliver_load(place: Place, name: str) -> None:
+    """The same rows as one file, for a batch less."""
+    put(place, name, "LOAD00000001", {"id": list(ROWS), "v": list(ROWS.values())})
+
+
 def put(place: Place, name: str, file: str, rows: dict[str, list[object]]) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table(rows), sink)

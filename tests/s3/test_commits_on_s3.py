@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import obstore
-import pytest
 
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName
 from tests.s3 import delivery
-from tests.s3.conftest import Server
+from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way
 from tests.s3.job_port import JobPort
 
@@ -18,19 +18,46 @@ FIRST = "lake/s/a/_delta_log/00000000000000000001.json"
 OTHERS = b'{"commitInfo":{"timestamp":1700000000000,"operation":"WRITE","operationParameters":{}}}\n'
 
 
-@pytest.mark.parametrize("on", ["delta_rs", "spark"])
-def test_conflicting_commit_overwrites_nothing(on: EngineName, server: Server, way: Way) -> None:
+def test_conflicting_commit_overwrites_nothing(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
     delivery.deliver(place, ["a"])
-    port = JobPort(on, place.environ)
-    overtake = Fault("slow", method="PUT", path=FIRST, times=1, before=lambda: obstore.put(place.store, FIRST, OTHERS))
+    overtake = overtaking(place)
     way.faults = [overtake]
-    (result,) = port.run(delivery.job(place, ["a"]))
+    (result,) = JobPort("delta_rs", place.environ).run(delivery.job(place, ["a"]))
+    # This engine leaves the table to the next run.
+    assert_nothing_is_overwritten(place, way, overtake, result, "delta_rs")
+
+
+def test_spark_overwrites_nothing_and_retries_transient_faults(server: Server, way: Way) -> None:
+    """One job, for Spark takes long to start: table `a` is overtaken, `b` may not be written, `c` meets faults."""
+    place, names = server.place(way.endpoint), ["a", "b", "c"]
+    delivery.deliver(place, names)
+    busy = Fault("answer", path="/lake/s/c/", times=4)
+    broken = Fault("reset", path="/lake/s/c__changes/", times=2)
+    overtake = overtaking(place)
+    way.faults = [
+        Fault("answer", method="PUT", path="/lake/s/b", status=403, code="AccessDenied"), busy, broken, overtake
+    ]  # fmt: skip
+    done = {r.table: r for r in JobPort("spark", place.environ).run(delivery.job(place, names))}
+    assert done["s.c"].status == "succeeded", done["s.c"].error
+    assert (busy.met, broken.met) == (4, 2)
+    assert done["s.b"].error is not None
+    assert done["s.b"].error.code == "STORAGE_DENIED", done["s.b"].error
+    # Delta for Spark looks what the other did, and takes the next number.
+    assert_nothing_is_overwritten(place, way, overtake, done["s.a"], "spark")
+
+
+def overtaking(place: Place) -> Fault:
+    """Another writer has the number of a commit that is under way."""
+    return Fault("slow", method="PUT", path=FIRST, times=1, before=lambda: obstore.put(place.store, FIRST, OTHERS))
+
+
+def assert_nothing_is_overwritten(place: Place, way: Way, overtake: Fault, result: JobResult, on: EngineName) -> None:
     assert overtake.met == 1
     assert bytes(obstore.get(place.store, FIRST).bytes()) == OTHERS
-    # Delta for Spark looks what the other did, and takes the next number; the other engine leaves it to the next run.
     assert result.error is None or result.error.code == "DELTA_CONFLICT", result.error
     assert result.engine == on
+    port = JobPort(on, place.environ)
     (done,) = port.run(delivery.job(place, ["a"], "again"))
     assert done.status in ("succeeded", "skipped"), done.error
     assert {row["id"]: row["v"] for row in port.read(f"{place.roots.lake}/s/a")} == delivery.ROWS

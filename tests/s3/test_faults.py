@@ -49,7 +49,7 @@ def rows(place: Place, name: str) -> dict[int, str]:
 def test_transient_faults_are_retried(server: Server, way: Way, reach: Reach, faults: list[Fault]) -> None:
     place = server.place(way.endpoint)
     reach(place)
-    delivery.deliver(place, ["a"])
+    delivery.deliver_load(place, "a")
     way.faults = [replace(fault) for fault in faults]
     result = delivery.run_here(place, ["a"])["a"]
     assert result.status == "succeeded", result.error
@@ -57,20 +57,21 @@ def test_transient_faults_are_retried(server: Server, way: Way, reach: Reach, fa
     assert all(fault.met == fault.times for fault in way.faults)
 
 
-@pytest.mark.parametrize("prefix", ["landing/s/b/", "lake/s/b", "lake/_gddl/ledger/s/b/"])
-def test_denied_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach, prefix: str) -> None:
+def test_denied_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach) -> None:
     place = server.place(way.endpoint)
     reach(place)
-    delivery.deliver(place, ["a", "b", "c"])
-    way.faults = [Fault("answer", path=prefix, status=403, code="AccessDenied")]
-    done = delivery.run_here(place, ["a", "b", "c"])
-    assert {name: result.status for name, result in done.items()} == {"a": "succeeded", "b": "failed", "c": "succeeded"}
-    error = done["b"].error
-    assert error is not None
-    assert error.code == "STORAGE_DENIED", error.message
+    denied = {"b": "landing/s/b/", "c": "lake/s/c", "d": "lake/_gddl/ledger/s/d/"}
+    names = ["a", *denied, "e"]
+    delivery.deliver(place, names)
+    way.faults = [Fault("answer", path=prefix, status=403, code="AccessDenied") for prefix in denied.values()]
+    done = delivery.run_here(place, names)
+    codes = {name: result.error.code for name, result in done.items() if result.error is not None}
+    assert codes == dict.fromkeys(denied, "STORAGE_DENIED")
+    assert {name: done[name].status for name in "ae"} == {"a": "succeeded", "e": "succeeded"}
     way.faults = []
-    assert delivery.run_here(place, ["a", "b", "c"], "again")["b"].status == "succeeded"
-    assert [rows(place, name) for name in "abc"] == [delivery.ROWS] * 3
+    again = delivery.run_here(place, list(denied), "again")
+    assert {result.status for result in again.values()} == {"succeeded"}
+    assert [rows(place, name) for name in names] == [delivery.ROWS] * 5
 
 
 def test_throttling_is_retriable(server: Server, way: Way, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,23 +165,10 @@ def test_unlistable_root_stops_no_table(server: Server, way: Way) -> None:
 
 def test_log_is_kept_if_its_upload_fails(server: Server, way: Way) -> None:
     place = server.place(way.endpoint)
-    delivery.deliver(place, ["a"])
+    delivery.deliver_load(place, "a")
     way.faults = [Fault("answer", path="_gddl/logs", status=403, code="AccessDenied")]
     outcome = JobPort("delta_rs", place.environ).outcome(delivery.job(place, ["a"]))
     assert [result.status for result in outcome.results] == ["succeeded"]
     assert outcome.log is not None
     assert Path(outcome.log).is_file()
     shutil.rmtree(Path(outcome.log).parent)
-
-
-def test_spark_retries_transient_faults_and_fails_only_the_denied_table(server: Server, way: Way) -> None:
-    place = server.place(way.endpoint)
-    delivery.deliver(place, ["a", "b"])
-    busy = Fault("answer", path="/lake/s/a/", times=4)
-    broken = Fault("reset", path="/lake/s/a__changes/", times=2)
-    way.faults = [Fault("answer", method="PUT", path="/lake/s/b", status=403, code="AccessDenied"), busy, broken]
-    done = {r.table: r for r in JobPort("spark", place.environ).run(delivery.job(place, ["a", "b"]))}
-    assert done["s.a"].status == "succeeded", done["s.a"].error
-    assert (busy.met, broken.met) == (4, 2)
-    assert done["s.b"].error is not None
-    assert done["s.b"].error.code == "STORAGE_DENIED", done["s.b"].error

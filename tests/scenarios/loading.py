@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ class ScenarioError(Exception):
     """A scenario that can't be run as written."""
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # the one in C is not everywhere
     """Only null, true, false and plain numbers are not text (no dates, no octals, no `no`); no key comes twice."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own way of declaring it
@@ -57,7 +58,8 @@ def parse(text: str, name: str) -> Scenario:
     return scenario
 
 
-def load_all(folder: Path = HERE) -> list[Scenario]:
+@cache
+def load_all(folder: Path = HERE) -> tuple[Scenario, ...]:
     """All scenarios below the folder, by name."""
     paths = sorted(folder.glob("*/scenario.yaml"))
-    return [parse(path.read_text(encoding="utf-8"), path.parent.name) for path in paths]
+    return tuple(parse(path.read_text(encoding="utf-8"), path.parent.name) for path in paths)

@@ -59,12 +59,13 @@ def codes(result: JobResult) -> list[str]:
 
 @pytest.fixture
 def lake(engine: LocalPort, tmp_path: Path) -> Lake:
-    """Two batches: rows 1 to 3 of which 3 is deleted again."""
-    made = Lake(engine, tmp_path)
+    """Two batches, by the engine without Spark: rows 1 to 3 of which 3 is deleted again."""
+    made = Lake(LocalPort("delta_rs"), tmp_path)
     made.land(("I", 1, "a"), ("I", 2, "a"), ("I", 3, "a"))
     assert made.run().error is None
     made.land(("U", 1, "b"), ("D", 3, "b"))
     assert made.run().error is None
+    made.engine = engine
     return made
 
 

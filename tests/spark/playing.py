@@ -21,6 +21,7 @@ from tests.strategies import Case
 T = TypeVar("T")
 Wrong = dict[str, list[str]]
 """Table to what is wrong with it."""
+_PLAIN = 8
 
 
 def examples(default: int) -> int:
@@ -40,6 +41,11 @@ def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
 
     collect()
     return found
+
+
+def rich(strategy: st.SearchStrategy[T], count: int) -> list[T]:
+    """Without the first examples: Hypothesis begins with the simplest there are."""
+    return drawn(strategy, _PLAIN + count)[_PLAIN:]
 
 
 def named(cases: Sequence[Case]) -> list[Case]:

@@ -20,12 +20,11 @@ SPEC = spec_of(settle="0s")
 
 
 class World:
-    """A table of three rows, and what is done to it."""
+    """A table of what has landed, and what is done to it."""
 
-    def __init__(self, port: LocalPort, root: Path) -> None:
-        self.port, self.lake, self.files = port, Lake(root), SmallLake(root)
+    def __init__(self, port: LocalPort, files: SmallLake) -> None:
+        self.port, self.lake, self.files = port, Lake(files.root), files
         self.path = self.files.layout(SPEC).replica
-        self.files.load(SPEC)
         assert self.run().error is None
 
     def run(self, *, full_refresh: bool = False) -> JobResult:
@@ -69,9 +68,9 @@ class World:
 
 @pytest.mark.parametrize("kind", ["not null", "check"])
 def test_a_row_that_violates_one_fails_the_table(spark: LocalPort, tmp_path: Path, kind: str) -> None:
-    world = World(spark, tmp_path)
-    world.change(1, ("U", 1, "new"))
-    assert world.run().error is None
+    files = SmallLake(tmp_path)
+    files.change(SPEC, 1, [("I", 0, "load 0"), ("I", 1, "new"), ("I", 2, "load 2")])
+    world = World(spark, files)
     world.constrain(kind)
     world.change(2, ("I", 8, "good"), ("I", 9, None))
     for _ in range(2):
@@ -86,7 +85,9 @@ def test_a_row_that_violates_one_fails_the_table(spark: LocalPort, tmp_path: Pat
 
 def test_not_null_is_not_lost_when_the_table_is_replaced(spark: LocalPort, tmp_path: Path) -> None:
     """The first change after a load gives the sequence its type, for which the table gets another schema."""
-    world = World(spark, tmp_path)
+    files = SmallLake(tmp_path)
+    files.load(SPEC)
+    world = World(spark, files)
     world.constrain("not null")
     world.change(1, ("U", 1, "new"))
     failed = world.run()

@@ -44,7 +44,7 @@ def test_files_landing_during_the_job_match_the_oracle(stage: Stage) -> None:
     """The first run is an ordinary job's, the second one lands beside the job that goes on, and is news to it."""
     (case,) = stage.cases
     stage.land(0)
-    stage.lake.run(stage.port, stage.lake.job([case.spec]))
+    stage.lake.run(LocalPort("delta_rs"), stage.lake.job([case.spec]))
     with kept(stage) as job:
         job.until(lambda: job.results_of(case.spec.table, "skipped") >= 1)
         stage.land(1)

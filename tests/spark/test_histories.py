@@ -35,12 +35,13 @@ def test_engine_and_oracle_agree(sort: str, spark: LocalPort, tmp_path: Path) ->
     _agree(spark, tmp_path, traits, examples(count))
 
 
+@pytest.mark.parametrize("times", [2, pytest.param(4, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
-def test_more_histories_on_delta_rs(sort: str, spark: LocalPort, tmp_path: Path) -> None:
+def test_more_histories_on_delta_rs(sort: str, times: int, spark: LocalPort, tmp_path: Path) -> None:
     if spark.name != "delta_rs":
         pytest.skip("minutes on this engine: see the deep lane")
     traits, count = SORTS[sort]
-    _agree(spark, tmp_path, traits, examples(4 * count))
+    _agree(spark, tmp_path, traits, examples(times * count))
 
 
 def _agree(port: LocalPort, folder: Path, traits: Traits, count: int) -> None:

@@ -17,7 +17,7 @@ from tests.delta_rs.test_erase_histories import chosen_key
 from tests.oracle import Value
 from tests.spark.lake import Lake, read
 from tests.spark.maintenance_world import OPTIONS, SORTS, MaintainedCase, MaintenanceAction, World, histories
-from tests.spark.playing import drawn, examples
+from tests.spark.playing import examples, rich
 from tests.spark.table_lines import by_engine, differences, everything, of_other_keys, readable
 from tests.strategies import Case
 
@@ -25,12 +25,8 @@ from tests.strategies import Case
 _HARMLESS = ("ERASE_NOT_POSSIBLE", "NOTHING_TO_REFRESH", "CHANGES_INCOMPATIBLE")
 
 
-_PLAIN = 5
-"""Hypothesis begins with the simplest histories there are."""
-
-
 def drawn_histories(counts: Mapping[str, int]) -> list[MaintainedCase]:
-    found = [kept for sort, count in counts.items() for kept in drawn(histories(sort), _PLAIN + count)[_PLAIN:]]
+    found = [kept for sort, count in counts.items() for kept in rich(histories(sort), count)]
     return [
         replace(kept, case=replace(kept.case, spec=replace(kept.case.spec, table=f"s.t{n:03d}")))
         for n, kept in enumerate(found)
@@ -130,12 +126,13 @@ def play(found: Sequence[MaintainedCase], worlds: Sequence[World]) -> str:
     return "\n\n".join("\n".join([readable(cases[table]), *lines]) for table, lines in wrong.items())
 
 
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
-def test_maintenance_at_any_point_changes_no_rows(sort: str, tmp_path: Path) -> None:
+def test_maintenance_at_any_point_changes_no_rows(sort: str, count: int, tmp_path: Path) -> None:
     """Without Spark."""
     port = LocalPort("delta_rs")
     worlds = [World([port], Lake(tmp_path / name)) for name in ("kept", "plain")]
-    report = play(drawn_histories({sort: examples(8)}), worlds)
+    report = play(drawn_histories({sort: examples(count)}), worlds)
     assert not report, "\n" + report
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
+from tests.oracle import Run
 from tests.spark.children import job_child
 from tests.spark.crash_tables import BEFORE, TYPES, spec_of
 from tests.spark.lake import Lake, on_spark
@@ -21,8 +22,8 @@ LAUNCHER = "JAVA_HOME is not set"
 
 def landed(root: Path) -> JobSpec:
     lake = Lake(root)
-    for spec in SPECS:
-        lake.land(spec, BEFORE, TYPES)
+    for spec, run in zip(SPECS, (BEFORE, Run(BEFORE.files[:1])), strict=True):
+        lake.land(spec, run, TYPES)
     return on_spark(lake.job(SPECS))
 
 

@@ -31,12 +31,12 @@ def test_modules_in_the_working_directory_are_not_imported(
         (tmp_path / "work" / name).mkdir(parents=True)
         (tmp_path / "work" / name / "__init__.py").write_text("raise ImportError('this is the user\\'s own')\n")
     monkeypatch.chdir(tmp_path / "work")
-    lake = SmallLake(tmp_path, TierSpec(engine=on))
+    lake = SmallLake(tmp_path, TierSpec(engine=on, spread="spark", memory="1g"))  # a small table is a task of Spark
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
     heard = Steps()
     LocalRunner(command=JOB, environ=os.environ).run(lake.job([spec_of("a")]), heard)
-    assert [(result.status, result.error) for result in heard.results] == [("succeeded", None)]
+    assert [(result.status, result.error, result.engine) for result in heard.results] == [("succeeded", None, on)]
     assert lake.replica(spec_of("a")) == {0: "first", 2: "load 2"}
 
 

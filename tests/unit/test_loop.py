@@ -299,7 +299,7 @@ TURNS = st.lists(
 AGAIN = [Event(TROUBLE, "back", table) for table in TABLES]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(EVENTS, TURNS)
 @example([Event(9, "land", "s.a"), Event(9, "gone", "s.a"), Event(11, "back", "s.a")], [Turn("ok", 8)])
 def test_all_files_are_ingested_and_no_table_runs_twice_at_once(events: list[Event], turns: list[Turn]) -> None:

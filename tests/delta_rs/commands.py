@@ -1,0 +1,76 @@
+"""`gddl` on small tables: as a user starts it, or in this process, its job included."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from airflow_gddl.cli import context
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.runtime.runners import local
+from airflow_gddl.runtime.runners.base import JobOutcome, Listener
+from airflow_gddl.stores import Storage
+from spark_jobs.job.tables import exit_status, run_job
+from spark_jobs.job.worker import NoSpark, TableTask, answer
+from spark_jobs.table.outcome import Declined, TableOutcome
+from spark_jobs.table.runtime import Runtime
+
+GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
+Answer = tuple[list[dict[str, Any]], str]
+"""The lines of `--json`, and what was said beside them."""
+
+
+def gddl_process(folder: Path, *arguments: str, status: int = 0) -> Answer:
+    """A process of the command, which starts one of the job, which starts those of the tables."""
+    command = [*GDDL, *arguments, "--metadata", str(folder / "metadata"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return _answer(done.stdout, done.stderr, done.returncode, status)
+
+
+def gddl(folder: Path, *arguments: str, status: int = 0) -> Answer:
+    """The same in this process: the job gets its JobSpec and gives its results as the other process would."""
+    out, err = io.StringIO(), io.StringIO()
+    with patch.object(local, "JobProcess", _JobHere), redirect_stdout(out), redirect_stderr(err):
+        ended = invoke([*arguments, "--metadata", str(folder / "metadata"), "--json"], context.real())
+    return _answer(out.getvalue(), err.getvalue(), ended, status)
+
+
+def _answer(out: str, err: str, ended: int, status: int) -> Answer:
+    assert ended == status, out + err
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")], out + err
+
+
+class _SpreadHere:
+    """A worker in this process."""
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+        runtime = Runtime(storage=Storage(), spark=NoSpark())
+        for spec in specs:
+            yield from (found for found in answer(TableTask((spec,)), job, runtime) if not isinstance(found, int))
+
+
+class _JobHere:
+    """A `JobProcess` without the process."""
+
+    def __init__(self, **_: object) -> None: ...
+
+    def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
+        results: list[JobResult] = []
+
+        def show(result: JobResult) -> None:
+            results.append(from_json(JobResult, to_json(result)))
+            listener.on_result(results[-1])
+
+        runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=_SpreadHere())
+        outcomes = run_job(from_json(JobSpec, to_json(spec)), runtime, show)
+        return JobOutcome(results=tuple(results), exit_status=exit_status(outcomes))
