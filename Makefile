@@ -9,6 +9,9 @@ WORKERS ?= 2
 QUICK := tests/architecture tests/unit
 
 PINS ?=
+# Where the environment forbids it (images of containers do), each of the hundreds of processes that tests start would compile
+# this project again, and each process of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-spark test-spark-deep \
   test-deep package lint lock clean
 .DELETE_ON_ERROR:
@@ -29,7 +32,9 @@ demo-embedded: $(VENV)/.demo
 newcomer: $(VENV)/.demo
 	$(BIN)/python -m tests.readme.newcomer
 
-test: lint $(VENV)/.classes
+# mypy takes one core for half a minute, and so does the archive.
+test: $(VENV)/.dev
+	$(MAKE) --no-print-directory -j 2 lint $(VENV)/.classes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
 
 # For the loop of a developer: no Spark, no Airflow processes.
@@ -64,7 +69,7 @@ test-spark-deep:
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers
+	$(BIN)/python -m pytest -m deep tests/spark tests/delta_rs tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
 
 # What is published, in dist/, checked as the index checks it.
 package: $(VENV)-package/.package
@@ -95,16 +100,20 @@ clean:
 
 # Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. The same
 # file as constraints holds packages that another one asks for with an extra: pip would take their newest version. With
-# PINS, for versions that are not the locked ones, pip resolves pyproject.toml instead.
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# PINS, for versions that are not the locked ones, pip resolves pyproject.toml instead. pip would compile 14,000 modules on
+# one core; a few of them, made for other Pythons, can't be.
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib >/dev/null || true
 $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements/%.txt | $(BIN)/python
 	$(if $(PINS),$(PIP) --editable '.[$*]' $(PINS),$(PIP) --require-hashes --requirement requirements/$*.txt --constraint requirements/$*.txt)
 	$(if $(PINS),,$(PIP) --no-deps --no-build-isolation --editable .)
+	@$(COMPILE)
 	@touch $@
 
 # Of a lane, whose versions are not the locked ones.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[test]' $(PINS)
+	@$(COMPILE)
 	@touch $@
 
 # Processes that start Spark do so with a third less CPU.
